@@ -1,0 +1,86 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// One set of settings for every target of ours.
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
+let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
+let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+
+func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+let package = Package(
+    name: "earshot",
+    products: [
+        .executable(name: "earshot", targets: ["earshot"]),
+        .library(name: "EarshotClient", targets: ["EarshotClient"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        // C libraries: a module map and a shim header each, nothing else.
+        .systemLibrary(name: "CLibZMQ"),
+        .systemLibrary(name: "CLibCurl"),
+        .systemLibrary(name: "CLibCares"),
+        .systemLibrary(name: "CLibCrypto"),
+        .systemLibrary(name: "CLinux"),
+
+        // Their owned handles: each the only importer of its C module.
+        source("ZeroMQ", ["CLibZMQ"]),
+        source("Curl", ["CLibCurl"]),
+        source("Cares", ["CLibCares"]),
+        source("Crypto", ["CLibCrypto"]),
+        source("EarshotLoop", ["CLinux", deque, heap]),
+
+        // What decides, without I/O.
+        source("EarshotWire"),
+        source("EarshotHTTP", ["EarshotWire"]),
+        source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
+
+        // What acts.
+        source("EarshotBroker", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", logging]),
+        source(
+            "EarshotWorker",
+            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", deque, heap, logging]),
+        source("EarshotClient", ["EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
+        .executableTarget(
+            name: "earshot",
+            dependencies: [
+                "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto", arguments,
+                logging,
+            ],
+            swiftSettings: settings),
+
+        tests("EarshotWireTests", ["EarshotWire"]),
+        tests("EarshotHTTPTests", ["EarshotHTTP"]),
+        tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
+        tests("EarshotLoopTests", ["EarshotLoop"]),
+        tests("ZeroMQTests", ["ZeroMQ"]),
+        tests("CurlTests", ["Curl"]),
+        tests("CaresTests", ["Cares"]),
+        tests("CryptoTests", ["Crypto"]),
+        tests("EarshotWorkerTests", ["EarshotWorker"]),
+        tests("EarshotClientTests", ["EarshotClient", "EarshotWire"]),
+        tests("ProtocolTests", ["EarshotWire"]),
+        tests("TidyTests", []),
+    ]
+)
