@@ -1,0 +1,85 @@
+/// Bytes the grammar names.
+enum Ascii {
+    static let lineFeed: UInt8 = 0x0a
+    static let carriageReturn: UInt8 = 0x0d
+    static let tab: UInt8 = 0x09
+    static let space: UInt8 = 0x20
+    static let slash: UInt8 = 0x2f
+    static let colon: UInt8 = 0x3a
+    static let zero: UInt8 = 0x30
+    static let dot: UInt8 = 0x2e
+
+    /// `VCHAR` of RFC 5234.
+    static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7f }
+
+    static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
+
+    /// The value of a lower-case hexadecimal digit.
+    static func hexadecimalDigit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case 0x30...0x39: byte - 0x30
+        case 0x61...0x66: byte - 0x57
+        default: nil
+        }
+    }
+
+    /// 1 to 64 bytes of visible ASCII: request IDs, tags, client instances.
+    static func isIdentifier(_ bytes: some Collection<UInt8>) -> Bool {
+        (1...WireLimits.identifierBytes).contains(bytes.count) && bytes.allSatisfy(isVisible)
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    static func isSHA256(_ text: String) -> Bool {
+        text.utf8.count == 64 && text.utf8.allSatisfy { hexadecimalDigit($0) != nil }
+    }
+}
+
+/// Decimal numbers as the wire writes them: digits only, no sign, no space.
+enum Decimal {
+    /// Nil if empty, not digits, or over 64 bits.
+    static func unsigned(_ bytes: some Collection<UInt8>) -> UInt64? {
+        guard !bytes.isEmpty else { return nil }
+        var value: UInt64 = 0
+        for byte in bytes {
+            guard Ascii.isDigit(byte) else { return nil }
+            let (product, overflow) = value.multipliedReportingOverflow(by: 10)
+            let (sum, carry) = product.addingReportingOverflow(UInt64(byte - Ascii.zero))
+            guard !overflow, !carry else { return nil }
+            value = sum
+        }
+        return value
+    }
+
+    /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `WireLimits.seconds`.
+    static func milliseconds(_ text: String) -> Int? {
+        let parts = text.utf8.split(separator: Ascii.dot, maxSplits: 1, omittingEmptySubsequences: false)
+        guard let first = parts.first, let whole = unsigned(first), whole <= UInt64(WireLimits.seconds) else {
+            return nil
+        }
+        var fraction = 0
+        if parts.count == 2 {
+            guard !parts[1].isEmpty, parts[1].count <= 9, parts[1].allSatisfy(Ascii.isDigit) else { return nil }
+            var scale = 100
+            for byte in parts[1].prefix(3) {
+                fraction += Int(byte - Ascii.zero) * scale
+                scale /= 10
+            }
+        }
+        let total = Int(whole) * 1000 + fraction
+        return total <= WireLimits.seconds * 1000 ? total : nil
+    }
+
+    /// The inverse of `milliseconds`: `30`, `0.25`.
+    static func seconds(_ milliseconds: Int) -> String {
+        let whole = milliseconds / 1000
+        var fraction = milliseconds % 1000
+        guard fraction != 0 else { return String(whole) }
+        var digits = 3
+        while fraction % 10 == 0 {
+            fraction /= 10
+            digits -= 1
+        }
+        let text = String(fraction)
+        return "\(whole)." + String(repeating: "0", count: digits - text.utf8.count) + text
+    }
+}

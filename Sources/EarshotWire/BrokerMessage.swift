@@ -1,0 +1,190 @@
+/// What the broker says to a client on the socket `bus`; EAR/1, `protocols/1-CLIENT.md`.
+public enum BrokerMessage: Equatable, Sendable {
+    /// The answer to HELLO.
+    case welcome(Welcome)
+    /// RESULT or FAILED.
+    case terminal(Terminal)
+    case progress(Progress)
+    /// The answer to REMOVE: so many requests were removed.
+    case removed(HandlerPattern, count: Int)
+    /// The answer to CANCEL, whether there was such a request or not.
+    case cancelled(HandlerID, RequestID)
+    /// The answer to QUERY; JSON is frame 2.
+    case answer(Query)
+    case error(ErrorReply)
+    /// The broker takes no more; what it has not answered is to be asked again of the next one.
+    case goodbye(reason: String)
+
+    /// - Throws: a `WireError` for any bytes that are not such a message.
+    public init(head: [UInt8]) throws(WireError) {
+        let reader = try HeadReader(head)
+        switch reader.verb {
+        case "WELCOME": self = .welcome(try Welcome(reader))
+        case "RESULT": self = .terminal(try Terminal(result: reader))
+        case "FAILED": self = .terminal(try Terminal(failed: reader))
+        case "PROGRESS": self = .progress(try Progress(reader))
+        case "REMOVED":
+            try reader.expectOperands(2)
+            let count = try HeadReader.count(try reader.operand(1, "count"), "count")
+            self = .removed(try reader.pattern(0), count: count)
+        case "CANCELLED":
+            try reader.expectOperands(2)
+            self = .cancelled(try reader.handler(0), try reader.request(1))
+        case "ANSWER": self = .answer(try Query(reader))
+        case "ERROR": self = .error(try ErrorReply(reader))
+        case "GOODBYE":
+            try reader.expectOperands(0)
+            self = .goodbye(reason: reader.fields.last { $0.name == "reason" }?.value ?? "")
+        default: throw WireError(.unknownVerb, "EAR/1 has no such verb for brokers")
+        }
+    }
+
+    /// The head frame. Bodies go beside it.
+    public func encoded() -> [UInt8] {
+        switch self {
+        case .welcome(let welcome): return welcome.encoded()
+        case .terminal(let terminal): return terminal.encoded()
+        case .progress(let progress): return progress.encoded()
+        case .removed(let pattern, let count):
+            var writer = HeadWriter("REMOVED")
+            writer.operand(pattern.description)
+            writer.operand(String(count))
+            return writer.finished()
+        case .cancelled(let handler, let request):
+            var writer = HeadWriter("CANCELLED")
+            writer.operand(handler.description)
+            writer.operand(request.description)
+            return writer.finished()
+        case .answer(let query):
+            var writer = HeadWriter("ANSWER")
+            for word in query.words { writer.operand(word) }
+            return writer.finished()
+        case .error(let reply): return reply.encoded()
+        case .goodbye(let reason):
+            var writer = HeadWriter("GOODBYE")
+            writer.field("reason", reason)
+            return writer.finished()
+        }
+    }
+}
+
+/// WELCOME: which broker this is, and what it granted.
+public struct Welcome: Equatable, Sendable {
+    /// Changes whenever the broker starts: a client that sees another one asks again for what it still wants.
+    public var broker: BrokerInstance
+    /// The window granted; nil for none.
+    public var window: Int?
+
+    public init(broker: BrokerInstance, window: Int?) {
+        self.broker = broker
+        self.window = window
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.version(Hello.version)
+        var broker: BrokerInstance?
+        for (name, value) in reader.fields {
+            switch name {
+            case "broker": broker = try HeadReader.instance(value)
+            case "window":
+                window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            default: break
+            }
+        }
+        guard let broker else { throw WireError(.badMessage, "WELCOME lacks its broker instance") }
+        self.broker = broker
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("WELCOME")
+        writer.operand(Hello.version)
+        writer.field("broker", broker.description)
+        writer.field("window", window.map { String($0) } ?? "none")
+        return writer.finished()
+    }
+}
+
+/// PROGRESS: how far a request's transfer has come.
+public struct Progress: Equatable, Sendable {
+    public var handler: HandlerID
+    public var request: RequestID
+    /// Decoded bytes so far.
+    public var received: Int
+    /// Decoded bytes in all, if the origin told.
+    public var total: Int?
+    public var tag: String?
+
+    public init(handler: HandlerID, request: RequestID, received: Int, total: Int?, tag: String? = nil) {
+        self.handler = handler
+        self.request = request
+        self.received = received
+        self.total = total
+        self.tag = tag
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(3)
+        handler = try reader.handler(0)
+        request = try reader.request(1)
+        (received, total) = try HeadReader.progress(try reader.operand(2, "progress"))
+        for (name, value) in reader.fields where name == "tag" { tag = try HeadReader.identifier(value, "tag") }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("PROGRESS")
+        writer.operand(handler.description)
+        writer.operand(request.description)
+        writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
+        writer.field("tag", tag)
+        return writer.finished()
+    }
+}
+
+/// ERROR: a message was not carried out.
+public struct ErrorReply: Equatable, Sendable {
+    /// A code of the table in `protocols/3-CODES.md`, section "Errors".
+    public var code: String
+    /// A sentence about what to change.
+    public var detail: String?
+    /// What the message was about, as far as it could be read.
+    public var verb: String?
+    public var handler: HandlerID?
+    public var request: RequestID?
+
+    public init(code: String, detail: String? = nil) {
+        self.code = code
+        self.detail = detail
+    }
+
+    /// The answer to a head that could not be read.
+    public init(_ error: WireError) {
+        self.init(code: error.code.rawValue, detail: error.detail)
+        verb = error.verb
+        handler = error.handler
+        request = error.request
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(1)
+        code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
+        for (name, value) in reader.fields {
+            switch name {
+            case "detail": detail = value
+            case "verb": verb = try HeadReader.identifier(value, "verb")
+            case "handler": handler = HandlerID(value)
+            case "request": request = RequestID(value)
+            default: break
+            }
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("ERROR")
+        writer.operand(code)
+        writer.field("verb", verb)
+        writer.field("handler", handler?.description)
+        writer.field("request", request?.description)
+        writer.field("detail", detail)
+        return writer.finished()
+    }
+}

@@ -1,0 +1,165 @@
+/// What a client says on the socket `bus`; EAR/1, `protocols/1-CLIENT.md`.
+public enum ClientMessage: Equatable, Sendable {
+    /// The first message of a connection.
+    case hello(Hello)
+    case fetch(Fetch)
+    /// This request is no longer wanted.
+    case cancel(HandlerID, RequestID)
+    /// Nothing under these handlers is wanted any more.
+    case remove(HandlerPattern)
+    case subscribe(HandlerPattern)
+    case unsubscribe(HandlerPattern)
+    case priority(HandlerID, RequestID, PriorityClass)
+    /// All terminals up to this sequence number have arrived.
+    case acknowledge(UInt64)
+    case query(Query)
+    /// The client leaves: purge now.
+    case bye
+
+    /// - Throws: a `WireError` for any bytes that are not such a message.
+    public init(head: [UInt8]) throws(WireError) {
+        let reader = try HeadReader(head)
+        do throws(WireError) {
+            self = try Self.decoded(reader)
+        } catch {
+            var error = error
+            if error.code != .unknownVerb { error.verb = reader.verb }
+            throw error
+        }
+    }
+
+    private static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
+        switch reader.verb {
+        case "HELLO": return .hello(try Hello(reader))
+        case "FETCH": return .fetch(try Fetch(reader))
+        case "CANCEL":
+            try reader.expectOperands(2)
+            return .cancel(try reader.handler(0), try reader.request(1))
+        case "REMOVE":
+            try reader.expectOperands(1)
+            return .remove(try reader.pattern(0))
+        case "SUBSCRIBE":
+            try reader.expectOperands(1)
+            return .subscribe(try reader.pattern(0))
+        case "UNSUBSCRIBE":
+            try reader.expectOperands(1)
+            return .unsubscribe(try reader.pattern(0))
+        case "PRIORITY":
+            try reader.expectOperands(3)
+            guard let named = PriorityClass(name: try reader.operand(2, "class")) else {
+                throw WireError(.badMessage, "a class is background, low, normal or high")
+            }
+            return .priority(try reader.handler(0), try reader.request(1), named)
+        case "ACK":
+            try reader.expectOperands(1)
+            return .acknowledge(try reader.number(0, "sequence number"))
+        case "QUERY": return .query(try Query(reader))
+        case "BYE":
+            try reader.expectOperands(0)
+            return .bye
+        default: throw WireError(.unknownVerb, "EAR/1 has no such verb for clients")
+        }
+    }
+
+    /// The head frame; no client message has a body.
+    public func encoded() -> [UInt8] {
+        switch self {
+        case .hello(let hello): return hello.encoded()
+        case .fetch(let fetch): return fetch.encoded()
+        case .cancel(let handler, let request):
+            return Self.line("CANCEL", [handler.description, request.description])
+        case .remove(let pattern): return Self.line("REMOVE", [pattern.description])
+        case .subscribe(let pattern): return Self.line("SUBSCRIBE", [pattern.description])
+        case .unsubscribe(let pattern): return Self.line("UNSUBSCRIBE", [pattern.description])
+        case .priority(let handler, let request, let named):
+            return Self.line("PRIORITY", [handler.description, request.description, named.name])
+        case .acknowledge(let sequence): return Self.line("ACK", [String(sequence)])
+        case .query(let query): return Self.line("QUERY", query.words)
+        case .bye: return Self.line("BYE", [])
+        }
+    }
+
+    private static func line(_ verb: String, _ operands: [String]) -> [UInt8] {
+        var writer = HeadWriter(verb)
+        for operand in operands { writer.operand(operand) }
+        return writer.finished()
+    }
+}
+
+/// HELLO: who connects, and how many terminals may be under way to it.
+public struct Hello: Equatable, Sendable {
+    public static let version = "EAR/1"
+
+    /// The client's name for this instance of itself; 1 to 64 visible bytes.
+    public var client: String?
+    /// Terminals that may be unacknowledged, 1 to 4,096; nil: a terminal counts as delivered when the socket took it.
+    public var window: Int?
+
+    public init(client: String?, window: Int? = 256) {
+        self.client = client
+        self.window = window
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.version(Self.version)
+        self.init(client: nil)
+        for (name, value) in reader.fields {
+            switch name {
+            case "client": client = try HeadReader.identifier(value, "client")
+            case "window":
+                window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            default: break
+            }
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("HELLO")
+        writer.operand(Self.version)
+        writer.field("client", client)
+        writer.field("window", window.map { String($0) } ?? "none")
+        return writer.finished()
+    }
+}
+
+/// QUERY: what a client asks about the broker; answered by ANSWER with a JSON body.
+public enum Query: Equatable, Sendable {
+    /// Nothing: the answer tells that all that was sent before has been taken in.
+    case ping
+    case status
+    case ledger
+    case handlers
+    case origins
+    case workers
+    /// Why a request is not done yet.
+    case why(HandlerID, RequestID)
+
+    init(_ reader: HeadReader) throws(WireError) {
+        let what = try reader.operand(0, "subject")
+        try reader.expectOperands(what == "why" ? 3 : 1)
+        switch what {
+        case "ping": self = .ping
+        case "status": self = .status
+        case "ledger": self = .ledger
+        case "handlers": self = .handlers
+        case "origins": self = .origins
+        case "workers": self = .workers
+        case "why": self = .why(try reader.handler(1), try reader.request(2))
+        default:
+            throw WireError(.badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers or why")
+        }
+    }
+
+    /// The operands, as in QUERY and in its ANSWER.
+    public var words: [String] {
+        switch self {
+        case .ping: ["ping"]
+        case .status: ["status"]
+        case .ledger: ["ledger"]
+        case .handlers: ["handlers"]
+        case .origins: ["origins"]
+        case .workers: ["workers"]
+        case .why(let handler, let request): ["why", handler.description, request.description]
+        }
+    }
+}

@@ -1,0 +1,138 @@
+/// FETCH: a client wants a URL under a handler.
+///
+/// Head: `FETCH handler request url`, the fields below, an empty line and HTTP fields. No body.
+public struct Fetch: Equatable, Sendable {
+    public var handler: HandlerID
+    public var request: RequestID
+    /// As the client wrote it, without spaces and controls; 1 to 8,192 bytes. Whether it is a URL is judged by the broker.
+    public var url: String
+    public var options = Options()
+    /// HTTP header fields to send, lines separated by LF, unchecked.
+    public var httpFields: [UInt8] = []
+
+    /// What the named fields say, each with its default.
+    public struct Options: Equatable, Sendable {
+        public var priority = PriorityClass.normal
+        /// `GET` or `HEAD`; others are refused by the broker.
+        public var method = "GET"
+        /// The longest time without a byte; 1 ms to a day.
+        public var timeoutMilliseconds = 60_000
+        /// The time for all of it, waiting included; nil for none.
+        public var deadlineMilliseconds: Int?
+        /// Decoded bytes of body; nil for no limit.
+        public var maxBytes: Int?
+        public var redirect = RedirectMode.follow
+        /// Attempts after the first; 0 to 20.
+        public var retries = 2
+        /// The least time between two PROGRESS messages, at least 50; nil for none at all.
+        public var progressMilliseconds: Int?
+        /// The SHA-256 the body must have, 64 hexadecimal digits.
+        public var digest: String?
+        /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
+        public var key: String?
+        /// First purge all that the handler wanted.
+        public var replacesHandler = false
+        /// Fetch, but deliver no body.
+        public var isWarm = false
+        /// Whether the sender is subscribed to the handler and owns the request.
+        public var subscribes = true
+        /// Echoed by the terminal and by progress.
+        public var tag: String?
+
+        public init() {}
+    }
+
+    public init(handler: HandlerID, request: RequestID, url: String) {
+        self.handler = handler
+        self.request = request
+        self.url = url
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        handler = try reader.handler(0)
+        request = try reader.request(1)
+        do throws(WireError) {
+            url = try reader.operand(2, "URL")
+            try reader.expectOperands(3)
+            guard url.utf8.count <= WireLimits.urlBytes else {
+                throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
+            }
+            httpFields = reader.httpFields
+            for field in reader.fields { try options.set(field.name, field.value) }
+        } catch {
+            var error = error
+            error.handler = handler
+            error.request = request
+            throw error
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("FETCH")
+        writer.operand(handler.description)
+        writer.operand(request.description)
+        writer.operand(url)
+        options.write(to: &writer)
+        return writer.finished(httpFields: httpFields)
+    }
+}
+
+extension Fetch.Options {
+    /// Retries a client may ask for.
+    public static let retriesRange = 0...20
+
+    mutating func set(_ name: String, _ value: String) throws(WireError) {
+        switch name {
+        case "priority":
+            guard let named = PriorityClass(name: value) else {
+                throw WireError(.badMessage, "priority is background, low, normal or high")
+            }
+            priority = named
+        case "method":
+            guard Ascii.isIdentifier(value.utf8) else { throw WireError(.badMessage, "method is an HTTP method") }
+            method = value
+        case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
+        case "deadline": deadlineMilliseconds = try HeadReader.milliseconds(value, "deadline")
+        case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
+        case "redirect":
+            guard let mode = RedirectMode(rawValue: value) else {
+                throw WireError(.badMessage, "redirect is follow, error or manual")
+            }
+            redirect = mode
+        case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")
+        case "progress":
+            progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
+        case "digest":
+            guard value.hasPrefix("sha-256=") else { throw WireError(.badMessage, "digest is sha-256=HEX") }
+            digest = try HeadReader.sha256(String(value.dropFirst(8)), "digest")
+        case "key":
+            guard (1...WireLimits.keyBytes).contains(value.utf8.count), value.utf8.allSatisfy(Ascii.isVisible) else {
+                throw WireError(.badMessage, "key is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
+            }
+            key = value
+        case "replace": replacesHandler = try HeadReader.flag(value, "replace")
+        case "warm": isWarm = try HeadReader.flag(value, "warm")
+        case "subscribe": subscribes = try HeadReader.flag(value, "subscribe")
+        case "tag": tag = try HeadReader.identifier(value, "tag")
+        default: break  // A later version's field.
+        }
+    }
+
+    func write(to writer: inout HeadWriter) {
+        let usual = Fetch.Options()
+        writer.field("priority", if: priority != usual.priority, priority.name)
+        writer.field("method", if: method != usual.method, method)
+        if timeoutMilliseconds != usual.timeoutMilliseconds { writer.field("timeout", seconds: timeoutMilliseconds) }
+        writer.field("deadline", seconds: deadlineMilliseconds)
+        writer.field("max-bytes", maxBytes)
+        writer.field("redirect", if: redirect != usual.redirect, redirect.rawValue)
+        if retries != usual.retries { writer.field("retries", retries) }
+        writer.field("progress", progressMilliseconds)
+        writer.field("digest", digest.map { "sha-256=" + $0 })
+        writer.field("key", key)
+        writer.field("replace", if: replacesHandler, "yes")
+        writer.field("warm", if: isWarm, "yes")
+        writer.field("subscribe", if: !subscribes, "no")
+        writer.field("tag", tag)
+    }
+}

@@ -1,0 +1,125 @@
+/// The name under which results are wanted: 1 to 200 bytes of visible ASCII, in non-empty segments separated by `/`.
+public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
+    /// The whole name, as on the wire.
+    public let description: String
+
+    /// Nil if `text` is not a handler's name.
+    public init?(_ text: String) {
+        guard HandlerID.isValid(text.utf8) else { return nil }
+        description = text
+    }
+
+    /// The first segment: one application, to whom the queue's turns belong.
+    public var root: Substring {
+        description[..<(description.utf8.firstIndex(of: Ascii.slash) ?? description.endIndex)]
+    }
+
+    static func isValid(_ bytes: some Collection<UInt8>) -> Bool {
+        guard (1...WireLimits.handlerBytes).contains(bytes.count) else { return false }
+        var previous = Ascii.slash
+        for byte in bytes {
+            guard Ascii.isVisible(byte), byte != Ascii.slash || previous != Ascii.slash else { return false }
+            previous = byte
+        }
+        return previous != Ascii.slash
+    }
+}
+
+/// One handler, or all handlers below a name: what REMOVE and SUBSCRIBE take.
+public enum HandlerPattern: Hashable, Sendable, CustomStringConvertible {
+    case handler(HandlerID)
+    /// All handlers that begin with this name and a slash, not the handler of this name itself.
+    case subtree(HandlerID)
+
+    /// Nil if `text`, without one slash at its end, is not a handler's name.
+    public init?(_ text: String) {
+        if text.utf8.last == Ascii.slash {
+            guard let handler = HandlerID(String(text.dropLast())) else { return nil }
+            self = .subtree(handler)
+        } else {
+            guard let handler = HandlerID(text) else { return nil }
+            self = .handler(handler)
+        }
+    }
+
+    public var description: String {
+        switch self {
+        case .handler(let handler): handler.description
+        case .subtree(let handler): handler.description + "/"
+        }
+    }
+
+    /// Whether `handler` is meant. O(length of the name).
+    public func matches(_ handler: HandlerID) -> Bool {
+        switch self {
+        case .handler(let own): own == handler
+        case .subtree(let own):
+            handler.description.utf8.count > own.description.utf8.count
+                && handler.description.utf8.starts(with: own.description.utf8)
+                && handler.description.utf8.dropFirst(own.description.utf8.count).first == Ascii.slash
+        }
+    }
+}
+
+/// A name chosen by the client, unique in its handler: 1 to 64 bytes of visible ASCII.
+public struct RequestID: Hashable, Sendable, CustomStringConvertible {
+    public let description: String
+
+    /// Nil if `text` is not such a name.
+    public init?(_ text: String) {
+        guard Ascii.isIdentifier(text.utf8) else { return nil }
+        description = text
+    }
+}
+
+/// One life of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
+public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+
+    /// Nil if `text` is not 16 lower-case hexadecimal digits.
+    public init?(_ text: some StringProtocol) {
+        guard text.utf8.count == 16 else { return nil }
+        var value: UInt64 = 0
+        for byte in text.utf8 {
+            guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
+            value = value << 4 | UInt64(digit)
+        }
+        rawValue = value
+    }
+
+    public var description: String {
+        let digits = String(rawValue, radix: 16)
+        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    }
+}
+
+/// One try at a flight by one worker, unique over all brokers' lives: `instance.flight.attempt`.
+public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
+    public var broker: BrokerInstance
+    /// The flight's number in that broker's life.
+    public var flight: UInt64
+    /// Counts from 1 in its flight.
+    public var attempt: UInt32
+
+    public init(broker: BrokerInstance, flight: UInt64, attempt: UInt32) {
+        self.broker = broker
+        self.flight = flight
+        self.attempt = attempt
+    }
+
+    /// Nil if `text` is not `instance.flight.attempt`.
+    public init?(_ text: String) {
+        let parts = text.split(separator: ".", maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 3, let broker = BrokerInstance(parts[0]),
+            let flight = Decimal.unsigned(parts[1].utf8),
+            let attempt = Decimal.unsigned(parts[2].utf8).flatMap({ UInt32(exactly: $0) })
+        else { return nil }
+        self.init(broker: broker, flight: flight, attempt: attempt)
+    }
+
+    public var description: String { "\(broker).\(flight).\(attempt)" }
+}

@@ -1,0 +1,150 @@
+/// What the broker says to a worker on the socket `work`; EARW/1, `protocols/2-WORKER.md`.
+public enum PoolMessage: Equatable, Sendable {
+    /// The answer to READY.
+    case limits(WorkerLimits)
+    case job(Job)
+    /// Stop this attempt at once; confirmed by its FAILED or DONE.
+    case cancel(AttemptID)
+    case ping
+    /// Finish what runs and leave.
+    case drain
+    case error(code: String, detail: String?)
+
+    /// - Throws: a `WireError` for any bytes that are not such a message.
+    public init(head: [UInt8]) throws(WireError) {
+        let reader = try HeadReader(head)
+        switch reader.verb {
+        case "LIMITS": self = .limits(try WorkerLimits(reader))
+        case "JOB": self = .job(try Job(reader))
+        case "CANCEL":
+            try reader.expectOperands(1)
+            self = .cancel(try reader.attempt(0))
+        case "PING": self = .ping
+        case "DRAIN": self = .drain
+        case "ERROR":
+            let code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
+            self = .error(code: code, detail: reader.fields.last { $0.name == "detail" }?.value)
+        default: throw WireError(.unknownVerb, "EARW/1 has no such verb for brokers")
+        }
+    }
+
+    /// The head frame; no message to a worker has a body.
+    public func encoded() -> [UInt8] {
+        switch self {
+        case .limits(let limits): return limits.encoded()
+        case .job(let job): return job.encoded()
+        case .cancel(let attempt):
+            var writer = HeadWriter("CANCEL")
+            writer.operand(attempt.description)
+            return writer.finished()
+        case .ping: return HeadWriter("PING").finished()
+        case .drain: return HeadWriter("DRAIN").finished()
+        case .error(let code, let detail):
+            var writer = HeadWriter("ERROR")
+            writer.operand(code)
+            writer.field("detail", detail)
+            return writer.finished()
+        }
+    }
+}
+
+/// LIMITS: which broker this is, and what a worker is to keep to.
+public struct WorkerLimits: Equatable, Sendable {
+    public var broker: BrokerInstance
+    /// Bodies up to so many decoded bytes travel in frame 2.
+    public var inlineBytes = 65_536
+    /// Absolute path of the folder larger bodies are written to.
+    public var spool: String
+    /// Seconds of silence after which the broker sends PING.
+    public var heartbeatSeconds = 5
+
+    public init(broker: BrokerInstance, spool: String) {
+        self.broker = broker
+        self.spool = spool
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(0)
+        var broker: BrokerInstance?
+        spool = ""
+        for (name, value) in reader.fields {
+            switch name {
+            case "broker": broker = try HeadReader.instance(value)
+            case "inline-bytes": inlineBytes = try HeadReader.integer(value, in: 0...1 << 30, "inline-bytes")
+            case "spool": spool = value
+            case "heartbeat":
+                heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
+            default: break
+            }
+        }
+        guard let broker else { throw WireError(.badMessage, "LIMITS lacks its broker instance") }
+        guard spool.utf8.first == Ascii.slash else {
+            throw WireError(.badMessage, "LIMITS lacks its spool, an absolute path")
+        }
+        self.broker = broker
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("LIMITS")
+        writer.field("broker", broker.description)
+        writer.field("inline-bytes", inlineBytes)
+        writer.field("spool", spool)
+        writer.field("heartbeat", heartbeatSeconds)
+        return writer.finished()
+    }
+}
+
+/// JOB: one attempt at a flight.
+public struct Job: Equatable, Sendable {
+    public var attempt: AttemptID
+    public var url: String
+    public var method = "GET"
+    /// The longest time without a byte.
+    public var timeoutMilliseconds = 60_000
+    /// The time for all of it, from the JOB's arrival; nil for none.
+    public var totalMilliseconds: Int?
+    public var connectMilliseconds = 10_000
+    /// Decoded bytes of body after which the worker stops; nil for no limit.
+    public var maxBytes: Int?
+    /// The least time between two PROGRESS messages; nil for none at all.
+    public var progressMilliseconds: Int?
+    /// Request header fields, lines separated by LF.
+    public var httpFields: [UInt8] = []
+
+    public init(attempt: AttemptID, url: String) {
+        self.attempt = attempt
+        self.url = url
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(2)
+        attempt = try reader.attempt(0)
+        url = try reader.operand(1, "URL")
+        httpFields = reader.httpFields
+        for (name, value) in reader.fields {
+            switch name {
+            case "method": method = try HeadReader.identifier(value, "method")
+            case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
+            case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
+            case "connect-timeout": connectMilliseconds = try HeadReader.milliseconds(value, "connect-timeout")
+            case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
+            case "progress":
+                progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
+            default: break
+            }
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("JOB")
+        writer.operand(attempt.description)
+        writer.operand(url)
+        writer.field("method", if: method != "GET", method)
+        writer.field("timeout", seconds: timeoutMilliseconds)
+        writer.field("total", seconds: totalMilliseconds)
+        writer.field("connect-timeout", seconds: connectMilliseconds)
+        writer.field("max-bytes", maxBytes)
+        writer.field("progress", progressMilliseconds)
+        return writer.finished(httpFields: httpFields)
+    }
+}

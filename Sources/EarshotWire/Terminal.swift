@@ -1,0 +1,192 @@
+/// The one last message of a request: RESULT or FAILED.
+///
+/// Head: `RESULT handler request status` or `FAILED handler request code`, fields, an empty line and the HTTP response
+/// fields. Body: frame 2, absent when it is empty or a file.
+public struct Terminal: Equatable, Sendable {
+    public var handler: HandlerID
+    public var request: RequestID
+    /// Counts from 1 on each connection; what ACK names.
+    public var sequence: UInt64
+    /// As the request gave it.
+    public var tag: String?
+    public var outcome: Outcome
+
+    /// What became of the request; the same value for all that shared the flight.
+    public enum Outcome: Equatable, Sendable {
+        case result(status: Int, Response)
+        case failed(Failure)
+    }
+
+    /// An answer of an origin, and how it came.
+    public struct Response: Equatable, Sendable {
+        /// The URL that answered, after redirects.
+        public var url: String
+        public var source = Source.network
+        /// Decoded bytes of body.
+        public var length = 0
+        /// Of the decoded body, 64 hexadecimal digits.
+        public var sha256: String?
+        /// Absolute path of the body; nil if it is in frame 2. Valid until the terminal is acknowledged.
+        public var file: String?
+        /// From the request to the start of the attempt that succeeded.
+        public var queuedMilliseconds = 0
+        /// From the request to its terminal.
+        public var elapsedMilliseconds = 0
+        /// Attempts made, the last one included.
+        public var attempts = 1
+        /// Response header fields, lines separated by LF.
+        public var httpFields: [UInt8] = []
+
+        public init(url: String) {
+            self.url = url
+        }
+    }
+
+    /// Why there is no result.
+    public struct Failure: Equatable, Sendable {
+        /// A code of the table in `protocols/3-CODES.md`, section "Failures".
+        public var code: String
+        /// A sentence; holds nothing a peer supplied.
+        public var detail: String?
+        /// The status, when the code is `http-status`; then `response` is the error page.
+        public var status: Int?
+        public var response: Response?
+        /// Attempts made.
+        public var attempts = 0
+
+        public init(code: String, detail: String? = nil) {
+            self.code = code
+            self.detail = detail
+        }
+    }
+
+    /// Where a result came from.
+    public enum Source: String, Sendable {
+        /// A transfer this request began.
+        case network
+        /// A transfer another request had begun.
+        case shared
+    }
+
+    public init(handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, outcome: Outcome) {
+        self.handler = handler
+        self.request = request
+        self.sequence = sequence
+        self.tag = tag
+        self.outcome = outcome
+    }
+
+    /// The response, of a result or of an error page.
+    public var response: Response? {
+        switch outcome {
+        case .result(_, let response): response
+        case .failed(let failure): failure.response
+        }
+    }
+}
+
+extension Terminal {
+    init(result reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(3)
+        let status = try HeadReader.status(try reader.operand(2, "status"))
+        var response = Response(url: "")
+        response.httpFields = reader.httpFields
+        for (name, value) in reader.fields { try response.set(name, value) }
+        try self.init(reader, .result(status: status, response))
+    }
+
+    init(failed reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(3)
+        var failure = Failure(code: try HeadReader.identifier(try reader.operand(2, "code"), "code"))
+        var response = Response(url: "")
+        response.httpFields = reader.httpFields
+        for (name, value) in reader.fields {
+            switch name {
+            case "detail": failure.detail = value
+            case "status": failure.status = try HeadReader.status(value)
+            default: try response.set(name, value)
+            }
+        }
+        failure.attempts = response.attempts
+        if !response.url.isEmpty { failure.response = response }
+        try self.init(reader, .failed(failure))
+    }
+
+    private init(_ reader: HeadReader, _ outcome: Outcome) throws(WireError) {
+        self.init(handler: try reader.handler(0), request: try reader.request(1), sequence: 0, outcome: outcome)
+        for (name, value) in reader.fields {
+            switch name {
+            case "seq": sequence = UInt64(try HeadReader.count(value, "seq"))
+            case "tag": tag = try HeadReader.identifier(value, "tag")
+            default: break
+            }
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        switch outcome {
+        case .result(let status, let response):
+            var writer = begin("RESULT", String(status))
+            response.write(to: &writer)
+            return writer.finished(httpFields: response.httpFields)
+        case .failed(let failure):
+            var writer = begin("FAILED", failure.code)
+            writer.field("detail", failure.detail)
+            writer.field("status", failure.status)
+            if let response = failure.response {
+                response.write(to: &writer)
+                return writer.finished(httpFields: response.httpFields)
+            }
+            writer.field("attempts", failure.attempts)
+            return writer.finished()
+        }
+    }
+
+    private func begin(_ verb: String, _ last: String) -> HeadWriter {
+        var writer = HeadWriter(verb)
+        writer.operand(handler.description)
+        writer.operand(request.description)
+        writer.operand(last)
+        writer.field("seq", String(sequence))
+        writer.field("tag", tag)
+        return writer
+    }
+}
+
+extension Terminal.Response {
+    mutating func set(_ name: String, _ value: String) throws(WireError) {
+        switch name {
+        case "url": url = value
+        case "source":
+            guard let named = Terminal.Source(rawValue: value) else {
+                throw WireError(.badMessage, "source is network or shared")
+            }
+            source = named
+        case "length": length = try HeadReader.count(value, "length")
+        case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
+        case "file": file = value
+        case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
+        case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
+        case "attempts": attempts = try HeadReader.count(value, "attempts")
+        default: break
+        }
+    }
+
+    func write(to writer: inout HeadWriter) {
+        writer.field("url", url)
+        writer.field("source", source.rawValue)
+        writer.field("length", length)
+        writer.field("sha-256", sha256)
+        writer.field("file", file)
+        writer.field("queued-ms", queuedMilliseconds)
+        writer.field("elapsed-ms", elapsedMilliseconds)
+        writer.field("attempts", attempts)
+    }
+}
+
+extension HeadReader {
+    /// An HTTP status of a final response.
+    static func status(_ text: String) throws(WireError) -> Int {
+        try integer(text, in: 200...999, "status")
+    }
+}

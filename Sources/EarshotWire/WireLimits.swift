@@ -1,0 +1,25 @@
+/// Bounds on what one message may hold; a message over a bound is refused with a code, never cut.
+public enum WireLimits {
+    /// Bytes of a head frame: a URL, 32 KiB of header fields and room for the rest.
+    public static let headBytes = 65_536
+    /// Bytes of a worker's head: READY lists all it holds.
+    public static let workerHeadBytes = 1 << 19
+    /// Frames of a message, a mirrored empty one not counted: head and body.
+    public static let frames = 2
+    /// Bytes of a handler's name: fits a path of identifiers, bounds the name tables.
+    public static let handlerBytes = 200
+    /// Bytes of a request ID, a tag, a client instance: a UUID and a prefix fit.
+    public static let identifierBytes = 64
+    /// Bytes of a URL: what servers and proxies commonly accept.
+    public static let urlBytes = 8_192
+    /// Bytes of a client's own coalescing key.
+    public static let keyBytes = 200
+    /// Named fields of one head, unknown ones included.
+    public static let fields = 64
+    /// Attempts a worker may list as held: twice what a worker is designed to run.
+    public static let heldAttempts = 10_000
+    /// Terminals a client may leave unacknowledged: stays below the broker's send high-water mark.
+    public static let window = 4_096
+    /// Seconds any time given by a peer may last: a day.
+    public static let seconds = 86_400
+}

@@ -1,0 +1,180 @@
+/// What a worker says on the socket `work`; EARW/1, `protocols/2-WORKER.md`.
+public enum WorkerMessage: Equatable, Sendable {
+    /// The first message of a connection.
+    case ready(Ready)
+    /// An origin answered, whatever its status; the body is frame 2 or a file in the spool.
+    case done(Completion)
+    case failed(AttemptID, code: String, detail: String?, receivedBytes: Int)
+    case progress(AttemptID, received: Int, total: Int?)
+    /// The answer to PING.
+    case pong
+    /// The worker leaves; it holds nothing any more.
+    case bye
+
+    /// - Throws: a `WireError` for any bytes that are not such a message.
+    public init(head: [UInt8]) throws(WireError) {
+        let reader = try HeadReader(head, limit: WireLimits.workerHeadBytes)
+        switch reader.verb {
+        case "READY": self = .ready(try Ready(reader))
+        case "DONE": self = .done(try Completion(reader))
+        case "FAILED":
+            try reader.expectOperands(2)
+            var detail: String?
+            var received = 0
+            for (name, value) in reader.fields {
+                switch name {
+                case "detail": detail = value
+                case "received": received = try HeadReader.count(value, "received")
+                default: break
+                }
+            }
+            let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
+            self = .failed(try reader.attempt(0), code: code, detail: detail, receivedBytes: received)
+        case "PROGRESS":
+            try reader.expectOperands(2)
+            let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
+            self = .progress(try reader.attempt(0), received: received, total: total)
+        case "PONG": self = .pong
+        case "BYE": self = .bye
+        default: throw WireError(.unknownVerb, "EARW/1 has no such verb for workers")
+        }
+    }
+
+    /// The head frame. A completion's inline body goes beside it.
+    public func encoded() -> [UInt8] {
+        switch self {
+        case .ready(let ready): return ready.encoded()
+        case .done(let completion): return completion.encoded()
+        case .failed(let attempt, let code, let detail, let received):
+            var writer = HeadWriter("FAILED")
+            writer.operand(attempt.description)
+            writer.operand(code)
+            writer.field("detail", detail)
+            writer.field("received", received)
+            return writer.finished()
+        case .progress(let attempt, let received, let total):
+            var writer = HeadWriter("PROGRESS")
+            writer.operand(attempt.description)
+            writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
+            return writer.finished()
+        case .pong: return HeadWriter("PONG").finished()
+        case .bye: return HeadWriter("BYE").finished()
+        }
+    }
+}
+
+/// READY: a worker offers its slots and tells what it still holds.
+public struct Ready: Equatable, Sendable {
+    public static let version = "EARW/1"
+
+    /// Transfers it runs at once, 1 to 10,000.
+    public var slots: Int
+    /// Schemes it serves.
+    public var schemes: [String] = ["http", "https"]
+    public var pid: Int = 0
+    public var host: String?
+    /// Proof that it is a child of the supervisor: hexadecimal digits inherited from it.
+    public var secret: String?
+    /// Attempts it runs, or has ended and not yet told, of whatever broker.
+    public var holds: [AttemptID] = []
+
+    public init(slots: Int) {
+        self.slots = slots
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.version(Self.version)
+        slots = 0
+        for (name, value) in reader.fields {
+            switch name {
+            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
+            case "schemes": schemes = value.split(separator: " ").map { String($0) }
+            case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
+            case "host": host = try HeadReader.identifier(value, "host")
+            case "secret": secret = try HeadReader.identifier(value, "secret")
+            case "holds":
+                for word in value.split(separator: " ") {
+                    guard let attempt = AttemptID(String(word)) else {
+                        throw WireError(.badMessage, "holds is attempts, one space apart")
+                    }
+                    holds.append(attempt)
+                }
+            default: break
+            }
+        }
+        guard slots > 0 else { throw WireError(.badMessage, "READY lacks its slots") }
+        guard holds.count <= WireLimits.heldAttempts, schemes.count <= 16 else {
+            throw WireError(.limit, "READY lists too much")
+        }
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("READY")
+        writer.operand(Self.version)
+        writer.field("slots", slots)
+        writer.field("schemes", schemes.joined(separator: " "))
+        writer.field("pid", pid)
+        writer.field("host", host)
+        writer.field("secret", secret)
+        writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
+        return writer.finished()
+    }
+}
+
+/// DONE: an attempt ended with a whole response.
+public struct Completion: Equatable, Sendable {
+    public var attempt: AttemptID
+    /// 200 to 999.
+    public var status: Int
+    /// Decoded bytes of body.
+    public var length = 0
+    /// Of the decoded body.
+    public var sha256: String?
+    /// Base name in the spool; nil if the body is frame 2 or empty.
+    public var file: String?
+    public var elapsedMilliseconds = 0
+    /// Response header fields, lines separated by LF.
+    public var httpFields: [UInt8] = []
+
+    public init(attempt: AttemptID, status: Int) {
+        self.attempt = attempt
+        self.status = status
+    }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        try reader.expectOperands(2)
+        attempt = try reader.attempt(0)
+        status = try HeadReader.status(try reader.operand(1, "status"))
+        httpFields = reader.httpFields
+        for (name, value) in reader.fields {
+            switch name {
+            case "length": length = try HeadReader.count(value, "length")
+            case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
+            case "file": file = try Self.baseName(value)
+            case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
+            default: break
+            }
+        }
+    }
+
+    /// A name without a folder: nothing else may point into the spool.
+    private static func baseName(_ text: String) throws(WireError) -> String {
+        guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
+            text.utf8.allSatisfy({ Ascii.isVisible($0) && $0 != Ascii.slash })
+        else {
+            throw WireError(.badMessage, "file is a base name of visible ASCII that does not begin with a dot")
+        }
+        return text
+    }
+
+    func encoded() -> [UInt8] {
+        var writer = HeadWriter("DONE")
+        writer.operand(attempt.description)
+        writer.operand(String(status))
+        writer.field("length", length)
+        writer.field("sha-256", sha256)
+        writer.field("file", file)
+        writer.field("elapsed-ms", elapsedMilliseconds)
+        return writer.finished(httpFields: httpFields)
+    }
+}

@@ -1,0 +1,106 @@
+import EarshotWire
+import Testing
+
+/// Nothing a peer sends makes a decoder trap, and what it accepts it can say again.
+struct HostileInputTests {
+    /// A small generator with a fixed seed, so that a failure can be had again.
+    struct Generator: RandomNumberGenerator {
+        var state: UInt64
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9e37_79b9_7f4a_7c15
+            var value = state
+            value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
+            value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
+            return value ^ value >> 31
+        }
+    }
+
+    static let seeds = [
+        "HELLO EAR/1\nclient: a\nwindow: 3\n", "FETCH a/b 7 http://h/\npriority: high\ntimeout: 1.5\n\naccept: */*\n",
+        "REMOVE a/\n", "QUERY why a b\n", "ACK 18446744073709551615\n",
+        "RESULT a b 200\nseq: 1\nurl: http://h/\n\na: b\n",
+        "FAILED a b http-status\nseq: 1\nstatus: 404\n", "PROGRESS a b 1/-\n",
+        "READY EARW/1\nslots: 3\nholds: 00000000000000ff.1.2\n",
+        "DONE 00000000000000ff.1.2 200\nfile: x\n\na: b\n", "LIMITS\nbroker: 00000000000000ff\nspool: /s\n",
+        "JOB 00000000000000ff.1.2 http://h/\ntotal: 0.001\n",
+    ].map { Array($0.utf8) }
+
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func `mutated heads are refused or read, and what is read encodes and decodes to itself`(seed: UInt64) throws {
+        var generator = Generator(state: seed)
+        for _ in 0..<30_000 {
+            var head = Self.seeds.randomElement(using: &generator)!
+            for _ in 0..<Int.random(in: 0...4, using: &generator) where !head.isEmpty {
+                let index = Int.random(in: 0..<head.count, using: &generator)
+                switch Int.random(in: 0..<4, using: &generator) {
+                case 0: head[index] = .random(in: 0...255, using: &generator)
+                case 1: head.remove(at: index)
+                case 2: head.insert(.random(in: 0...255, using: &generator), at: index)
+                default: head.removeLast(min(head.count, Int.random(in: 0...8, using: &generator)))
+                }
+            }
+            if let message = try? ClientMessage(head: head) {
+                #expect(try ClientMessage(head: message.encoded()) == message, "seed \(seed), head \(head)")
+            }
+            if let message = try? BrokerMessage(head: head) {
+                #expect(throws: Never.self, "seed \(seed), head \(head)") { try BrokerMessage(head: message.encoded()) }
+            }
+            if let message = try? WorkerMessage(head: head) {
+                #expect(try WorkerMessage(head: message.encoded()) == message, "seed \(seed), head \(head)")
+            }
+            if let message = try? PoolMessage(head: head) {
+                #expect(try PoolMessage(head: message.encoded()) == message, "seed \(seed), head \(head)")
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("", "bad-message"), ("\n", "bad-message"), ("NOISE a b", "unknown-verb"), ("HELLO EAR/2", "version"),
+        ("HELLO", "bad-message"), ("FETCH a//b 1 http://h/", "bad-message"), ("FETCH /a 1 http://h/", "bad-message"),
+        ("FETCH a 1", "bad-message"), ("FETCH a 1 http://h/ extra", "bad-message"),
+        ("FETCH a 1 http://h/\npriority: urgent", "bad-message"), ("FETCH a 1 http://h/\ntimeout: 0", "bad-message"),
+        ("FETCH a 1 http://h/\ntimeout: 1e3", "bad-message"), ("FETCH a 1 http://h/\nretries: 21", "bad-message"),
+        ("FETCH a 1 http://h/\n\na: b\r\n", "bad-message"), ("ACK -1", "bad-message"),
+        ("ACK 18446744073709551616", "bad-message"), ("HELLO EAR/1\nwindow: 0", "bad-message"),
+        ("FETCH  a 1 http://h/", "bad-message"), ("CANCEL a/ 1", "bad-message"),
+    ])
+    func `a wrong head is refused with its code`(head: String, code: String) {
+        #expect(throws: WireError.self) { try ClientMessage(head: Array(head.utf8)) }
+        do throws(WireError) {
+            _ = try ClientMessage(head: Array(head.utf8))
+        } catch {
+            #expect(error.code.rawValue == code)
+        }
+    }
+
+    @Test func `a refused FETCH names its request, so that the client can tell which`() {
+        do throws(WireError) {
+            _ = try ClientMessage(head: Array("FETCH a/b 7 http://h/\nretries: x".utf8))
+            Issue.record("it was read")
+        } catch {
+            #expect(error.handler == HandlerID("a/b"))
+            #expect(error.request == RequestID("7"))
+            #expect(error.verb == "FETCH")
+        }
+    }
+
+    @Test func `a head or URL over its bound is refused`() {
+        let long = String(repeating: "x", count: WireLimits.headBytes)
+        #expect(throws: WireError.self) { try ClientMessage(head: Array("REMOVE \(long)".utf8)) }
+        let url = "http://h/" + String(repeating: "x", count: WireLimits.urlBytes)
+        #expect(throws: WireError.self) { try ClientMessage(head: Array("FETCH a 1 \(url)".utf8)) }
+    }
+
+    @Test func `a value with a line end cannot start a field of its own`() throws {
+        var failure = Terminal.Failure(code: "reset", detail: "two\nseq: 99")
+        failure.attempts = 1
+        let terminal = Terminal(
+            handler: HandlerID("a")!, request: RequestID("1")!, sequence: 4, outcome: .failed(failure))
+        guard case .terminal(let read) = try BrokerMessage(head: BrokerMessage.terminal(terminal).encoded()) else {
+            Issue.record("not a terminal")
+            return
+        }
+        #expect(read.sequence == 4)
+    }
+}

@@ -1,0 +1,121 @@
+import EarshotWire
+import Testing
+
+/// Every typed message survives the wire unchanged.
+struct RoundTripTests {
+    private let handler = HandlerID("gallery/42")!
+    private let request = RequestID("7")!
+    private let attempt = AttemptID(broker: BrokerInstance(rawValue: 0xfeed), flight: 12, attempt: 3)
+
+    @Test func `every client message decodes to what was encoded`() throws {
+        var fetch = Fetch(handler: handler, request: request, url: "https://example.org/a.png")
+        fetch.options.priority = .high
+        fetch.options.method = "HEAD"
+        fetch.options.timeoutMilliseconds = 1_250
+        fetch.options.deadlineMilliseconds = 9_000
+        fetch.options.maxBytes = 1 << 40
+        fetch.options.redirect = .manual
+        fetch.options.retries = 0
+        fetch.options.progressMilliseconds = 100
+        fetch.options.digest = String(repeating: "0a", count: 32)
+        fetch.options.key = "v2"
+        fetch.options.replacesHandler = true
+        fetch.options.isWarm = true
+        fetch.options.subscribes = false
+        fetch.options.tag = "cell-3"
+        fetch.httpFields = Array("accept: image/*\nx-a: b".utf8)
+        let messages: [ClientMessage] = [
+            .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil, window: nil)),
+            .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
+            .cancel(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
+            .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
+            .acknowledge(.max), .query(.ping), .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
+            .query(.workers), .query(.why(handler, request)), .bye,
+        ]
+        for message in messages {
+            #expect(try ClientMessage(head: message.encoded()) == message)
+        }
+    }
+
+    @Test func `every broker message decodes to what was encoded`() throws {
+        var response = Terminal.Response(url: "http://a/b")
+        response.source = .shared
+        response.length = 12
+        response.sha256 = String(repeating: "ab", count: 32)
+        response.file = "/spool/with a space/x"
+        response.queuedMilliseconds = 1
+        response.elapsedMilliseconds = 2
+        response.attempts = 3
+        response.httpFields = Array("etag: \"x\"".utf8)
+        var failure = Terminal.Failure(code: "http-status", detail: "The server answered 404.")
+        failure.status = 404
+        failure.response = response
+        failure.attempts = 3
+        var error = ErrorReply(code: "id-in-use", detail: "Choose another.")
+        error.verb = "FETCH"
+        error.handler = handler
+        error.request = request
+        func terminal(_ outcome: Terminal.Outcome) -> BrokerMessage {
+            .terminal(Terminal(handler: handler, request: request, sequence: 9, tag: "t", outcome: outcome))
+        }
+        let messages: [BrokerMessage] = [
+            .welcome(Welcome(broker: attempt.broker, window: 256)),
+            .welcome(Welcome(broker: attempt.broker, window: nil)),
+            terminal(.result(status: 200, response)), terminal(.failed(failure)),
+            terminal(.failed(Terminal.Failure(code: "removed"))),
+            .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
+            .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
+            .removed(.subtree(handler), count: 3), .cancelled(handler, request), .answer(.why(handler, request)),
+            .error(error), .goodbye(reason: "draining"),
+        ]
+        for message in messages {
+            #expect(try BrokerMessage(head: message.encoded()) == message)
+        }
+    }
+
+    @Test func `every message between broker and worker decodes to what was encoded`() throws {
+        var ready = Ready(slots: 64)
+        ready.pid = 4711
+        ready.host = "box"
+        ready.secret = "00ff"
+        ready.holds = [attempt, AttemptID(broker: attempt.broker, flight: .max, attempt: .max)]
+        var completion = Completion(attempt: attempt, status: 301)
+        completion.length = 5
+        completion.sha256 = String(repeating: "00", count: 32)
+        completion.file = "1-2.part"
+        completion.elapsedMilliseconds = 7
+        completion.httpFields = Array("location: /b".utf8)
+        let up: [WorkerMessage] = [
+            .ready(ready), .done(completion), .failed(attempt, code: "reset", detail: "Gone.", receivedBytes: 3),
+            .progress(attempt, received: 1, total: nil), .progress(attempt, received: 1, total: 2), .pong, .bye,
+        ]
+        for message in up {
+            #expect(try WorkerMessage(head: message.encoded()) == message)
+        }
+        var limits = WorkerLimits(broker: attempt.broker, spool: "/s p")
+        limits.inlineBytes = 0
+        limits.heartbeatSeconds = 9
+        var job = Job(attempt: attempt, url: "http://a/")
+        job.method = "HEAD"
+        job.timeoutMilliseconds = 1
+        job.totalMilliseconds = 5
+        job.connectMilliseconds = 10
+        job.maxBytes = 0
+        job.progressMilliseconds = 50
+        job.httpFields = Array("a: b".utf8)
+        let down: [PoolMessage] = [
+            .limits(limits), .job(job), .cancel(attempt), .ping, .drain, .error(code: "not-a-child", detail: "No."),
+        ]
+        for message in down {
+            #expect(try PoolMessage(head: message.encoded()) == message)
+        }
+    }
+
+    @Test func `a worker's list of ten thousand held attempts fits its head`() throws {
+        var ready = Ready(slots: 10_000)
+        ready.holds = (0..<10_000).map {
+            AttemptID(broker: BrokerInstance(rawValue: .max), flight: 1 << 40 + UInt64($0), attempt: 1)
+        }
+        #expect(try WorkerMessage(head: WorkerMessage.ready(ready).encoded()) == .ready(ready))
+    }
+}
