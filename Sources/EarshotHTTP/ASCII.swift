@@ -1,0 +1,95 @@
+/// The byte classes of RFC 5234, RFC 9110 and the URL standard, as questions to one byte.
+extension UInt8 {
+    /// DIGIT.
+    var isDigit: Bool { self &- 0x30 < 10 }
+
+    /// `a` to `z`.
+    var isLowercase: Bool { self &- 0x61 < 26 }
+
+    /// `A` to `Z`.
+    var isUppercase: Bool { self &- 0x41 < 26 }
+
+    /// ALPHA.
+    var isLetter: Bool { (self | 0x20).isLowercase }
+
+    /// C0 control or DEL.
+    var isControl: Bool { self < 0x20 || self == 0x7f }
+
+    /// A space or a tab: OWS of RFC 9110, section 5.6.3.
+    var isBlank: Bool { self == 0x20 || self == 0x09 }
+
+    /// The byte with `A` to `Z` turned into `a` to `z`.
+    var lowercased: UInt8 { isUppercase ? self | 0x20 : self }
+
+    /// The value of a hexadecimal digit of either case; nil for any other byte.
+    var hexValue: UInt8? {
+        if isDigit { return self - 0x30 }
+        let letter = self | 0x20
+        return letter &- 0x61 < 6 ? letter - 0x57 : nil
+    }
+
+    /// tchar: a byte of a field name or a method, RFC 9110, section 5.6.2.
+    var isToken: Bool {
+        if isLetter || isDigit { return true }
+        return switch self {
+        case UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"), UInt8(ascii: "&"),
+            UInt8(ascii: "'"), UInt8(ascii: "*"), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "^"), UInt8(ascii: "_"), UInt8(ascii: "`"), UInt8(ascii: "|"), UInt8(ascii: "~"):
+            true
+        default: false
+        }
+    }
+
+    /// A byte that userinfo may hold, RFC 3986, section 3.2.1.
+    var isUserinfo: Bool {
+        if isLetter || isDigit { return true }
+        return switch self {
+        case UInt8(ascii: "!"), UInt8(ascii: "$")...UInt8(ascii: "."), UInt8(ascii: ":"), UInt8(ascii: ";"),
+            UInt8(ascii: "="), UInt8(ascii: "_"), UInt8(ascii: "~"):
+            true
+        default: false
+        }
+    }
+
+    /// A byte that stands in a query as it is: neither control, space, DEL, nor non-ASCII, nor in the URL standard's
+    /// query percent-encode set. `'` is left alone: RFC 3986 allows it.
+    var isQuery: Bool {
+        guard self > 0x20, self < 0x7f else { return false }
+        return switch self {
+        case UInt8(ascii: "\""), UInt8(ascii: "#"), UInt8(ascii: "<"), UInt8(ascii: ">"): false
+        default: true
+        }
+    }
+
+    /// A byte that stands in a path as it is: `isQuery` less the rest of the URL standard's path percent-encode set.
+    var isPath: Bool {
+        guard isQuery else { return false }
+        return switch self {
+        case UInt8(ascii: "?"), UInt8(ascii: "^"), UInt8(ascii: "`"), UInt8(ascii: "{"), UInt8(ascii: "}"): false
+        default: true
+        }
+    }
+}
+
+/// Whether the bytes of `range` are `name`, which is lower-case, in any case.
+func matches(_ bytes: Span<UInt8>, _ range: Range<Int>, lowercase name: String) -> Bool {
+    let utf8 = name.utf8
+    let wanted = utf8.span
+    guard range.count == wanted.count else { return false }
+    for index in wanted.indices where bytes[range.lowerBound + index].lowercased != wanted[index] { return false }
+    return true
+}
+
+/// The number the digits of `range` write; nil if there is none, another byte, or more than `maximum`.
+func decimal(_ bytes: Span<UInt8>, _ range: Range<Int>, maximum: Int) -> Int? {
+    guard !range.isEmpty else { return nil }
+    var value = 0
+    for index in range {
+        guard bytes[index].isDigit else { return nil }
+        let (tenfold, overflow) = value.multipliedReportingOverflow(by: 10)
+        let digit = Int(bytes[index] - 0x30)
+        guard !overflow, tenfold <= maximum - digit else { return nil }
+        value = tenfold + digit
+    }
+    return value
+}

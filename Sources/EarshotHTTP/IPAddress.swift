@@ -1,0 +1,27 @@
+/// A numeric address, as a URL's host and as a resolver's answer.
+public enum IPAddress: Hashable, Sendable, CustomStringConvertible {
+    case v4(IPv4Address)
+    case v6(IPv6Address)
+
+    /// Reads dotted decimal IPv4 or any text form of IPv6, without brackets and zone; nil for other text.
+    ///
+    /// The legacy forms of IPv4 (`2130706433`, `0x7f.1`) are no addresses here, only as the host of a `FetchURL`.
+    public init?(_ text: String) {
+        let utf8 = text.utf8
+        if let address = IPv4Address(strict: utf8.span) {
+            self = .v4(address)
+        } else if let address = IPv6Address(utf8.span) {
+            self = .v6(address)
+        } else {
+            return nil
+        }
+    }
+
+    /// The canonical text (RFC 5952 for IPv6), without brackets.
+    public var description: String {
+        switch self {
+        case .v4(let address): address.description
+        case .v6(let address): address.description
+        }
+    }
+}

@@ -1,0 +1,111 @@
+/// An IPv6 address, without a zone.
+public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
+    /// The first 64 bits.
+    public let high: UInt64
+    /// The last 64 bits.
+    public let low: UInt64
+
+    /// The address with these bits.
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    /// Reads the text forms of RFC 4291, section 2.2, without brackets; nil for other text, and for one with a zone.
+    public init?(_ text: String) {
+        let utf8 = text.utf8
+        self.init(utf8.span)
+    }
+
+    /// The text RFC 5952 recommends; of the addresses with an IPv4 address inside, only the mapped (`::ffff:0:0/96`)
+    /// are written with dots.
+    public var description: String {
+        if high == 0, low >> 32 == 0xffff {
+            return "::ffff:\(IPv4Address(value: UInt32(truncatingIfNeeded: low)))"
+        }
+        let zeros = longestZeroRun
+        var text = ""
+        for index in 0..<8 where !zeros.contains(index) || index == zeros.lowerBound {
+            if index == zeros.lowerBound, !zeros.isEmpty {
+                text += "::"
+            } else {
+                if index > 0, zeros.isEmpty || index != zeros.upperBound { text += ":" }
+                text += String(group(index), radix: 16)
+            }
+        }
+        return text
+    }
+
+    /// `init(_:)` on bytes.
+    init?(_ bytes: Span<UInt8>) {
+        guard bytes.count <= 45 else { return nil }
+        var groups = InlineArray<8, UInt16>(repeating: 0)
+        var count = 0
+        var zerosAt: Int?
+        var index = 0
+        if bytes.count >= 2, bytes[0] == UInt8(ascii: ":"), bytes[1] == UInt8(ascii: ":") {
+            zerosAt = 0
+            index = 2
+        }
+        while index < bytes.count {
+            guard count < 8 else { return nil }
+            let start = index
+            var group: UInt16 = 0
+            while index < bytes.count, index - start < 4, let digit = bytes[index].hexValue {
+                group = group << 4 | UInt16(digit)
+                index += 1
+            }
+            guard index > start else { return nil }
+            if index < bytes.count, bytes[index] == UInt8(ascii: ".") {
+                let tail = bytes.extracting(start..<bytes.count)
+                guard count <= 6, let embedded = IPv4Address(strict: tail) else { return nil }
+                groups[count] = UInt16(embedded.value >> 16)
+                groups[count + 1] = UInt16(embedded.value & 0xffff)
+                count += 2
+                break
+            }
+            groups[count] = group
+            count += 1
+            guard index < bytes.count else { break }
+            guard bytes[index] == UInt8(ascii: ":"), index + 1 < bytes.count else { return nil }
+            index += 1
+            if bytes[index] == UInt8(ascii: ":") {
+                guard zerosAt == nil else { return nil }
+                zerosAt = count
+                index += 1
+            }
+        }
+        // `::` stands for one group at least.
+        guard zerosAt == nil ? count == 8 : count < 8 else { return nil }
+        self.init(groups: groups, count: count, zerosAt: zerosAt ?? count)
+    }
+
+    /// The address of `count` groups, with zeros put in before group `zerosAt` so that they become eight.
+    private init(groups: InlineArray<8, UInt16>, count: Int, zerosAt: Int) {
+        var high: UInt64 = 0
+        var low: UInt64 = 0
+        for position in 0..<8 {
+            let isZero = position >= zerosAt && position < zerosAt + 8 - count
+            let group = isZero ? 0 : groups[position < zerosAt ? position : position - (8 - count)]
+            if position < 4 { high = high << 16 | UInt64(group) } else { low = low << 16 | UInt64(group) }
+        }
+        self.init(high: high, low: low)
+    }
+
+    /// The group at `index`, 0 to 7 from the left.
+    private func group(_ index: Int) -> UInt16 {
+        let half = index < 4 ? high : low
+        return UInt16(truncatingIfNeeded: half >> (48 - 16 * UInt64(index % 4)))
+    }
+
+    /// The first of the longest runs of two zero groups or more (RFC 5952, sections 4.2.2 and 4.2.3); 0..<0 if none.
+    private var longestZeroRun: Range<Int> {
+        var longest = 0..<0
+        var start = 0
+        for index in 0...8 where index == 8 || group(index) != 0 {
+            if index - start >= 2, index - start > longest.count { longest = start..<index }
+            start = index + 1
+        }
+        return longest
+    }
+}
