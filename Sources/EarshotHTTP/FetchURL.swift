@@ -1,0 +1,143 @@
+/// An absolute URL that can be fetched, in normal form.
+///
+/// Two URLs are equal when their normal forms are, byte by byte. The normal form is ASCII without controls, spaces,
+/// backslashes and fragment; its scheme and host are lower-case, a numeric host is a canonical address, a default port
+/// is dropped, and after an authority comes a path that starts with `/` and has no dot segments. What has no authority
+/// (`thumb:x`) is opaque: its path is the business of the worker that registered the scheme. Percent-escapes stay as
+/// they were written: the URL standard keeps them too, and decoding some would tell a server something else than asked.
+///
+/// Sources: RFC 3986, and the URL standard where clients agree to differ from it.
+public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
+    /// The normal form, user information included: not for logs.
+    public let description: String
+
+    /// Where the parts are in `description`.
+    private let layout: Layout
+
+    /// Offsets of bytes in the normal form, which has at most `HTTPLimits.urlBytes` of them.
+    struct Layout: Sendable {
+        /// The colon after the scheme.
+        var schemeEnd: UInt16
+        /// The host's first byte, a bracket included; `pathStart` if there is no authority.
+        var hostStart: UInt16
+        /// The byte after the host, a bracket included.
+        var hostEnd: UInt16
+        /// The path's first byte.
+        var pathStart: UInt16
+        /// The question mark, or the end.
+        var queryStart: UInt16
+        /// The port, or the scheme's default; nil if neither is known.
+        var port: UInt16?
+        /// Whether `//` follows the scheme.
+        var hasAuthority: Bool
+        /// Whether the scheme is http or https.
+        var isHTTP: Bool
+    }
+
+    /// Reads an absolute URL, at most `HTTPLimits.urlBytes` long. A URL in normal form keeps the storage of `text`.
+    public init(_ text: String) throws(ParseError) {
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        let parts = try URLParts(bytes)
+        if parts.isNormal {
+            description = text
+            layout = parts.layout
+        } else {
+            (description, layout) = try parts.serialized(bytes)
+        }
+    }
+
+    /// `init(_:)` on bytes, which need not be UTF-8: a remote server's `Location` is not always.
+    init(bytes: Span<UInt8>) throws(ParseError) {
+        (description, layout) = try URLParts(bytes).serialized(bytes)
+    }
+
+    /// The scheme, lower-case, without the colon.
+    public var scheme: Substring { slice(0, layout.schemeEnd) }
+
+    /// Whether the scheme is http or https; if so there is a host.
+    public var isHTTP: Bool { layout.isHTTP }
+
+    /// Whether the URL has no authority, so that nothing can be resolved against it.
+    public var isOpaque: Bool { !layout.hasAuthority }
+
+    /// User name and, after a colon, password, as written; nil if there are none.
+    public var userinfo: Substring? {
+        hasUserinfo ? slice(layout.schemeEnd + 3, layout.hostStart - 1) : nil
+    }
+
+    /// Whether the URL carries a user name or a password.
+    public var hasUserinfo: Bool { layout.hasAuthority && layout.hostStart > layout.schemeEnd + 3 }
+
+    /// The host, lower-case, without the brackets of an IPv6 address; empty if there is none.
+    public var host: Substring {
+        hasBrackets ? slice(layout.hostStart + 1, layout.hostEnd - 1) : slice(layout.hostStart, layout.hostEnd)
+    }
+
+    /// The host as an address; nil if it is a name.
+    public var address: IPAddress? { IPAddress(String(host)) }
+
+    /// The port, or the scheme's default; nil for a scheme without one.
+    public var port: UInt16? { layout.port }
+
+    /// The path; starts with `/` unless the URL is opaque.
+    public var path: Substring { slice(layout.pathStart, layout.queryStart) }
+
+    /// The query without its question mark; nil if there is none, which is not the same as an empty one.
+    public var query: Substring? {
+        let end = UInt16(description.utf8.count)
+        return layout.queryStart < end ? slice(layout.queryStart + 1, end) : nil
+    }
+
+    /// Scheme, host and port.
+    public var origin: Origin {
+        let host = host
+        let name = host.utf8.last == UInt8(ascii: ".") ? host.dropLast() : host
+        return Origin(scheme: String(scheme), host: String(name), port: port)
+    }
+
+    /// The URL without user information and query, which hold passwords and tokens: the form for logs.
+    public var redacted: String {
+        let authority = layout.hasAuthority ? layout.schemeEnd + 3 : layout.pathStart
+        return String(slice(0, authority)) + slice(layout.hostStart, layout.queryStart)
+    }
+
+    /// The URL with the user information of `other`, or without any if that has none or is nil.
+    func withUserinfo(of other: FetchURL?) throws(ParseError) -> FetchURL {
+        guard layout.hasAuthority, userinfo != other?.userinfo else { return self }
+        let userinfo = other?.userinfo.map { $0 + "@" } ?? ""
+        let end = UInt16(description.utf8.count)
+        return try FetchURL(String(slice(0, layout.schemeEnd + 3)) + userinfo + slice(layout.hostStart, end))
+    }
+
+    public static func == (left: FetchURL, right: FetchURL) -> Bool { left.description == right.description }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(description) }
+
+    /// What `reference` is taken relative to, for a relative one: this URL's bytes up to where it goes on.
+    ///
+    /// - Parameter reference: Not empty, without a scheme. RFC 3986, section 5.2.2, cut short: what follows is parsed
+    ///   again, which removes dot segments.
+    func base(for reference: Span<UInt8>) -> Substring {
+        let solidus = UInt8(ascii: "/")
+        if reference[0] == UInt8(ascii: "?") { return slice(0, layout.queryStart) }
+        guard reference[0] == solidus else {
+            let file = path.utf8.reversed().prefix { $0 != solidus }.count
+            return slice(0, layout.queryStart - UInt16(file))
+        }
+        let isNetworkPath = reference.count > 1 && reference[1] == solidus
+        return slice(0, isNetworkPath ? layout.schemeEnd + 1 : layout.pathStart)
+    }
+
+    private var hasBrackets: Bool {
+        let utf8 = description.utf8
+        return layout.hostEnd > layout.hostStart
+            && utf8[utf8.index(utf8.startIndex, offsetBy: Int(layout.hostStart))] == UInt8(ascii: "[")
+    }
+
+    private func slice(_ start: UInt16, _ end: UInt16) -> Substring {
+        let utf8 = description.utf8
+        let first = utf8.index(utf8.startIndex, offsetBy: Int(start))
+        return description[first..<utf8.index(first, offsetBy: Int(end - start))]
+    }
+}

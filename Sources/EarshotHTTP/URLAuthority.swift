@@ -1,0 +1,68 @@
+/// The authority of a URL being parsed: `userinfo@host:port`.
+struct URLAuthority {
+    /// The user information; empty if there is none worth keeping.
+    let userinfo: Range<Int>
+    /// The host as spelled, brackets included.
+    let hostRange: Range<Int>
+    let host: URLHost
+    /// The port, unless it is the scheme's default.
+    let port: UInt16?
+    /// Where the path begins.
+    let end: Int
+    let isNormal: Bool
+
+    /// Parses what stands between the `//` before `start` and the next `/`, `?` or the end of `bytes`.
+    ///
+    /// - Parameter defaultPort: The scheme's; nil for any but http and https, which alone may go without a host and
+    ///   take a number for a name.
+    init(_ bytes: Span<UInt8>, from start: Int, defaultPort: UInt16?) throws(FetchURL.ParseError) {
+        var end = start
+        var at: Int?
+        while end < bytes.count, bytes[end] != UInt8(ascii: "/"), bytes[end] != UInt8(ascii: "?") {
+            if bytes[end] == UInt8(ascii: "@") {
+                guard at == nil else { throw .invalidUserinfo }
+                at = end
+            }
+            end += 1
+        }
+        let userinfo = start..<(at ?? start)
+        for index in userinfo where !bytes[index].isUserinfo { throw .invalidUserinfo }
+        let isBlank = userinfo.isEmpty || (userinfo.count == 1 && bytes[start] == UInt8(ascii: ":"))
+
+        let hostStart = at.map { $0 + 1 } ?? start
+        var hostEnd = hostStart
+        if hostStart < end, bytes[hostStart] == UInt8(ascii: "[") {
+            while hostEnd < end, bytes[hostEnd] != UInt8(ascii: "]") { hostEnd += 1 }
+            guard hostEnd < end else { throw .invalidAddress }
+            hostEnd += 1
+            guard hostEnd == end || bytes[hostEnd] == UInt8(ascii: ":") else { throw .invalidAddress }
+        } else {
+            while hostEnd < end, bytes[hostEnd] != UInt8(ascii: ":") { hostEnd += 1 }
+        }
+        guard defaultPort == nil || hostEnd > hostStart else { throw .missingHost }
+        let (host, isHostNormal) = try URLHost.parse(
+            bytes, hostStart..<hostEnd, allowsLegacyIPv4: defaultPort != nil)
+
+        self.userinfo = isBlank ? start..<start : userinfo
+        self.hostRange = hostStart..<hostEnd
+        self.host = host
+        self.end = end
+        if hostEnd == end {
+            port = nil
+            isNormal = isHostNormal && !(isBlank && at != nil)
+        } else {
+            let digits = hostEnd + 1..<end
+            let given = try Self.port(bytes, digits)
+            port = given == defaultPort ? nil : given
+            isNormal =
+                isHostNormal && !(isBlank && at != nil) && port != nil && bytes[digits.lowerBound] != UInt8(ascii: "0")
+        }
+    }
+
+    /// The port that `digits` write; nil if they are empty, as RFC 3986, section 3.2.3, allows.
+    private static func port(_ bytes: Span<UInt8>, _ digits: Range<Int>) throws(FetchURL.ParseError) -> UInt16? {
+        guard !digits.isEmpty else { return nil }
+        guard let number = decimal(bytes, digits, maximum: 65_535), number > 0 else { throw .invalidPort }
+        return UInt16(number)
+    }
+}

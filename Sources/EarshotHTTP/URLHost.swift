@@ -1,0 +1,68 @@
+/// The host of a URL being parsed.
+enum URLHost {
+    /// A name, or nothing, as it is spelled.
+    case name
+    case address(IPAddress)
+
+    /// What the bytes of `range` are, and whether they are in normal form.
+    ///
+    /// Letters, digits, `-`, `_` and `.` only: the other bytes RFC 3986 allows in a name are in no name of the DNS, and
+    /// `*` and `,` mean something to libcurl's CURLOPT_RESOLVE.
+    ///
+    /// - Parameter allowsLegacyIPv4: Read a name that ends in a number as `inet_aton` does, as the URL standard wants
+    ///   for http, so that `0x7f.1` is seen to be 127.0.0.1 by whoever checks addresses.
+    static func parse(
+        _ bytes: Span<UInt8>, _ range: Range<Int>, allowsLegacyIPv4: Bool
+    ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
+        guard let first = range.first else { return (.name, true) }
+        if bytes[first] == UInt8(ascii: "[") {
+            let inner = bytes.extracting(first + 1..<range.upperBound - 1)
+            guard let address = IPv6Address(inner) else { throw .invalidAddress }
+            return (.address(.v6(address)), isSpelled(address.description, inner))
+        }
+        var isNormal = true
+        var label = first
+        for index in range {
+            let byte = bytes[index]
+            if byte.isLowercase || byte.isDigit || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") { continue }
+            if byte.isUppercase {
+                isNormal = false
+            } else if byte == UInt8(ascii: "."), index > label, index - label <= HTTPLimits.labelBytes {
+                label = index + 1
+            } else {
+                throw byte == UInt8(ascii: "%") ? .escapedHost : byte >= 0x80 ? .nonASCIIHost : .invalidHost
+            }
+        }
+        let hasFinalDot = label == range.upperBound
+        let name = first..<range.upperBound - (hasFinalDot ? 1 : 0)
+        guard range.upperBound - label <= HTTPLimits.labelBytes, name.count <= HTTPLimits.hostBytes else {
+            throw .invalidHost
+        }
+        guard allowsLegacyIPv4, endsInNumber(bytes, name) else { return (.name, isNormal) }
+        guard let address = IPv4Address(legacy: bytes.extracting(name)) else { throw .invalidAddress }
+        return (.address(.v4(address)), isSpelled(address.description, bytes.extracting(range)))
+    }
+
+    /// Whether the last label of `name` is all digits or a hexadecimal number: URL standard, "ends in a number
+    /// checker".
+    private static func endsInNumber(_ bytes: Span<UInt8>, _ name: Range<Int>) -> Bool {
+        var start = name.upperBound
+        while start > name.lowerBound, bytes[start - 1] != UInt8(ascii: ".") { start -= 1 }
+        guard bytes[start].isDigit else { return false }
+        let isHexadecimal =
+            bytes[start] == UInt8(ascii: "0") && start + 1 < name.upperBound && bytes[start + 1].lowercased == 0x78
+        for index in start + (isHexadecimal ? 2 : 0)..<name.upperBound {
+            guard isHexadecimal ? bytes[index].hexValue != nil : bytes[index].isDigit else { return false }
+        }
+        return true
+    }
+
+    /// Whether `bytes` are the text of `address`.
+    private static func isSpelled(_ address: String, _ bytes: Span<UInt8>) -> Bool {
+        let utf8 = address.utf8
+        let text = utf8.span
+        guard text.count == bytes.count else { return false }
+        for index in text.indices where text[index] != bytes[index] { return false }
+        return true
+    }
+}

@@ -1,0 +1,113 @@
+/// A URL taken apart: where its parts are in the bytes it was read from, and whether they are in normal form there.
+struct URLParts {
+    /// The colon after the scheme.
+    let schemeEnd: Int
+    /// The scheme's port; nil for any but http and https.
+    let defaultPort: UInt16?
+    /// What follows `//`; nil for an opaque URL.
+    let authority: URLAuthority?
+    let path: Range<Int>
+    /// The query without its question mark.
+    let query: Range<Int>?
+    /// Whether the bytes are the normal form.
+    let isNormal: Bool
+
+    /// Takes `bytes` apart. Each byte is looked at twice.
+    init(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) {
+        let end = try Self.endBeforeFragment(bytes)
+        guard let schemeEnd = Self.schemeEnd(bytes) else { throw .missingScheme }
+        let all = bytes
+        let bytes = bytes.extracting(0..<end)
+        var isNormal = end == all.count
+        for index in 0..<schemeEnd where bytes[index].isUppercase { isNormal = false }
+        self.schemeEnd = schemeEnd
+        self.defaultPort = Self.defaultPort(bytes, 0..<schemeEnd)
+
+        var index = schemeEnd + 1
+        if index + 1 < end, bytes[index] == UInt8(ascii: "/"), bytes[index + 1] == UInt8(ascii: "/") {
+            let authority = try URLAuthority(bytes, from: index + 2, defaultPort: defaultPort)
+            if !authority.isNormal { isNormal = false }
+            index = authority.end
+            self.authority = authority
+        } else {
+            guard defaultPort == nil else { throw .missingHost }
+            authority = nil
+        }
+
+        let pathStart = index
+        let isHierarchical = authority != nil
+        if isHierarchical, index == end || bytes[index] == UInt8(ascii: "?") { isNormal = false }
+        while index < end, bytes[index] != UInt8(ascii: "?") {
+            let byte = bytes[index]
+            if !byte.isPath { isNormal = false }
+            if byte == UInt8(ascii: "/"), isHierarchical, Self.isDotSegment(bytes, index + 1) { isNormal = false }
+            index += 1
+        }
+        path = pathStart..<index
+        if index < end {
+            query = index + 1..<end
+            for index in index + 1..<end where !bytes[index].isQuery { isNormal = false }
+        } else {
+            query = nil
+        }
+        self.isNormal = isNormal
+    }
+
+    /// The layout of the bytes, which are in normal form.
+    var layout: FetchURL.Layout {
+        FetchURL.Layout(
+            schemeEnd: UInt16(schemeEnd),
+            hostStart: UInt16(authority?.hostRange.lowerBound ?? path.lowerBound),
+            hostEnd: UInt16(authority?.hostRange.upperBound ?? path.lowerBound),
+            pathStart: UInt16(path.lowerBound),
+            queryStart: UInt16(path.upperBound),
+            port: authority?.port ?? defaultPort,
+            hasAuthority: authority != nil,
+            isHTTP: defaultPort != nil)
+    }
+
+    /// The colon after the scheme that `bytes` begin with; nil if they do not. RFC 3986, section 3.1.
+    static func schemeEnd(_ bytes: Span<UInt8>) -> Int? {
+        guard !bytes.isEmpty, bytes[0].isLetter else { return nil }
+        for index in bytes.indices {
+            let byte = bytes[index]
+            if byte == UInt8(ascii: ":") { return index }
+            let isPunctuation =
+                byte == UInt8(ascii: "+") || byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".")
+            guard byte.isLetter || byte.isDigit || isPunctuation else { return nil }
+        }
+        return nil
+    }
+
+    /// The port of http and https; nil for any other scheme.
+    static func defaultPort(_ scheme: String) -> UInt16? {
+        let utf8 = scheme.utf8
+        return defaultPort(utf8.span, utf8.span.indices)
+    }
+
+    private static func defaultPort(_ bytes: Span<UInt8>, _ scheme: Range<Int>) -> UInt16? {
+        if matches(bytes, scheme, lowercase: "https") { return 443 }
+        return matches(bytes, scheme, lowercase: "http") ? 80 : nil
+    }
+
+    /// Where the fragment or the text ends, once length, controls and backslashes have been seen to.
+    private static func endBeforeFragment(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) -> Int {
+        guard bytes.count <= HTTPLimits.urlBytes else { throw .tooLong }
+        var end = bytes.count
+        for index in bytes.indices {
+            let byte = bytes[index]
+            if byte.isControl { throw .control }
+            if byte == UInt8(ascii: "\\") { throw .backslash }
+            if byte == UInt8(ascii: "#"), index < end { end = index }
+        }
+        return end
+    }
+
+    /// Whether the segment that begins at `index` and ends before a `/`, a `?` or the end is `.` or `..`.
+    static func isDotSegment(_ bytes: Span<UInt8>, _ index: Int) -> Bool {
+        guard index < bytes.count, bytes[index] == UInt8(ascii: ".") else { return false }
+        var end = index + 1
+        while end < bytes.count, end - index < 2, bytes[end] == UInt8(ascii: ".") { end += 1 }
+        return end == bytes.count || bytes[end] == UInt8(ascii: "/") || bytes[end] == UInt8(ascii: "?")
+    }
+}
