@@ -1,0 +1,63 @@
+extension HeaderFields {
+    /// Takes the lines of a request, if all of them may be sent to a server. One LF at the end is dropped.
+    public init(request lines: [UInt8]) throws(HeaderFieldError) {
+        self.init(lines: lines)
+        try Self.checkSize(bytes.count, fields: 0)
+        let span = bytes.span
+        var start = 0
+        var number = 0
+        while start < span.count {
+            number += 1
+            try Self.checkSize(span.count, fields: number)
+            let end = HeaderLine.lineEnd(span, from: start)
+            try Self.checkLine(span, start..<end, number: number)
+            start = end + 1
+        }
+        // A second LF at the end is an empty line, and would be lost on the next reader.
+        if bytes.last == UInt8(ascii: "\n") { throw HeaderFieldError(code: .invalidName, line: number + 1) }
+    }
+
+    /// The bytes by which two requests with the same fields are known to be the same: names lower-case, no blanks
+    /// around values, sorted by name. Fields of one name keep their order, which has a meaning (RFC 9110, section 5.3).
+    ///
+    /// O(n log n) in the number of fields.
+    public var canonical: [UInt8] { canonical { _ in true } }
+
+    /// `canonical`, of the fields that `isWanted` says yes to.
+    func canonical(where isWanted: (HeaderField) -> Bool) -> [UInt8] {
+        let fields = filter(isWanted).map { (name: $0.name.map(\.lowercased), value: $0.value) }
+        var canonical: [UInt8] = []
+        let order = fields.indices.sorted { left, right in
+            let (first, second) = (fields[left].name, fields[right].name)
+            return first == second ? left < right : first.lexicographicallyPrecedes(second)
+        }
+        for index in order {
+            canonical += fields[index].name
+            canonical.append(UInt8(ascii: ":"))
+            canonical += fields[index].value
+            canonical.append(UInt8(ascii: "\n"))
+        }
+        return canonical
+    }
+
+    /// Names a request must not set: the connection's own (RFC 9110, section 7.6.1), framing, Host and Expect.
+    private static let reservedNames = [
+        "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade",
+    ]
+
+    static func checkSize(_ size: Int, fields: Int) throws(HeaderFieldError) {
+        if size > HTTPLimits.headerBytes { throw HeaderFieldError(code: .tooLarge, line: fields) }
+        if fields > HTTPLimits.headerFields { throw HeaderFieldError(code: .tooManyFields, line: fields) }
+    }
+
+    static func checkLine(_ bytes: Span<UInt8>, _ range: Range<Int>, number: Int) throws(HeaderFieldError) {
+        let line = try HeaderLine(bytes, range, number: number)
+        for index in line.value where bytes[index].isControl && bytes[index] != UInt8(ascii: "\t") {
+            throw HeaderFieldError(code: .invalidValue, line: number)
+        }
+        for name in reservedNames where matches(bytes, line.name, lowercase: name) {
+            throw HeaderFieldError(code: .reservedName, line: number)
+        }
+    }
+}

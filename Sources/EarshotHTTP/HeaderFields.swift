@@ -1,0 +1,135 @@
+/// A block of header fields as it stands in a message: raw lines, looked at where they are.
+///
+/// Lookups, iteration and removal pass over lines that are no fields, so that a block from a server needs no check
+/// before it is looked at; `init(request:)` and `append` check, for what goes to one. Each lookup is O(bytes).
+public struct HeaderFields: Hashable, Sendable {
+    /// The lines, a LF between two and none at the end.
+    public private(set) var bytes: [UInt8]
+
+    /// No fields.
+    public init() {
+        bytes = []
+    }
+
+    /// Takes lines as they are. One LF at the end is dropped.
+    public init(lines: [UInt8]) {
+        bytes = lines
+        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+    }
+
+    /// Whether there are no bytes.
+    public var isEmpty: Bool { bytes.isEmpty }
+
+    /// Whether there is a field of this name.
+    ///
+    /// - Parameter name: Lower-case, here and in the other lookups.
+    public func contains(_ name: String) -> Bool { line(named: name, from: 0) != nil }
+
+    /// The value of the first field of this name; bytes that are not UTF-8 become U+FFFD.
+    public func first(_ name: String) -> String? {
+        line(named: name, from: 0).map { String(decoding: bytes[$0.value], as: UTF8.self) }
+    }
+
+    /// The values of all fields of this name, in their order.
+    public func values(_ name: String) -> [String] {
+        values(bytes: name).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// `values(_:)` as they came.
+    func values(bytes name: String) -> [ArraySlice<UInt8>] {
+        var values: [ArraySlice<UInt8>] = []
+        var start = 0
+        while let line = line(named: name, from: start) {
+            values.append(bytes[line.value])
+            start = line.line.upperBound + 1
+        }
+        return values
+    }
+
+    /// Removes the fields of this name.
+    public mutating func remove(_ name: String) {
+        guard contains(name) else { return }
+        removeAll { $0.isNamed(name) }
+    }
+
+    /// Removes the fields that `isUnwanted` says yes to. Lines that are no fields stay.
+    public mutating func removeAll(where isUnwanted: (HeaderField) -> Bool) {
+        var kept: [UInt8] = []
+        var start = 0
+        var hasRemoved = false
+        for line in lines where isUnwanted(field(line)) {
+            kept += bytes[start..<line.line.lowerBound]
+            start = Swift.min(line.line.upperBound + 1, bytes.count)
+            hasRemoved = true
+        }
+        guard hasRemoved else { return }
+        kept += bytes[start...]
+        // The last field went, and left the LF before it.
+        if start == bytes.count, kept.last == UInt8(ascii: "\n") { kept.removeLast() }
+        bytes = kept
+    }
+
+    /// Adds a field at the end, if it may be sent to a server.
+    public mutating func append(_ name: String, _ value: String) throws(HeaderFieldError) {
+        var lines = bytes
+        if !lines.isEmpty { lines.append(UInt8(ascii: "\n")) }
+        let start = lines.count
+        lines += name.utf8
+        lines += ": ".utf8
+        lines += value.utf8
+        // A LF in the value, or a colon in the name, would make something else of it than one field.
+        let number = self.lines.count + 1
+        guard name.utf8.allSatisfy(\.isToken) else { throw HeaderFieldError(code: .invalidName, line: number) }
+        guard !value.utf8.contains(UInt8(ascii: "\n")) else {
+            throw HeaderFieldError(code: .invalidValue, line: number)
+        }
+        try Self.checkSize(lines.count, fields: number)
+        try Self.checkLine(lines.span, start..<lines.count, number: number)
+        bytes = lines
+    }
+
+    /// The fields that are well-formed, in their order.
+    var lines: [HeaderLine] {
+        var lines: [HeaderLine] = []
+        var start = 0
+        while let line = HeaderLine.next(bytes.span, from: start) {
+            lines.append(line)
+            start = line.line.upperBound + 1
+        }
+        return lines
+    }
+
+    func field(_ line: HeaderLine) -> HeaderField {
+        HeaderField(name: bytes[line.name], value: bytes[line.value])
+    }
+
+    private func line(named name: String, from start: Int) -> HeaderLine? {
+        let span = bytes.span
+        var start = start
+        while let line = HeaderLine.next(span, from: start) {
+            if matches(span, line.name, lowercase: name) { return line }
+            start = line.line.upperBound + 1
+        }
+        return nil
+    }
+}
+
+extension HeaderFields: Sequence {
+    /// Goes through the well-formed fields in their order.
+    public struct Iterator: IteratorProtocol {
+        private let fields: HeaderFields
+        private var position = 0
+
+        init(_ fields: HeaderFields) {
+            self.fields = fields
+        }
+
+        public mutating func next() -> HeaderField? {
+            guard let line = HeaderLine.next(fields.bytes.span, from: position) else { return nil }
+            position = line.line.upperBound + 1
+            return fields.field(line)
+        }
+    }
+
+    public func makeIterator() -> Iterator { Iterator(self) }
+}
