@@ -1,0 +1,18 @@
+/// Who may share an answer: everybody, or those who brought the same credentials.
+public struct TrustScope: Hashable, Sendable, CustomStringConvertible {
+    /// The scope of requests without credentials.
+    public static let shared = TrustScope(material: [])
+
+    /// The credentials in a canonical form, secrets and all; empty for `shared`.
+    private let material: [UInt8]
+
+    init(material: [UInt8]) {
+        self.material = material
+    }
+
+    /// Whether the scope is everybody's.
+    public var isShared: Bool { material.isEmpty }
+
+    /// `shared` or `private`: never the credentials.
+    public var description: String { isShared ? "shared" : "private" }
+}

@@ -1,0 +1,47 @@
+import EarshotHTTP
+import Testing
+
+@Suite struct TrustScopeTests {
+    private func scope(
+        _ lines: String, url: String = "https://h/", rule: CredentialRule = CredentialRule()
+    ) throws -> TrustScope {
+        rule.scope(of: HTTPRequest(url: try FetchURL(url), fields: HeaderFields(lines: Array(lines.utf8))))
+    }
+
+    @Test func `a request without credentials is everybody's`() throws {
+        #expect(try scope("").isShared)
+        #expect(try scope("accept: authorization\nx-cookie: 1") == .shared)
+    }
+
+    @Test(
+        "each credential makes a scope of its own",
+        arguments: [
+            Case("RFC 9110 11.6.2", "AUTHORIZATION: Bearer x", "https://h/"),
+            Case("RFC 9110 11.7.2", "proxy-authorization: Basic x", "https://h/"),
+            Case("RFC 6265 4.2", "cookie: a=b", "https://h/"),
+            Case("RFC 9110 4.2.4", "", "https://u:p@h/"),
+            Case("a setting", "X-API-Key: 1", "https://h/"),
+        ])
+    func isPrivate(_ row: Case<String>) throws {
+        let rule = CredentialRule(alsoNamed: ["x-Api-key"])
+        let own = try scope(row.input, url: row.expected, rule: rule)
+        #expect(!own.isShared)
+        #expect(own.description == "private")
+        #expect(try scope("accept: 1\n" + row.input, url: row.expected, rule: rule) == own)
+    }
+
+    @Test func `other credentials are another scope, the same are the same`() throws {
+        let one = try scope("Authorization: a\ncookie: b")
+        #expect(try scope("Cookie:b\naccept: x\nauthorization: a") == one)
+        #expect(try scope("authorization: a\ncookie: c") != one)
+        #expect(try scope("authorization: a") != one)
+        #expect(try scope("", url: "https://u@h/") != scope("", url: "https://v@h/"))
+    }
+
+    @Test func `what leaves an origin has no credentials`() {
+        let lines = "a: 1\nAuthorization: x\nCOOKIE: y\nproxy-authorization: z\nHost: h\nkey: k\nb: 2"
+        let rule = CredentialRule(alsoNamed: ["KEY"])
+        let left = rule.withoutCredentials(HeaderFields(lines: Array(lines.utf8)))
+        #expect(left == HeaderFields(lines: Array("a: 1\nb: 2".utf8)))
+    }
+}
