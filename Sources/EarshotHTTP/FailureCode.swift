@@ -1,0 +1,108 @@
+/// Why a request failed: the operand of FAILED, and the one place that knows which failures another attempt may cure.
+public enum FailureCode: String, Hashable, Sendable, CaseIterable {
+    /// The server answered with a status of 400 or more.
+    case httpStatus = "http-status"
+    case connectRefused = "connect-refused"
+    /// No connection for another reason than a refusal.
+    case connectFailed = "connect-failed"
+    /// The name does not exist.
+    case unknownHost = "unknown-host"
+    /// The name could not be looked up.
+    case dnsFailed = "dns-failed"
+    /// No byte for too long.
+    case timeout
+    case connectTimeout = "connect-timeout"
+    /// More bytes, decoded, than asked for.
+    case tooLarge = "too-large"
+    /// A certificate or a handshake.
+    case tls
+    case redirectLoop = "redirect-loop"
+    case tooManyRedirects = "too-many-redirects"
+    /// `redirect: error`, another scheme than http and https, or more than one place to go.
+    case redirectRefused = "redirect-refused"
+    /// Fewer bytes than announced.
+    case truncated
+    /// The connection broke.
+    case reset
+    /// No worker registered the scheme.
+    case unsupportedScheme = "unsupported-scheme"
+    case malformedURL = "malformed-url"
+    case badHeader = "bad-header"
+    case unsupportedMethod = "unsupported-method"
+    /// The answer is not HTTP.
+    case protocolError = "protocol-error"
+    /// The answer's content encoding is broken or unknown.
+    case encodingError = "encoding-error"
+    case spoolFull = "spool-full"
+    /// The request's own deadline passed.
+    case deadline
+    case digestMismatch = "digest-mismatch"
+    case noSubscriber = "no-subscriber"
+    /// Somebody removed the handler.
+    case removed
+    case cancelled
+    case queueFull = "queue-full"
+    case workerLost = "worker-lost"
+    /// Workers died of it, two of them.
+    case poisonous
+    /// The broker is shutting down.
+    case stopping
+    /// A fault of Earshot.
+    case internalError = "internal"
+
+    /// Whether another attempt may end better.
+    ///
+    /// - Parameter status: The status the server sent; matters for `httpStatus` alone, which is not retryable without.
+    public func isRetryable(status: Int?) -> Bool {
+        switch self {
+        case .httpStatus:
+            switch status {
+            case 408, 429, 500, 502, 503, 504: true
+            default: false
+            }
+        case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost:
+            true
+        case .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
+            .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
+            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .poisonous, .stopping, .internalError:
+            false
+        }
+    }
+
+    /// A sentence for people. It holds nothing a peer sent.
+    public var sentence: String {
+        switch self {
+        case .httpStatus: "The server answered with an error status."
+        case .connectRefused: "The server refused the connection."
+        case .connectFailed: "No connection to the server could be made."
+        case .unknownHost: "The host name does not exist."
+        case .dnsFailed: "The host name could not be looked up."
+        case .timeout: "The server sent nothing for too long."
+        case .connectTimeout: "Connecting to the server took too long."
+        case .tooLarge: "The body is larger than allowed."
+        case .tls: "The secure connection failed: its certificate or its handshake."
+        case .redirectLoop: "The redirects lead back to where they began."
+        case .tooManyRedirects: "There are too many redirects."
+        case .redirectRefused: "The server redirects to where this request does not follow."
+        case .truncated: "The body ended before its announced length."
+        case .reset: "The connection broke."
+        case .unsupportedScheme: "No worker fetches URLs of this scheme."
+        case .malformedURL: "The URL is malformed."
+        case .badHeader: "The request's header fields are malformed or not allowed."
+        case .unsupportedMethod: "The method is not supported."
+        case .protocolError: "The server does not speak HTTP."
+        case .encodingError: "The content encoding of the body is broken or unknown."
+        case .spoolFull: "There is no room left for the body."
+        case .deadline: "The deadline of the request passed."
+        case .digestMismatch: "The body does not have the expected digest."
+        case .noSubscriber: "Nobody listens to the handler."
+        case .removed: "The handler was removed."
+        case .cancelled: "The request was cancelled."
+        case .queueFull: "The queue is full."
+        case .workerLost: "The worker that fetched it was lost."
+        case .poisonous: "Two workers were lost while they fetched it."
+        case .stopping: "The broker is stopping."
+        case .internalError: "Something went wrong inside Earshot."
+        }
+    }
+}

@@ -1,0 +1,117 @@
+/// A moment as HTTP writes it, to the second: RFC 9110, section 5.6.7.
+public struct HTTPDate: Hashable, Sendable {
+    /// Seconds since 1970-01-01 00:00:00 UTC, without leap seconds; negative before.
+    public let secondsSince1970: Int64
+
+    /// Reads an IMF-fixdate, or one of the obsolete forms, RFC 850 and asctime; nil for other text.
+    ///
+    /// A day's name has to be one, but need not be the right one.
+    ///
+    /// - Parameter now: Seconds since 1970; decides the century of an RFC 850 date, which is never more than 50 years
+    ///   ahead of it.
+    public init?(_ text: String, now: Int64) {
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        guard bytes.count >= 24, bytes.count <= 33 else { return nil }
+        let year: Int
+        let day: Int
+        let month: Int
+        let time: Int
+        if bytes.count == 24 {
+            // Sun Nov  6 08:49:37 1994
+            guard Self.isDay(bytes, 0..<3, Self.shortDays), Self.matches("___ ___ __ __:__:__ ____", bytes, at: 0),
+                let dayNumber = decimal(bytes, (bytes[8] == UInt8(ascii: " ") ? 9 : 8)..<10, maximum: 31),
+                let yearNumber = decimal(bytes, 20..<24, maximum: 9999)
+            else { return nil }
+            (year, day, month, time) = (yearNumber, dayNumber, 4, 11)
+        } else if bytes[3] == UInt8(ascii: ",") {
+            // Sun, 06 Nov 1994 08:49:37 GMT
+            guard Self.isDay(bytes, 0..<3, Self.shortDays),
+                Self.matches(", __ ___ ____ __:__:__ GMT", bytes, at: 3),
+                let dayNumber = decimal(bytes, 5..<7, maximum: 31),
+                let yearNumber = decimal(bytes, 12..<16, maximum: 9999)
+            else { return nil }
+            (year, day, month, time) = (yearNumber, dayNumber, 8, 17)
+        } else {
+            // Sunday, 06-Nov-94 08:49:37 GMT
+            let comma = bytes.count - 24
+            guard Self.isDay(bytes, 0..<comma, Self.longDays),
+                Self.matches(", __-___-__ __:__:__ GMT", bytes, at: comma),
+                let dayNumber = decimal(bytes, comma + 2..<comma + 4, maximum: 31),
+                let yearNumber = decimal(bytes, comma + 9..<comma + 11, maximum: 99)
+            else { return nil }
+            (year, day, month, time) = (Self.fullYear(yearNumber, now: now), dayNumber, comma + 5, comma + 12)
+        }
+        guard let monthNumber = Self.month(bytes, at: month), day > 0, day <= Self.days(in: monthNumber, of: year),
+            let hour = decimal(bytes, time..<time + 2, maximum: 23),
+            let minute = decimal(bytes, time + 3..<time + 5, maximum: 59),
+            // 60 is a leap second.
+            let second = decimal(bytes, time + 6..<time + 8, maximum: 60)
+        else { return nil }
+        let days = Self.daysSince1970(year: year, month: monthNumber, day: day)
+        secondsSince1970 = Int64(days * 86_400 + hour * 3600 + minute * 60 + second)
+    }
+
+    private static let shortDays = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    private static let longDays = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+    private static let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+
+    /// Whether `bytes` from `start` to their end are `pattern`, in which `_` stands for any byte.
+    private static func matches(_ pattern: String, _ bytes: Span<UInt8>, at start: Int) -> Bool {
+        let utf8 = pattern.utf8
+        let wanted = utf8.span
+        guard bytes.count == start + wanted.count else { return false }
+        for index in wanted.indices where wanted[index] != UInt8(ascii: "_") && wanted[index] != bytes[start + index] {
+            return false
+        }
+        return true
+    }
+
+    private static func isDay(_ bytes: Span<UInt8>, _ range: Range<Int>, _ names: [String]) -> Bool {
+        names.contains { isEqual(bytes, range, $0) }
+    }
+
+    /// The month, 1 to 12, whose short name is at `start`.
+    private static func month(_ bytes: Span<UInt8>, at start: Int) -> Int? {
+        months.firstIndex { isEqual(bytes, start..<start + 3, $0) }.map { $0 + 1 }
+    }
+
+    private static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ name: String) -> Bool {
+        range.count == name.utf8.count && zip(range, name.utf8).allSatisfy { bytes[$0] == $1 }
+    }
+
+    /// The year that ends in `twoDigits` and is at most 50 after and less than 50 before that of `now`.
+    private static func fullYear(_ twoDigits: Int, now: Int64) -> Int {
+        // The years 1970 to 9999: whatever the clock says, the year stays one that can be computed with.
+        let thisYear = year(of: Int(min(max(now, 0), 253_402_300_799)) / 86_400)
+        let year = thisYear - thisYear % 100 + twoDigits
+        if year > thisYear + 50 { return year - 100 }
+        return year <= thisYear - 50 ? year + 100 : year
+    }
+
+    private static func days(in month: Int, of year: Int) -> Int {
+        switch month {
+        case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
+        case 4, 6, 9, 11: 30
+        default: 31
+        }
+    }
+
+    /// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March, so that the
+    /// leap day is the last of a year.
+    private static func daysSince1970(year: Int, month: Int, day: Int) -> Int {
+        // 400 more years keep the divisions from rounding the wrong way in year 0.
+        let marchYear = year + 400 - (month <= 2 ? 1 : 0)
+        let dayOfYear = (153 * ((month + 9) % 12) + 2) / 5 + day - 1
+        return marchYear * 365 + marchYear / 4 - marchYear / 100 + marchYear / 400 + dayOfYear - 719_468 - 146_097
+    }
+
+    /// The year of a day since 1970-01-01.
+    private static func year(of day: Int) -> Int {
+        var year = 1970 + day / 366
+        while daysSince1970(year: year + 1, month: 1, day: 1) <= day { year += 1 }
+        return year
+    }
+}

@@ -1,0 +1,110 @@
+import EarshotHTTP
+import Testing
+
+@Suite struct RetryRuleTests {
+    private func decision(
+        _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
+        retries: Int = 20, retryAfter: RetryAfter? = nil, random: UInt64 = 0, rule: RetryRule = RetryRule()
+    ) -> RetryDecision {
+        rule.decision(
+            after: failure, status: status, method: method, attempts: attempts, retries: retries,
+            retryAfter: retryAfter, random: random)
+    }
+
+    @Test(
+        "the pause doubles up to 30 seconds, its first half always waited",
+        arguments: [
+            (0, 125, 250), (1, 125, 250), (2, 250, 500), (3, 500, 1000), (4, 1000, 2000), (7, 8000, 16_000),
+            (8, 15_000, 30_000), (9, 15_000, 30_000), (20, 15_000, 30_000),
+        ])
+    func pause(_ attempts: Int, _ least: Int64, _ most: Int64) {
+        let milliseconds: Int64 = 1_000_000
+        #expect(decision(attempts: attempts, random: 0) == .retry(afterNanoseconds: least * milliseconds))
+        #expect(decision(attempts: attempts, random: .max) == .retry(afterNanoseconds: most * milliseconds))
+    }
+
+    @Test func `the pause is spread evenly over its second half`() {
+        var generator = SeededGenerator(seed: 30)
+        var counts = [0, 0, 0, 0]
+        for _ in 0..<4000 {
+            guard case .retry(let pause) = decision(random: generator.next()) else { continue }
+            counts[Int((pause - 125_000_000) * 4 / 125_000_001)] += 1
+        }
+        #expect(counts.allSatisfy { (900...1100).contains($0) }, "\(counts)")
+    }
+
+    @Test func `no more attempts are made than allowed`() {
+        #expect(decision(attempts: 2, retries: 2) != .giveUp)
+        #expect(decision(attempts: 3, retries: 2) == .giveUp)
+        #expect(decision(attempts: 1, retries: 0) == .giveUp)
+    }
+
+    @Test(
+        "only an idempotent method is tried again",
+        arguments: [
+            ("GET", true), ("HEAD", true), ("OPTIONS", true), ("TRACE", true), ("PUT", true), ("DELETE", true),
+            ("POST", false), ("PATCH", false), ("get", false), ("PURGE", false),
+        ])
+    func idempotence(_ name: String, _ isRetried: Bool) throws {
+        #expect((decision(method: try #require(HTTPMethod(name))) != .giveUp) == isRetried)
+    }
+
+    @Test func `only a failure that may pass is tried again`() {
+        #expect(decision(.tls) == .giveUp)
+        #expect(decision(.httpStatus, status: 404) == .giveUp)
+        #expect(decision(.httpStatus, status: 503) != .giveUp)
+        #expect(decision(.httpStatus) == .giveUp)
+    }
+
+    @Test func `a lost worker is no reason to wait`() {
+        #expect(decision(.workerLost, attempts: 5) == .retry(afterNanoseconds: 0))
+        #expect(decision(.workerLost, attempts: 3, retries: 2) == .giveUp)
+    }
+
+    @Test(
+        "a server's wish makes the pause longer, never shorter",
+        arguments: [
+            ("0", 125_000_000), ("7", 7_000_000_000), ("600", 600_000_000_000), ("601", 600_000_000_000),
+            ("99999999999999999999", 600_000_000_000),
+        ] as [(String, Int64)])
+    func retryAfter(_ value: String, _ pause: Int64) throws {
+        let retryAfter = try #require(RetryAfter(value, now: 0))
+        let decision = decision(.httpStatus, status: 429, retryAfter: retryAfter)
+        #expect(decision == .retry(afterNanoseconds: pause))
+    }
+
+    @Test func `extreme settings do not overflow`() {
+        let rule = RetryRule(firstPause: .max, longestPause: .max, longestRetryAfter: .max)
+        #expect(decision(attempts: 20, random: .max, rule: rule) == .retry(afterNanoseconds: .max))
+        let none = RetryRule(firstPause: 0, longestPause: 0, longestRetryAfter: 0)
+        #expect(decision(attempts: 20, random: .max, rule: none) == .retry(afterNanoseconds: 0))
+        let slow = RetryRule(firstPause: 1, longestPause: .max)
+        #expect(decision(attempts: .max - 1, retries: .max, random: .max, rule: slow) == .retry(afterNanoseconds: .max))
+    }
+
+    @Test(
+        "Retry-After is seconds or a date",
+        arguments: [
+            Case("RFC 9110 10.2.3, seconds", "120", 120 as Int64?),
+            Case("RFC 9110 10.2.3, zero", "0", 0),
+            Case("RFC 9110 10.2.3, date", "Sun, 06 Nov 1994 08:50:37 GMT", 60),
+            Case("RFC 9110 10.2.3, date in the past", "Sun, 06 Nov 1994 08:40:37 GMT", 0),
+            Case("RFC 9110 10.2.3, obsolete date", "Sunday, 06-Nov-94 08:49:38 GMT", 1),
+            Case("RFC 9110 10.2.3, very long", "99999999999999999999999", 31_536_000),
+            Case("RFC 9110 10.2.3, far date", "Sun, 06 Nov 9999 08:50:37 GMT", 31_536_000),
+            Case("RFC 9110 10.2.3, sign", "-1", nil),
+            Case("RFC 9110 10.2.3, fraction", "1.5", nil),
+            Case("RFC 9110 10.2.3, empty", "", nil),
+            Case("RFC 9110 10.2.3, text", "soon", nil),
+        ])
+    func isRead(_ row: Case<Int64?>) {
+        #expect(RetryAfter(row.input, now: 784_111_777)?.seconds == row.expected)
+    }
+
+    @Test func `no clock makes Retry-After overflow`() {
+        for now in [Int64.min, -1, 0, .max] {
+            let seconds = RetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", now: now)?.seconds
+            #expect(seconds == (now == .max ? 0 : HTTPLimits.retryAfterSeconds))
+        }
+    }
+}
