@@ -71,7 +71,7 @@ let package = Package(
             swiftSettings: settings),
 
         tests("EarshotWireTests", ["EarshotWire"]),
-        tests("EarshotHTTPTests", ["EarshotHTTP"]),
+        tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),

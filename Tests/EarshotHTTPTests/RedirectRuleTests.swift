@@ -1,0 +1,152 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@Suite struct RedirectRuleTests {
+    private let start = "https://u:p@a.example/x?q"
+
+    private func request(
+        _ url: String, method: HTTPMethod = .get, _ lines: String = ""
+    ) throws -> HTTPRequest {
+        HTTPRequest(method: method, url: try FetchURL(url), fields: HeaderFields(lines: Array(lines.utf8)))
+    }
+
+    private func outcome(
+        _ status: Int, to location: String?, from request: HTTPRequest, rule: RedirectRule = RedirectRule(),
+        hops: Int = 0, ancestors: [HTTPRequest] = []
+    ) -> RedirectOutcome {
+        let line = location.map { "Location: \($0)" } ?? "server: x"
+        return rule.outcome(
+            status: status, response: HeaderFields(lines: Array(line.utf8)), request: request, hops: hops,
+            ancestors: ancestors)
+    }
+
+    @Test(
+        "the method of the next request is the one the Fetch standard says",
+        arguments: [
+            (301, "GET", "GET"), (301, "HEAD", "HEAD"), (301, "POST", "GET"), (301, "PUT", "PUT"),
+            (302, "GET", "GET"), (302, "HEAD", "HEAD"), (302, "POST", "GET"), (302, "PUT", "PUT"),
+            (303, "GET", "GET"), (303, "HEAD", "HEAD"), (303, "POST", "GET"), (303, "PUT", "GET"),
+            (307, "GET", "GET"), (307, "HEAD", "HEAD"), (307, "POST", "POST"), (307, "PUT", "PUT"),
+            (308, "GET", "GET"), (308, "HEAD", "HEAD"), (308, "POST", "POST"), (308, "PUT", "PUT"),
+        ])
+    func method(_ status: Int, _ method: String, _ next: String) throws {
+        let lines = "content-type: a/b\naccept: x\nContent-Language: de"
+        let from = try request("http://a/", method: try #require(HTTPMethod(method)), lines)
+        let kept = method == next ? lines : "accept: x"
+        let expected = try request("http://a/b", method: try #require(HTTPMethod(next)), kept)
+        #expect(outcome(status, to: "/b", from: from) == .follow(expected))
+    }
+
+    @Test("another status is not a redirect", arguments: [0, 200, 206, 300, 304, 305, 306, 309, 400, 503, -1, Int.max])
+    func isNoRedirect(_ status: Int) throws {
+        #expect(outcome(status, to: "/b", from: try request("http://a/")) == .notARedirect)
+    }
+
+    @Test func `a redirect without Location is an answer`() throws {
+        #expect(outcome(302, to: nil, from: try request("http://a/")) == .notARedirect)
+    }
+
+    @Test func `the mode decides`() throws {
+        let from = try request("http://a/")
+        #expect(outcome(302, to: "/b", from: from, rule: RedirectRule(mode: .manual)) == .notARedirect)
+        #expect(outcome(302, to: "/b", from: from, rule: RedirectRule(mode: .error)) == .refused(.redirectRefused))
+        #expect(outcome(200, to: "/b", from: from, rule: RedirectRule(mode: .error)) == .notARedirect)
+    }
+
+    @Test(
+        "a Location that leads nowhere is refused",
+        arguments: [
+            Case("RFC 3986 3, file", "file:///etc/passwd", FailureCode.redirectRefused),
+            Case("RFC 3986 3, opaque", "javascript:alert(1)", .redirectRefused),
+            Case("RFC 3986 3, custom scheme", "thumb:x", .redirectRefused),
+            Case("RFC 9110 4.2.1, no host", "https://", .malformedURL),
+            Case("URL standard 3.5, bad address", "http://1.2.3.256/", .malformedURL),
+            Case("URL standard 4.4, backslash", "/\\evil", .malformedURL),
+            Case("RFC 9110 4.1, too long", "/" + String(repeating: "a", count: 9000), .malformedURL),
+        ])
+    func isRefused(_ row: Case<FailureCode>) throws {
+        #expect(outcome(302, to: row.input, from: try request("https://a/")) == .refused(row.expected))
+    }
+
+    @Test func `several Locations must agree`() throws {
+        let from = try request("http://a/")
+        let same = HeaderFields(lines: Array("location: /b\nLocation: /b".utf8))
+        let other = HeaderFields(lines: Array("location: /b\nLocation: /c".utf8))
+        let rule = RedirectRule()
+        #expect(
+            rule.outcome(status: 302, response: same, request: from, hops: 0, ancestors: [])
+                == .follow(try request("http://a/b")))
+        #expect(
+            rule.outcome(status: 302, response: other, request: from, hops: 0, ancestors: [])
+                == .refused(.redirectRefused))
+    }
+
+    @Test func `a Location that is not UTF-8 keeps its bytes`() throws {
+        let response = HeaderFields(lines: Array("location: /caf".utf8) + [0xe9])
+        let outcome = RedirectRule().outcome(
+            status: 302, response: response, request: try request("http://a/"), hops: 0, ancestors: [])
+        #expect(outcome == .follow(try request("http://a/caf%E9")))
+    }
+
+    @Test(
+        "credentials stay at their origin",
+        arguments: [
+            Case("RFC 6454 5, same origin, relative", "/y", "https://u:p@a.example/y"),
+            Case("RFC 6454 5, same origin, absolute", "https://A.example:443/y", "https://u:p@a.example/y"),
+            Case("RFC 6454 5, other user information", "https://v:w@a.example/y", "https://u:p@a.example/y"),
+        ])
+    func areKept(_ row: Case<String>) throws {
+        let lines = "authorization: s\ncookie: c\naccept: x"
+        let from = try request(start, lines)
+        #expect(outcome(302, to: row.input, from: from) == .follow(try request(row.expected, lines)))
+    }
+
+    @Test(
+        "credentials do not go to another origin",
+        arguments: [
+            Case("RFC 6454 5, host", "https://b.example/y", "https://b.example/y"),
+            Case("RFC 6454 5, host without scheme", "//b.example/y", "https://b.example/y"),
+            Case("RFC 6454 5, subdomain", "https://s.a.example/y", "https://s.a.example/y"),
+            Case("RFC 6454 5, port", "https://a.example:444/y", "https://a.example:444/y"),
+            Case("RFC 6454 5, https to http", "http://a.example/y", "http://a.example/y"),
+            Case("Fetch 4.4, user information in Location", "https://v:w@b.example/y", "https://b.example/y"),
+        ])
+    func areStripped(_ row: Case<String>) throws {
+        let lines = "Authorization: s\naccept: x\nCookie: c\nProxy-Authorization: p\nHost: a.example\nX-Key: k"
+        let from = try request(start, lines)
+        let rule = RedirectRule(credentials: CredentialRule(alsoNamed: ["x-key"]))
+        let expected = try request(row.expected, "accept: x")
+        #expect(outcome(302, to: row.input, from: from, rule: rule) == .follow(expected))
+    }
+
+    @Test func `a loop is seen whoever closes it`() throws {
+        let first = try request("http://a/1")
+        let second = try request("http://a/2")
+        #expect(outcome(302, to: "", from: first) == .refused(.redirectLoop))
+        #expect(outcome(302, to: "/1#again", from: first) == .refused(.redirectLoop))
+        #expect(outcome(302, to: "/1", from: second, hops: 1, ancestors: [first]) == .refused(.redirectLoop))
+        #expect(
+            outcome(302, to: "/3", from: second, hops: 1, ancestors: [first]) == .follow(try request("http://a/3")))
+    }
+
+    @Test func `credentials lost on the way do not hide a loop`() throws {
+        let first = try request("http://a/1", "cookie: c")
+        let second = try request("http://b/2")
+        #expect(outcome(302, to: "http://a/1", from: second, hops: 1, ancestors: [first]) == .refused(.redirectLoop))
+    }
+
+    @Test func `an answer to POST at the same URL is no loop`() throws {
+        let from = try request("http://a/1", method: .post)
+        #expect(outcome(303, to: "/1", from: from) == .follow(try request("http://a/1")))
+        #expect(outcome(307, to: "/1", from: from) == .refused(.redirectLoop))
+    }
+
+    @Test func `the tenth redirect is followed, the eleventh is not`() throws {
+        let from = try request("http://a/1")
+        #expect(outcome(302, to: "/2", from: from, hops: 9) == .follow(try request("http://a/2")))
+        #expect(outcome(302, to: "/2", from: from, hops: 10) == .refused(.tooManyRedirects))
+        #expect(outcome(302, to: "/1", from: from, hops: 10) == .refused(.redirectLoop))
+        #expect(outcome(200, to: "/2", from: from, hops: 10) == .notARedirect)
+    }
+}
