@@ -123,3 +123,11 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
     public var description: String { "\(broker).\(flight).\(attempt)" }
 }
+
+extension HandlerID {
+    /// The names of all subtrees this handler is in, shortest first: of `a/b/c`, `a` and `a/b`.
+    public var prefixes: [HandlerID] {
+        description.utf8.indices.filter { description.utf8[$0] == Ascii.slash }
+            .compactMap { HandlerID(String(description[..<$0])) }
+    }
+}

@@ -1,0 +1,48 @@
+public import EarshotWire
+
+/// A connection of a client, numbered by the shell, never used again.
+public struct ClientID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+}
+
+/// A connection of a worker, numbered by the shell, never used again.
+public struct WorkerID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+}
+
+/// An inline body the shell holds for the core.
+public struct BodyID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+}
+
+/// What the core asks its shell to do, in this order.
+public enum Action: Equatable, Sendable {
+    /// Say something that has no body.
+    case send(ClientID, BrokerMessage)
+    /// Answer a query; `json` is frame 2.
+    case answer(ClientID, Query, json: [UInt8])
+    /// Send a terminal, with its inline body if it has one. A socket that will not take it now is told by
+    /// `BrokerCore.deliveryRefused`.
+    case deliver(ClientID, Terminal, BodyID?)
+    /// Say the last word and forget the connection.
+    case close(ClientID, reason: String)
+    case sendWorker(WorkerID, PoolMessage)
+    /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
+    case killWorker(WorkerID)
+    /// Nobody needs this body any more.
+    case releaseBody(BodyID)
+    /// Nobody needs this spool file any more.
+    case releaseFile(String)
+}

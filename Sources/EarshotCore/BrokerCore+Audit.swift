@@ -1,0 +1,105 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Checks of the core's own invariants over all tables. O(everything): for tests and simulations.
+extension BrokerCore {
+    /// What is wrong; empty if nothing is. Each line names the invariant of ARCHITECTURE.md it breaks.
+    public func audit() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        auditLedger(check)
+        auditFlights(check)
+        auditInterests(check)
+        auditWorkers(check)
+        return faults
+    }
+
+    /// Whether nothing is wanted, running or owed: the end of a run.
+    public var isIdle: Bool {
+        interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
+            && fileHolders.isEmpty && runningAttempts == 0 && origins.count == 0 && ledger.requests.pending == 0
+            && ledger.deliveries.outstanding == 0
+    }
+
+    private typealias Check = (Bool, @autoclosure () -> String) -> Void
+
+    private func auditLedger(_ check: Check) {
+        check(ledger.requests.isBalanced, "10: requests do not balance: \(ledger.requests)")
+        check(ledger.deliveries.isBalanced, "10: deliveries do not balance: \(ledger.deliveries)")
+        let pending = interests.indices.count { interests[$0].phase != .delivering }
+        check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
+        let outstanding = interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
+        check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
+        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
+        check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
+        for handler in handlers.indices {
+            check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
+        }
+    }
+
+    private func auditFlights(_ check: Check) {
+        check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
+        check(flightsByID.count == flights.count, "3: \(flights.count) flights, \(flightsByID.count) IDs")
+        for number in flights.indices {
+            let flight = flights[number]
+            check(
+                !flight.interests.isEmpty || !flight.parents.isEmpty, "4: flight \(flight.id) runs for nobody")
+            check(flightNumbers[flight.key] == number, "3: the key of flight \(flight.id) names another flight")
+            switch flight.phase {
+            case .queued, .backingOff: break
+            case .running(let worker):
+                check(
+                    workers.contains(worker) && workers[worker].leases[flight.id]?.flight == number,
+                    "6: flight \(flight.id) runs without a lease")
+            case .following(let child):
+                check(
+                    parentChains.members(of: flights[child].parents).contains(number),
+                    "4: flight \(flight.id) follows one that does not know it")
+            }
+        }
+    }
+
+    private func auditInterests(_ check: Check) {
+        for number in interests.indices {
+            let interest = interests[number]
+            switch interest.phase {
+            case .open:
+                check(flights.contains(interest.flight), "1: open interest \(number) is in no flight")
+                guard flights.contains(interest.flight) else { continue }
+                let isQueued = flights[leaf(of: interest.flight)].phase == .queued
+                check(queue.contains(number) == isQueued, "4: interest \(number) and its flight differ on the queue")
+            case .held:
+                check(listeners(of: interest.handler).isEmpty, "1: held interest \(number) has listeners")
+            case .delivering:
+                check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
+                check(!queue.contains(number), "2: ended interest \(number) is queued")
+            }
+            check(
+                outcomes.contains(interest.outcome) || interest.phase == .open, "1: interest \(number) has no outcome")
+        }
+    }
+
+    private func auditWorkers(_ check: Check) {
+        var running = [Int32: Int]()
+        for worker in workers.indices {
+            let cancelling = workers[worker].leases.values.count { $0.flight < 0 }
+            check(cancelling == workers[worker].cancelling, "9: worker \(worker) cancels \(cancelling)")
+            check(workers[worker].leases.count <= max(workers[worker].slots, 0), "11: worker \(worker) is overfull")
+            for (id, lease) in workers[worker].leases {
+                running[lease.origin, default: 0] += 1
+                guard lease.flight >= 0 else { continue }
+                check(
+                    flights.contains(lease.flight) && flights[lease.flight].id == id
+                        && flights[lease.flight].attempts == lease.attempt,
+                    "3: worker \(worker) holds flight \(id), which does not know it")
+            }
+        }
+        for origin in origins.indices {
+            check(
+                origins[origin].running == running[origin, default: 0],
+                "9: origin \(origins[origin].name) counts \(origins[origin].running)")
+            check(
+                origins[origin].running <= origins[origin].limit, "9: origin \(origins[origin].name) is over its limit")
+        }
+    }
+}

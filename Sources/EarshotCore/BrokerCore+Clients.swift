@@ -1,0 +1,215 @@
+internal import DequeModule
+public import EarshotWire
+
+/// Connections of clients: how they come, what they hear, how they go.
+extension BrokerCore {
+    /// A connection was seen for the first time.
+    /// - Parameter isRequestReply: it sends an empty first frame, as a REQ socket does.
+    public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool) {
+        guard clientNumbers[id] == nil else { return }
+        clientNumbers[id] = clients.insert(ClientSession(id: id, isRequestReply: isRequestReply))
+    }
+
+    /// A connection or its process is gone: all it wanted is purged.
+    public mutating func clientLost(_ id: ClientID, now: Tick) {
+        guard let client = clientNumbers.removeValue(forKey: id) else { return }
+        dropSubscriptions(of: client, now: now)
+        for interest in clients[client].deliveries { loseDelivery(of: interest) }
+        clients[client].deliveries.removeAll()
+        clients[client].sent = 0
+        while clients[client].owned.first >= 0 {
+            removeInterest(clients[client].owned.first, by: client, now: now)
+        }
+        clients.remove(client)
+    }
+
+    /// A message of a client arrived.
+    public mutating func clientSaid(_ message: ClientMessage, by id: ClientID, now: Tick) {
+        guard let client = clientNumbers[id] else { return }
+        if case .hello(let hello) = message {
+            helloReceived(hello, from: client)
+            return
+        }
+        guard clients[client].phase == .open else {
+            refuse(client, "hello-required", "say HELLO EAR/1 first", message)
+            return
+        }
+        switch message {
+        case .hello: break
+        case .fetch(let fetch): fetchRequested(fetch, by: client, now: now)
+        case .cancel(let handler, let request):
+            cancelRequested(handler, request, by: client, now: now)
+        case .remove(let pattern): removalRequested(pattern, by: client, now: now)
+        case .subscribe(let pattern): subscribe(client, to: pattern)
+        case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
+        case .priority(let handler, let request, let priority):
+            priorityRequested(handler, request, priority, by: client)
+        case .acknowledge(let sequence): acknowledged(sequence, by: client)
+        case .query(let query): answer(query, to: client, now: now)
+        case .bye:
+            clientLost(id, now: now)
+            actions.append(.close(id, reason: "bye"))
+        }
+    }
+
+    /// A message of a client could not be read.
+    public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID) {
+        guard clientNumbers[id] != nil else { return }
+        actions.append(.send(id, .error(ErrorReply(error))))
+    }
+
+    private mutating func helloReceived(_ hello: Hello, from client: Int32) {
+        guard clients[client].phase == .joining else {
+            refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
+            return
+        }
+        guard !clients[client].isRequestReply || hello.window == nil else {
+            refuse(client, "bad-message", "a REQ socket says window: none", .hello(hello))
+            return
+        }
+        clients[client].phase = .open
+        clients[client].name = hello.client
+        clients[client].window = hello.window
+        say(.welcome(Welcome(broker: instance, window: hello.window)), to: client)
+        if isDraining { say(.goodbye(reason: "draining"), to: client) }
+    }
+
+    mutating func refuse(_ client: Int32, _ code: String, _ detail: String, _ message: ClientMessage) {
+        var reply = ErrorReply(code: code, detail: detail)
+        switch message {
+        case .hello: reply.verb = "HELLO"
+        case .fetch(let fetch):
+            reply.verb = "FETCH"
+            reply.handler = fetch.handler
+            reply.request = fetch.request
+        case .cancel(let handler, let request):
+            reply.verb = "CANCEL"
+            reply.handler = handler
+            reply.request = request
+        case .remove: reply.verb = "REMOVE"
+        case .subscribe: reply.verb = "SUBSCRIBE"
+        case .unsubscribe: reply.verb = "UNSUBSCRIBE"
+        case .priority(let handler, let request, _):
+            reply.verb = "PRIORITY"
+            reply.handler = handler
+            reply.request = request
+        case .acknowledge: reply.verb = "ACK"
+        case .query: reply.verb = "QUERY"
+        case .bye: reply.verb = "BYE"
+        }
+        say(.error(reply), to: client)
+    }
+
+    // MARK: Subscriptions
+
+    private mutating func subscribe(_ client: Int32, to pattern: HandlerPattern) {
+        let heard = clients[client].subscriptions.count + clients[client].subtrees.count
+        guard heard < limits.subscriptionsPerClient else {
+            refuse(client, "too-many-handlers", "unsubscribe from some first", .subscribe(pattern))
+            return
+        }
+        switch pattern {
+        case .handler(let id): subscribe(client, toHandler: handlerNumber(id))
+        case .subtree(let id):
+            guard clients[client].subtrees.insert(id).inserted else { return }
+            subtreeSubscribers[id, default: []].append(client)
+            for handler in handlersMatching(pattern) { deliverHeld(of: handler) }
+        }
+    }
+
+    mutating func subscribe(_ client: Int32, toHandler handler: Int32) {
+        guard clients[client].subscriptions.insert(handler).inserted else { return }
+        handlers[handler].subscribers.append(client)
+        deliverHeld(of: handler)
+    }
+
+    private mutating func unsubscribe(_ client: Int32, from pattern: HandlerPattern, now: Tick) {
+        switch pattern {
+        case .handler(let id):
+            guard let handler = handlerNumbers[id] else { return }
+            unsubscribe(client, fromHandler: handler, now: now)
+        case .subtree(let id):
+            guard clients[client].subtrees.remove(id) != nil else { return }
+            dropSubtree(id, of: client)
+            for handler in handlersMatching(pattern) { listenerLeft(handler, now: now) }
+        }
+    }
+
+    mutating func unsubscribe(_ client: Int32, fromHandler handler: Int32, now: Tick) {
+        guard clients[client].subscriptions.remove(handler) != nil else { return }
+        handlers[handler].subscribers.removeAll { $0 == client }
+        listenerLeft(handler, now: now)
+        dropHandlerIfIdle(handler)
+    }
+
+    private mutating func dropSubscriptions(of client: Int32, now: Tick) {
+        for handler in clients[client].subscriptions {
+            handlers[handler].subscribers.removeAll { $0 == client }
+            listenerLeft(handler, now: now)
+            dropHandlerIfIdle(handler)
+        }
+        clients[client].subscriptions = []
+        for id in clients[client].subtrees {
+            dropSubtree(id, of: client)
+            for handler in handlersMatching(.subtree(id)) { listenerLeft(handler, now: now) }
+        }
+        clients[client].subtrees = []
+    }
+
+    private mutating func dropSubtree(_ id: HandlerID, of client: Int32) {
+        subtreeSubscribers[id]?.removeAll { $0 == client }
+        if subtreeSubscribers[id]?.isEmpty == true { subtreeSubscribers[id] = nil }
+    }
+
+    /// Starts the grace of what the handler itself wants when its last listener left.
+    private mutating func listenerLeft(_ handler: Int32, now: Tick) {
+        guard handlers[handler].ownRequests > 0, listeners(of: handler).isEmpty else { return }
+        let subject = Timer.Subject.abandoned(handler: handler, serial: handlers[handler].serial)
+        setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
+    }
+
+    /// The clients that hear a handler, each once.
+    func listeners(of handler: Int32) -> [Int32] {
+        guard !subtreeSubscribers.isEmpty else { return handlers[handler].subscribers }
+        var found = handlers[handler].subscribers
+        for prefix in handlers[handler].id.prefixes {
+            for client in subtreeSubscribers[prefix] ?? [] where !found.contains(client) { found.append(client) }
+        }
+        return found
+    }
+
+    // MARK: Handlers
+
+    mutating func handlerNumber(_ id: HandlerID) -> Int32 {
+        if let handler = handlerNumbers[id] { return handler }
+        let name = String(id.root)
+        let root = rootNumbers[name] ?? roots.insert(RootEntry(name: name))
+        rootNumbers[name] = root
+        let handler = handlers.insert(HandlerEntry(id: id, root: root, serial: nextSerial()))
+        handlerNumbers[id] = handler
+        rootChains.append(handler, to: &roots[root].handlers)
+        return handler
+    }
+
+    /// Handlers that exist and are meant. O(handlers of the root) for a subtree.
+    func handlersMatching(_ pattern: HandlerPattern) -> [Int32] {
+        switch pattern {
+        case .handler(let id): return handlerNumbers[id].map { [$0] } ?? []
+        case .subtree(let id):
+            guard let root = rootNumbers[String(id.root)] else { return [] }
+            return rootChains.members(of: roots[root].handlers).filter { pattern.matches(handlers[$0].id) }
+        }
+    }
+
+    mutating func dropHandlerIfIdle(_ handler: Int32) {
+        guard handlers[handler].references == 0, handlers[handler].subscribers.isEmpty else { return }
+        let root = handlers[handler].root
+        rootChains.remove(handler, from: &roots[root].handlers)
+        if roots[root].handlers.isEmpty {
+            rootNumbers[roots[root].name] = nil
+            roots.remove(root)
+        }
+        handlerNumbers[handlers[handler].id] = nil
+        handlers.remove(handler)
+    }
+}

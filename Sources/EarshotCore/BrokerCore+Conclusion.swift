@@ -1,0 +1,137 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// What follows from the end of an attempt: a redirect, another try, or an outcome for all who waited.
+extension BrokerCore {
+    /// An origin answered.
+    mutating func conclude(_ flight: Int32, _ response: Outcome.Response, now: Tick) {
+        let record = flights[flight]
+        let fields = HeaderFields(lines: response.fields)
+        let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
+        let outcome = rule.outcome(
+            status: response.status, response: fields, request: record.request, hops: record.hops, ancestors: [])
+        switch outcome {
+        case .follow(let next):
+            drop(response)
+            follow(flight, next, now: now)
+        case .refused(let code):
+            drop(response)
+            fail(flight, code, now: now)
+        case .notARedirect where response.status >= 400:
+            retryOrFail(flight, .httpStatus, response, now: now)
+        case .notARedirect:
+            end(flight, Outcome(response: response, attempts: Int(record.attempts), endedAt: now), now: now)
+        }
+    }
+
+    /// Waits for what becomes of the next hop, which others may want too.
+    private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
+        let (child, isNew) = openFlight(
+            next, redirect: flights[flight].redirect, key: flights[flight].ownKey, hops: flights[flight].hops + 1)
+        guard leaf(of: child) != flight else {
+            fail(flight, .redirectLoop, now: now)
+            return
+        }
+        flights[flight].phase = .following(child: child)
+        parentChains.append(flight, to: &flights[child].parents)
+        flights[child].timeoutMilliseconds = max(
+            flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
+        flights[child].retries = max(flights[child].retries, flights[flight].retries)
+        if isNew { flights[child].workerDeaths = flights[flight].workerDeaths }
+        let leaf = leaf(of: child)
+        guard case .queued = flights[leaf].phase else { return }
+        let origin = flights[leaf].origin
+        forEachInterest(of: flight) { core, interest in core.enqueue(interest, origin: origin) }
+    }
+
+    /// Tries again after a pause, or ends with this failure.
+    mutating func retryOrFail(_ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, now: Tick) {
+        flights[flight].failures += 1
+        let record = flights[flight]
+        let decision = RetryRule().decision(
+            after: code, status: response?.status, method: record.request.method, attempts: record.failures,
+            retries: record.retries, retryAfter: nil, random: generator.next())
+        switch decision {
+        case .retry(let pause) where !isDraining:
+            if let response { drop(response) }
+            ledger.flights.retried += 1
+            let at = now.advanced(byNanoseconds: pause)
+            flights[flight].phase = .backingOff(until: at)
+            setTimer(at, .retry(flight: record.id))
+        case .retry, .giveUp:
+            let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts), endedAt: now)
+            end(flight, outcome, now: now)
+        }
+    }
+
+    mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
+        end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts), endedAt: now), now: now)
+    }
+
+    /// The body passed the attempt's limit: those who allow no more fail, the others try again with theirs.
+    mutating func requeueOrFailTooLarge(_ flight: Int32, now: Tick) {
+        let reached = flights[flight].maxBytes ?? .max
+        var exceeded: [Int32] = []
+        var others = 0
+        forEachInterest(of: flight) { core, interest in
+            let extras = core.interests[interest].extras
+            let limit = extras >= 0 ? core.extras[extras].maxBytes : nil
+            if let limit, limit <= reached { exceeded.append(interest) } else { others += 1 }
+        }
+        guard others > 0 else {
+            fail(flight, .tooLarge, now: now)
+            return
+        }
+        enqueue(flight: flight, first: true)
+        for interest in exceeded { endAlone(interest, .tooLarge, now: now) }
+    }
+
+    /// Ends one request with a failure of its own; its flight goes on for the others.
+    mutating func endAlone(_ interest: Int32, _ code: FailureCode, now: Tick) {
+        detach(interest)
+        settle(interest, with: outcomes.insert(Outcome(failure: code, endedAt: now)), now: now)
+    }
+
+    /// Ends a flight, with its outcome for all who waited for it.
+    private mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+        let waiting = waitingInterests(of: flight)
+        let number = outcomes.insert(outcome)
+        outcomes[number].holders += 1
+        for interest in waiting {
+            interests[interest].flight = -1
+            if let code = objection(of: interest, to: outcome) {
+                settle(interest, with: outcomes.insert(Outcome(failure: code, endedAt: now)), now: now)
+            } else {
+                settle(interest, with: number, now: now)
+            }
+        }
+        release(number)
+    }
+
+    /// Takes everybody out of a flight and those redirected to it, and frees the flights.
+    private mutating func waitingInterests(of flight: Int32) -> [Int32] {
+        var waiting = flightChains.members(of: flights[flight].interests)
+        for interest in waiting { flightChains.remove(interest, from: &flights[flight].interests) }
+        for parent in parentChains.members(of: flights[flight].parents) {
+            parentChains.remove(parent, from: &flights[flight].parents)
+            waiting += waitingInterests(of: parent)
+        }
+        forget(flight)
+        return waiting
+    }
+
+    /// What a request alone has against an outcome that is right for the others.
+    private func objection(of interest: Int32, to outcome: Outcome) -> FailureCode? {
+        let number = interests[interest].extras
+        guard outcome.failure == nil, let response = outcome.response, number >= 0 else { return nil }
+        if let limit = extras[number].maxBytes, response.length > limit { return .tooLarge }
+        if let digest = extras[number].digest, digest != response.sha256 { return .digestMismatch }
+        return nil
+    }
+
+    /// Frees the body of a response that nobody gets.
+    private mutating func drop(_ response: Outcome.Response) {
+        if let body = response.body { actions.append(.releaseBody(body)) }
+        if let file = response.file { releaseFile(file) }
+    }
+}

@@ -1,0 +1,248 @@
+internal import DequeModule
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Outcomes become terminals, one for each listener, and stay until they are acknowledged.
+extension BrokerCore {
+    // MARK: Settlement
+
+    /// Ends an open request, which is in no flight any more, with what became of it.
+    mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
+        let listeners = listeners(of: interests[interest].handler)
+        guard !listeners.isEmpty else {
+            hold(interest, outcome, now: now)
+            return
+        }
+        accountOutcome(of: interest, outcome)
+        publish(interest, outcome, to: listeners)
+    }
+
+    private mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
+        let failure = outcomes[outcome].failure
+        account(interest) { requests in
+            if let failure { requests.failed[failure.rawValue, default: 0] += 1 } else { requests.answered += 1 }
+        }
+    }
+
+    /// Sends an accounted request's terminal to these clients; without any the request is forgotten.
+    mutating func publish(_ interest: Int32, _ outcome: Int32, to listeners: [Int32]) {
+        interests[interest].phase = .delivering
+        interests[interest].outcome = outcome
+        outcomes[outcome].holders += 1
+        for client in listeners { enqueueDelivery(of: interest, to: client) }
+        guard !listeners.isEmpty else {
+            forgetInterest(interest)
+            return
+        }
+        for client in listeners { sendDue(to: client) }
+    }
+
+    // MARK: Grace
+
+    /// Keeps a terminal for a while, in case somebody comes to listen.
+    private mutating func hold(_ interest: Int32, _ outcome: Int32, now: Tick) {
+        interests[interest].phase = .held
+        interests[interest].outcome = outcome
+        outcomes[outcome].holders += 1
+        handlers[interests[interest].handler].held += 1
+        let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
+        setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
+    }
+
+    /// Gives up a held terminal.
+    mutating func unhold(_ interest: Int32) {
+        handlers[interests[interest].handler].held -= 1
+        let outcome = interests[interest].outcome
+        interests[interest].outcome = -1
+        release(outcome)
+    }
+
+    /// Somebody listens to a handler: what was held for it is delivered.
+    mutating func deliverHeld(of handler: Int32) {
+        guard handlers[handler].held > 0 else { return }
+        for interest in handlerChains.members(of: handlers[handler].interests)
+        where interests[interest].phase == .held {
+            handlers[handler].held -= 1
+            let outcome = interests[interest].outcome
+            accountOutcome(of: interest, outcome)
+            publish(interest, outcome, to: listeners(of: handler))
+            release(outcome)
+        }
+    }
+
+    /// Ends a request nobody listened for.
+    mutating func orphan(_ interest: Int32) {
+        switch interests[interest].phase {
+        case .open: detach(interest)
+        case .held: unhold(interest)
+        case .delivering: return
+        }
+        account(interest) { $0.orphaned += 1 }
+        interests[interest].phase = .delivering
+        forgetInterest(interest)
+    }
+
+    // MARK: Deliveries
+
+    private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
+        clients[client].deliveries.append(interest)
+        interests[interest].outstanding += 1
+        ledger.deliveries.due += 1
+        ledger.deliveries.outstanding += 1
+    }
+
+    /// Delivers a terminal to one more client.
+    mutating func deliver(_ interest: Int32, to client: Int32) {
+        enqueueDelivery(of: interest, to: client)
+        sendDue(to: client)
+    }
+
+    /// Puts terminals on their way while the client's window has room.
+    func hasDue(_ client: Int32) -> Bool {
+        !clients[client].isFull && clients[client].sent < clients[client].deliveries.count
+    }
+
+    mutating func sendDue(to client: Int32) {
+        while hasDue(client) {
+            let interest = clients[client].deliveries[clients[client].sent]
+            if interest >= 0, interests[interest].removedBy == client {
+                withdraw(at: clients[client].sent, from: client)
+                continue
+            }
+            clients[client].sent += 1
+            let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
+            let (terminal, body) = terminal(of: interest, sequence: sequence)
+            actions.append(.deliver(clients[client].id, terminal, body))
+        }
+        if clients[client].deliveries.count >= limits.unsentDeliveries {
+            let id = clients[client].id
+            actions.append(.close(id, reason: "too-slow"))
+        }
+    }
+
+    /// Takes a terminal that its own client removed out of those that are due; it was not sent yet.
+    private mutating func withdraw(at position: Int, from client: Int32) {
+        let interest = clients[client].deliveries.remove(at: position)
+        loseDelivery(of: interest)
+    }
+
+    /// A client has all terminals up to this sequence number.
+    mutating func acknowledged(_ sequence: UInt64, by client: Int32) {
+        let first = clients[client].acknowledged
+        guard sequence <= first + UInt64(clients[client].sent) else {
+            refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
+            return
+        }
+        guard sequence > first else { return }
+        let wasClosed = clients[client].isClosed(limits)
+        for _ in 0..<(sequence - first) {
+            guard let interest = clients[client].deliveries.popFirst() else { break }
+            clients[client].sent -= 1
+            clients[client].acknowledged += 1
+            ledger.deliveries.acknowledged += 1
+            settleDelivery(of: interest)
+        }
+        sendDue(to: client)
+        if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
+    }
+
+    /// The socket took a terminal: for a client without a window it counts as delivered.
+    public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID) {
+        guard let client = clientNumbers[id], clients[client].window == nil else { return }
+        acknowledged(sequence, by: client)
+    }
+
+    /// The socket did not take a terminal: it and all later ones wait until `clientWritable`.
+    public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
+        guard let client = clientNumbers[id], sequence > clients[client].acknowledged else { return }
+        clients[client].isBlocked = true
+        clients[client].sent = min(clients[client].sent, Int(sequence - clients[client].acknowledged) - 1)
+    }
+
+    /// The socket may take terminals again.
+    public mutating func clientWritable(_ id: ClientID) {
+        guard let client = clientNumbers[id], clients[client].isBlocked else { return }
+        clients[client].isBlocked = false
+        sendDue(to: client)
+        if !clients[client].isClosed(limits) { queue.clientOpened(client) }
+    }
+
+    /// A subscriber went, or withdrew, before it had this terminal.
+    mutating func loseDelivery(of interest: Int32) {
+        ledger.deliveries.lost += 1
+        settleDelivery(of: interest)
+    }
+
+    private mutating func settleDelivery(of interest: Int32) {
+        ledger.deliveries.outstanding -= 1
+        interests[interest].outstanding -= 1
+        if interests[interest].outstanding == 0 { forgetInterest(interest) }
+    }
+
+    // MARK: Records
+
+    /// Frees a request's record, and what only it held.
+    private mutating func forgetInterest(_ interest: Int32) {
+        unlist(interest)
+        let record = interests[interest]
+        if record.outcome >= 0 { release(record.outcome) }
+        if record.extras >= 0 { extras.remove(record.extras) }
+        interests.remove(interest)
+        handlers[record.handler].references -= 1
+        dropHandlerIfIdle(record.handler)
+    }
+
+    /// One holder less; the last one frees the body.
+    mutating func release(_ outcome: Int32) {
+        outcomes[outcome].holders -= 1
+        if outcomes[outcome].holders == 0 { dropOutcome(outcome) }
+    }
+
+    /// Frees an outcome that nobody holds, with its body.
+    mutating func dropOutcome(_ outcome: Int32) {
+        if let body = outcomes[outcome].response?.body { actions.append(.releaseBody(body)) }
+        if let file = outcomes[outcome].response?.file { releaseFile(file) }
+        outcomes.remove(outcome)
+    }
+
+    mutating func releaseFile(_ file: String) {
+        guard let holders = fileHolders[file] else { return }
+        fileHolders[file] = holders > 1 ? holders - 1 : nil
+        if holders == 1 { actions.append(.releaseFile(file)) }
+    }
+
+    private func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
+        let record = interests[interest]
+        let outcome = outcomes[record.outcome]
+        var response: Terminal.Response?
+        if let answer = outcome.response {
+            var told = Terminal.Response(url: answer.url)
+            told.source = record.isShared ? .shared : .network
+            told.length = answer.length
+            told.sha256 = answer.sha256
+            told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
+            told.queuedMilliseconds = answer.startedAt.milliseconds(since: record.askedAt)
+            told.elapsedMilliseconds = outcome.endedAt.milliseconds(since: record.askedAt)
+            told.attempts = outcome.attempts
+            told.httpFields = answer.fields
+            response = told
+        }
+        let end: Terminal.Outcome
+        if let code = outcome.failure {
+            var failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
+            failure.status = code == .httpStatus ? outcome.response?.status : nil
+            failure.response = response
+            failure.attempts = outcome.attempts
+            end = .failed(failure)
+        } else {
+            guard let response, let status = outcome.response?.status else {
+                preconditionFailure("outcome \(record.outcome) is neither a failure nor a response")
+            }
+            end = .result(status: status, response)
+        }
+        let tag = record.extras >= 0 ? extras[record.extras].tag : nil
+        let terminal = Terminal(
+            handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag, outcome: end)
+        return (terminal, record.isWarm ? nil : outcome.response?.body)
+    }
+}

@@ -1,0 +1,117 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Assignment: who is next, and which worker gets it.
+extension BrokerCore {
+    /// Gives what may start to workers with free slots. Called once a pass, after its events.
+    public mutating func dispatch(now: Tick) {
+        guard !isDraining else { return }
+        startReturned(now: now)
+        guard queue.count > 0 else { return }
+        while let worker = freestWorker() {
+            let slots = workers.indices.reduce(0) { $0 + (workers[$1].phase == .ready ? workers[$1].slots : 0) }
+            let free = workers.indices.reduce(0) { $0 + max(0, workers[$1].freeSlots) }
+            let classes: [PriorityClass] = free > slots / 4 ? PriorityClass.allCases : [.high]
+            guard let interest = nextInterest(among: classes) else { return }
+            start(leaf(of: interests[interest].flight), at: worker, now: now)
+        }
+    }
+
+    /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
+    private mutating func startReturned(now: Tick) {
+        while let id = returned.last, let worker = freestWorker() {
+            returned.removeLast()
+            guard let flight = flightsByID[id], flights[flight].phase == .queued,
+                origins[flights[flight].origin].hasRoom(for: .high)
+            else { continue }
+            start(flight, at: worker, now: now)
+        }
+    }
+
+    private mutating func nextInterest(among classes: [PriorityClass]) -> Int32? {
+        let clients = clients
+        let origins = origins
+        let limits = limits
+        return queue.next(among: classes) { client, origin, priority in
+            if client >= 0, clients[client].isClosed(limits) { return .client }
+            return origins[origin].hasRoom(for: priority) ? .none : .origin
+        }
+    }
+
+    /// The worker with the most free slots; nil if none has any. O(workers).
+    private func freestWorker() -> Int32? {
+        workers.indices.filter { workers[$0].freeSlots > 0 }
+            .max { workers[$0].freeSlots < workers[$1].freeSlots }
+    }
+
+    private mutating func start(_ flight: Int32, at worker: Int32, now: Tick) {
+        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        let origin = flights[flight].origin
+        origins[origin].running += 1
+        flights[flight].phase = .running(worker: worker)
+        flights[flight].attempts += 1
+        flights[flight].startedAt = now
+        flights[flight].maxBytes = sizeLimit(of: flight)
+        let record = flights[flight]
+        workers[worker].leases[record.id] = WorkerSession.Lease(
+            attempt: record.attempts, origin: origin, flight: flight)
+        watch(worker, now: now)
+        ledger.flights.assigned += 1
+        let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
+        var job = Job(attempt: attempt, url: record.request.url.description)
+        job.method = record.request.method.description
+        job.timeoutMilliseconds = record.timeoutMilliseconds
+        job.connectMilliseconds = limits.connectMilliseconds
+        job.maxBytes = record.maxBytes
+        job.progressMilliseconds = limits.progressMilliseconds
+        job.httpFields = record.request.fields.bytes
+        actions.append(.sendWorker(workers[worker].id, .job(job)))
+    }
+
+    /// The largest size its interests allow; nil if one of them sets none.
+    private mutating func sizeLimit(of flight: Int32) -> Int? {
+        var largest: Int? = 0
+        forEachInterest(of: flight) { core, interest in
+            let extras = core.interests[interest].extras
+            guard let known = largest, extras >= 0, let limit = core.extras[extras].maxBytes else {
+                largest = nil
+                return
+            }
+            largest = max(known, limit)
+        }
+        return largest
+    }
+
+    // MARK: Workers' silence
+
+    /// Begins to expect signs of life of a worker that has work.
+    private mutating func watch(_ worker: Int32, now: Tick) {
+        guard !workers[worker].isWatched else { return }
+        workers[worker].isWatched = true
+        workers[worker].lastHeard = now
+        setTimer(now.advanced(byMilliseconds: limits.heartbeatMilliseconds), .heartbeat(workers[worker].id))
+    }
+
+    /// Asks a silent worker for a sign of life, and has it killed if it owed one for too long. A worker without work is
+    /// left alone, so that an idle bus does not wake.
+    mutating func heartbeat(of id: WorkerID, now: Tick) {
+        guard let worker = workerNumbers[id] else { return }
+        guard !workers[worker].leases.isEmpty else {
+            workers[worker].isWatched = false
+            return
+        }
+        var next = workers[worker].lastHeard.advanced(byMilliseconds: limits.heartbeatMilliseconds)
+        if let asked = workers[worker].askedAt {
+            next = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
+            if next <= now {
+                actions.append(.killWorker(id))
+                next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
+            }
+        } else if next <= now {
+            workers[worker].askedAt = now
+            actions.append(.sendWorker(id, .ping))
+            next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
+        }
+        setTimer(next, .heartbeat(id))
+    }
+}

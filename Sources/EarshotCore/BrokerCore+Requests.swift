@@ -1,0 +1,227 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Requests: how they join or begin flights, wait, and change class.
+extension BrokerCore {
+    mutating func fetchRequested(_ fetch: Fetch, by client: Int32, now: Tick) {
+        if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
+            _ = removeAll(of: handler, by: client, now: now)
+        }
+        let handler = handlerNumber(fetch.handler)
+        let fingerprint = Fingerprint(of: fetch).value
+        if let known = requestNumbers[RequestKey(handler: handler, request: fetch.request)] {
+            askedAgain(known, fetch, fingerprint, by: client)
+            return
+        }
+        guard !fetch.options.subscribes || clients[client].subscriptions.contains(handler) || hasRoomToSubscribe(client)
+        else {
+            dropHandlerIfIdle(handler)
+            refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
+            return
+        }
+        let interest = list(fetch, fingerprint, handler, client, now: now)
+        if fetch.options.subscribes { subscribe(client, toHandler: handler) }
+        if let failure = join(interest, fetch, now: now) {
+            settle(interest, with: outcomes.insert(Outcome(failure: failure, endedAt: now)), now: now)
+        }
+    }
+
+    private func hasRoomToSubscribe(_ client: Int32) -> Bool {
+        clients[client].subscriptions.count + clients[client].subtrees.count < limits.subscriptionsPerClient
+    }
+
+    /// The same request again is how a client asks after a reconnect: the newest asker owns it.
+    private mutating func askedAgain(_ interest: Int32, _ fetch: Fetch, _ fingerprint: UInt64, by client: Int32) {
+        guard interests[interest].fingerprint == fingerprint else {
+            refuse(client, "id-in-use", "this ID is taken by a request that is not settled yet", .fetch(fetch))
+            return
+        }
+        let handler = interests[interest].handler
+        guard fetch.options.subscribes else { return }
+        switch interests[interest].phase {
+        case .open:
+            if interests[interest].owner >= 0, interests[interest].owner != client { transfer(interest, to: client) }
+        case .held: break
+        case .delivering:
+            if !clients[client].deliveries.contains(interest) { deliver(interest, to: client) }
+        }
+        if hasRoomToSubscribe(client) { subscribe(client, toHandler: handler) }
+    }
+
+    private mutating func transfer(_ interest: Int32, to client: Int32) {
+        let waits = queue.contains(interest)
+        queue.remove(interest)
+        let owner = interests[interest].owner
+        ownerChains.remove(interest, from: &clients[owner].owned)
+        interests[interest].owner = client
+        ownerChains.append(interest, to: &clients[client].owned)
+        if waits { enqueue(interest, origin: flights[leaf(of: interests[interest].flight)].origin) }
+    }
+
+    /// Makes the record of a new request.
+    private mutating func list(
+        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, now: Tick
+    ) -> Int32 {
+        let interest = interests.insert(
+            Interest(
+                handler: handler, request: fetch.request, owner: fetch.options.subscribes ? client : -1,
+                priority: fetch.options.priority, isWarm: fetch.options.isWarm, askedAt: now, fingerprint: fingerprint,
+                serial: nextSerial()))
+        if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
+        requestNumbers[RequestKey(handler: handler, request: fetch.request)] = interest
+        handlers[handler].references += 1
+        handlerChains.append(interest, to: &handlers[handler].interests)
+        if fetch.options.subscribes {
+            ownerChains.append(interest, to: &clients[client].owned)
+        } else {
+            handlers[handler].ownRequests += 1
+        }
+        ledger.requests.submitted += 1
+        ledger.requests.pending += 1
+        handlers[handler].requests.submitted += 1
+        handlers[handler].requests.pending += 1
+        if let deadline = fetch.options.deadlineMilliseconds {
+            let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
+            setTimer(now.advanced(byMilliseconds: deadline), subject)
+        }
+        return interest
+    }
+
+    // MARK: Flights
+
+    /// Puts a request into a flight, an open one with the same key or a new one.
+    /// - Returns: why that cannot be; nil if it is done.
+    private mutating func join(_ interest: Int32, _ fetch: Fetch, now: Tick) -> FailureCode? {
+        guard !isDraining else { return .stopping }
+        guard ledger.requests.pending <= limits.requests else { return .queueFull }
+        let owner = interests[interest].owner
+        guard owner < 0 || Int(clients[owner].owned.count) <= limits.requestsPerClient else { return .queueFull }
+        let url: FetchURL
+        do throws(FetchURL.ParseError) {
+            url = try FetchURL(fetch.url)
+        } catch {
+            return .malformedURL
+        }
+        guard url.isHTTP else { return .unsupportedScheme }
+        guard let method = HTTPMethod(fetch.options.method), method == .get || method == .head else {
+            return .unsupportedMethod
+        }
+        guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
+        let flight = openFlight(
+            HTTPRequest(method: method, url: url, fields: fields), redirect: fetch.options.redirect,
+            key: fetch.options.key, hops: 0)
+        attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
+        return nil
+    }
+
+    /// The open flight with this key, or a new one that waits in the queue.
+    mutating func openFlight(
+        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, hops: Int
+    ) -> (number: Int32, isNew: Bool) {
+        let key = FlightKey(request, redirect: redirect, own: own)
+        if let flight = flightNumbers[key] { return (flight, false) }
+        let origin = originNumber(request.url.origin.description)
+        origins[origin].flights += 1
+        lastFlight += 1
+        let flight = flights.insert(
+            Flight(
+                id: lastFlight, key: key, request: request, redirect: redirect, ownKey: own, origin: origin, hops: hops)
+        )
+        flightNumbers[key] = flight
+        flightsByID[lastFlight] = flight
+        ledger.flights.started += 1
+        return (flight, true)
+    }
+
+    private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
+        interests[interest].flight = flight
+        interests[interest].isShared = joined
+        flightChains.append(interest, to: &flights[flight].interests)
+        if joined { ledger.flights.joined += 1 }
+        flights[flight].timeoutMilliseconds = max(flights[flight].timeoutMilliseconds, options.timeoutMilliseconds)
+        flights[flight].retries = max(flights[flight].retries, options.retries)
+        let leaf = leaf(of: flight)
+        if case .queued = flights[leaf].phase { enqueue(interest, origin: flights[leaf].origin) }
+    }
+
+    /// The flight that is, or will be, fetched for this one: the last of its redirects so far.
+    func leaf(of flight: Int32) -> Int32 {
+        var flight = flight
+        while case .following(let child) = flights[flight].phase { flight = child }
+        return flight
+    }
+
+    mutating func enqueue(_ interest: Int32, origin: Int32, first: Bool = false) {
+        let record = interests[interest]
+        let place = FairQueue.Place(
+            priority: record.priority, root: handlers[record.handler].root, client: record.owner, origin: origin,
+            handler: record.handler)
+        queue.push(interest, at: place, first: first)
+    }
+
+    /// Puts all who wait for a flight into the queue, or takes them out of it. O(their number).
+    mutating func forEachInterest(of flight: Int32, _ body: (inout BrokerCore, Int32) -> Void) {
+        for interest in flightChains.members(of: flights[flight].interests) { body(&self, interest) }
+        for parent in parentChains.members(of: flights[flight].parents) { forEachInterest(of: parent, body) }
+    }
+
+    mutating func enqueue(flight: Int32, first: Bool = false) {
+        flights[flight].phase = .queued
+        let origin = flights[flight].origin
+        forEachInterest(of: flight) { core, interest in core.enqueue(interest, origin: origin, first: first) }
+    }
+
+    /// Ends a flight that nobody wants any more, and those it was redirected to.
+    mutating func dropIfUnwanted(_ flight: Int32) {
+        guard flights[flight].interests.isEmpty, flights[flight].parents.isEmpty else { return }
+        switch flights[flight].phase {
+        case .queued, .backingOff: break
+        case .running(let worker): cancelAttempt(of: flight, at: worker)
+        case .following(let child):
+            parentChains.remove(flight, from: &flights[child].parents)
+            dropIfUnwanted(child)
+        }
+        forget(flight)
+    }
+
+    /// Frees a flight's record and its key.
+    mutating func forget(_ flight: Int32) {
+        flightNumbers[flights[flight].key] = nil
+        flightsByID[flights[flight].id] = nil
+        let origin = flights[flight].origin
+        flights.remove(flight)
+        origins[origin].flights -= 1
+        dropOriginIfIdle(origin)
+    }
+
+    private mutating func originNumber(_ name: String) -> Int32 {
+        if let origin = originNumbers[name] { return origin }
+        let origin = origins.insert(OriginEntry(name: name, limit: limits.transfersPerOrigin))
+        originNumbers[name] = origin
+        return origin
+    }
+
+    mutating func dropOriginIfIdle(_ origin: Int32) {
+        guard origins[origin].flights == 0, origins[origin].running == 0 else { return }
+        originNumbers[origins[origin].name] = nil
+        origins.remove(origin)
+    }
+
+    // MARK: Changes
+
+    mutating func priorityRequested(
+        _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
+    ) {
+        guard let number = handlerNumbers[handler],
+            let interest = requestNumbers[RequestKey(handler: number, request: request)]
+        else {
+            refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))
+            return
+        }
+        guard interests[interest].phase == .open, interests[interest].priority != priority else { return }
+        let waits = queue.contains(interest)
+        queue.remove(interest)
+        interests[interest].priority = priority
+        if waits { enqueue(interest, origin: flights[leaf(of: interests[interest].flight)].origin) }
+    }
+}

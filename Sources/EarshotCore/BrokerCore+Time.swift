@@ -1,0 +1,74 @@
+internal import EarshotHTTP
+internal import EarshotWire
+internal import HeapModule
+
+/// Time that passes, and the end of the broker's life.
+extension BrokerCore {
+    /// Does what is due by now.
+    public mutating func timePassed(now: Tick) {
+        while let timer = timers.min, timer.at <= now {
+            timers.removeMin()
+            switch timer.subject {
+            case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
+            case .grace(let interest, let serial): gracePassed(interest, serial)
+            case .abandoned(let handler, let serial): handlerAbandoned(handler, serial)
+            case .retry(let id): pauseEnded(id)
+            case .heartbeat(let worker): heartbeat(of: worker, now: now)
+            }
+        }
+    }
+
+    /// No new work from now on: what runs is finished, everybody is told, what waits is to be asked of the next broker.
+    public mutating func drain() {
+        guard !isDraining else { return }
+        isDraining = true
+        for client in clients.indices { say(.goodbye(reason: "draining"), to: client) }
+        for worker in workers.indices where workers[worker].phase == .ready {
+            workers[worker].phase = .draining
+        }
+    }
+
+    /// Sets a timer. Stale ones are swept when they outnumber what they could be about, so the heap stays bounded.
+    mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
+        timers.insert(Timer(at: at, subject: subject))
+        guard timers.count > 1_024 + 4 * (interests.count + handlers.count + flights.count + workers.count) else {
+            return
+        }
+        timers = Heap(timers.unordered.filter { isLive($0.subject) })
+    }
+
+    private func isLive(_ subject: Timer.Subject) -> Bool {
+        switch subject {
+        case .deadline(let interest, let serial):
+            interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
+        case .grace(let interest, let serial):
+            interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
+        case .abandoned(let handler, let serial): handlers.contains(handler) && handlers[handler].serial == serial
+        case .retry(let id): flightsByID[id] != nil
+        case .heartbeat(let worker): workerNumbers[worker] != nil
+        }
+    }
+
+    private mutating func deadlinePassed(_ interest: Int32, _ serial: UInt64, now: Tick) {
+        guard isLive(.deadline(interest: interest, serial: serial)) else { return }
+        endAlone(interest, .deadline, now: now)
+    }
+
+    private mutating func gracePassed(_ interest: Int32, _ serial: UInt64) {
+        guard isLive(.grace(interest: interest, serial: serial)) else { return }
+        orphan(interest)
+    }
+
+    /// The grace of a handler without listeners is over: what it wanted by itself is purged.
+    private mutating func handlerAbandoned(_ handler: Int32, _ serial: UInt64) {
+        guard isLive(.abandoned(handler: handler, serial: serial)), listeners(of: handler).isEmpty else { return }
+        for interest in handlerChains.members(of: handlers[handler].interests) where interests[interest].owner < 0 {
+            orphan(interest)
+        }
+    }
+
+    private mutating func pauseEnded(_ id: UInt64) {
+        guard let flight = flightsByID[id], case .backingOff = flights[flight].phase else { return }
+        enqueue(flight: flight)
+    }
+}

@@ -1,0 +1,178 @@
+internal import EarshotHTTP
+public import EarshotWire
+
+/// Workers: how they come, what they are given, what they report, how they go.
+extension BrokerCore {
+    /// A connection on `work` was seen for the first time.
+    public mutating func workerConnected(_ id: WorkerID, now: Tick) {
+        guard workerNumbers[id] == nil else { return }
+        workerNumbers[id] = workers.insert(WorkerSession(id: id, lastHeard: now))
+    }
+
+    /// A worker's connection or process is gone: what it held is queued again.
+    public mutating func workerLost(_ id: WorkerID, now: Tick) {
+        guard let worker = workerNumbers.removeValue(forKey: id) else { return }
+        let leases = workers[worker].leases.values.sorted { $0.flight < $1.flight }
+        workers.remove(worker)
+        for lease in leases {
+            endTransfer(at: lease.origin)
+            guard lease.flight >= 0 else { continue }
+            ledger.flights.lost += 1
+            flights[lease.flight].workerDeaths += 1
+            if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
+                fail(lease.flight, .poisonous, now: now)
+            } else {
+                enqueue(flight: lease.flight, first: true)
+                returned.append(flights[lease.flight].id)
+            }
+        }
+    }
+
+    /// A message of a worker arrived, with its inline body, which the core holds from now on.
+    public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
+        guard let worker = workerNumbers[id] else {
+            if let body { actions.append(.releaseBody(body)) }
+            return
+        }
+        workers[worker].lastHeard = now
+        workers[worker].askedAt = nil
+        if case .done(let completion) = message {
+            attemptDone(completion, body: body, by: worker, now: now)
+            return
+        }
+        if let body { actions.append(.releaseBody(body)) }
+        switch message {
+        case .done, .pong: break
+        case .ready(let ready): workerReady(ready, worker)
+        case .failed(let attempt, let code, _, let received):
+            attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
+        case .progress(let attempt, let received, let total):
+            attemptProgressed(attempt, received, total, by: worker, now: now)
+        case .bye: workerLost(id, now: now)
+        }
+    }
+
+    /// A worker's message could not be read.
+    public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID) {
+        guard workerNumbers[id] != nil else { return }
+        actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
+    }
+
+    private mutating func workerReady(_ ready: Ready, _ worker: Int32) {
+        let id = workers[worker].id
+        guard workers[worker].phase == .joining else {
+            actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
+            return
+        }
+        guard secret == nil || ready.secret.map({ isSame($0, secret ?? "") }) == true else {
+            actions.append(
+                .sendWorker(id, .error(code: "not-a-child", detail: "http and https are for the supervisor's children"))
+            )
+            return
+        }
+        workers[worker].phase = isDraining ? .draining : .ready
+        workers[worker].slots = ready.slots
+        workers[worker].pid = ready.pid
+        actions.append(.sendWorker(id, .limits(workerLimits)))
+        for attempt in ready.holds where attempt.broker != instance {
+            workers[worker].foreign.insert(attempt)
+            actions.append(.sendWorker(id, .cancel(attempt)))
+        }
+        if isDraining { actions.append(.sendWorker(id, .drain)) }
+    }
+
+    /// Compares without telling by its duration where the difference is.
+    private func isSame(_ left: String, _ right: String) -> Bool {
+        left.utf8.count == right.utf8.count && zip(left.utf8, right.utf8).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+
+    // MARK: Attempts
+
+    private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
+        if let file = completion.file { fileHolders[file, default: 0] += 1 }
+        let flight = endLease(completion.attempt, at: worker)
+        guard let flight else {
+            if let body { actions.append(.releaseBody(body)) }
+            if let file = completion.file { releaseFile(file) }
+            return
+        }
+        let response = Outcome.Response(
+            status: completion.status, url: flights[flight].request.url.description, length: completion.length,
+            sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
+            startedAt: flights[flight].startedAt ?? now)
+        conclude(flight, response, now: now)
+    }
+
+    private mutating func attemptFailed(
+        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
+    ) {
+        guard let flight = endLease(attempt, at: worker) else { return }
+        if code == .tooLarge {
+            requeueOrFailTooLarge(flight, now: now)
+        } else {
+            retryOrFail(flight, code, nil, now: now)
+        }
+    }
+
+    private mutating func attemptProgressed(
+        _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Int32, now: Tick
+    ) {
+        guard attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
+            lease.attempt == attempt.attempt, lease.flight >= 0
+        else { return }
+        flights[lease.flight].receivedBytes = received
+        flights[lease.flight].totalBytes = total
+        forEachInterest(of: lease.flight) { core, interest in
+            core.tellProgress(of: interest, received, total, now: now)
+        }
+    }
+
+    private mutating func tellProgress(of interest: Int32, _ received: Int, _ total: Int?, now: Tick) {
+        let record = interests[interest]
+        guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
+        if let last = extras[record.extras].lastProgress, now.milliseconds(since: last) < pause { return }
+        extras[record.extras].lastProgress = now
+        let progress = Progress(
+            handler: handlers[record.handler].id, request: record.request, received: received, total: total,
+            tag: extras[record.extras].tag)
+        for client in listeners(of: record.handler) where !clients[client].isRequestReply {
+            say(.progress(progress), to: client)
+        }
+    }
+
+    /// Ends a worker's hold on an attempt.
+    /// - Returns: the flight whose current attempt it was; nil if the completion is stale.
+    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> Int32? {
+        if attempt.broker != instance {
+            if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
+            return nil
+        }
+        guard let lease = workers[worker].leases[attempt.flight], lease.attempt == attempt.attempt else {
+            ledger.flights.stale += 1
+            return nil
+        }
+        workers[worker].leases[attempt.flight] = nil
+        endTransfer(at: lease.origin)
+        guard lease.flight >= 0 else {
+            workers[worker].cancelling -= 1
+            return nil
+        }
+        return lease.flight
+    }
+
+    private mutating func endTransfer(at origin: Int32) {
+        origins[origin].running -= 1
+        queue.originOpened(origin)
+        dropOriginIfIdle(origin)
+    }
+
+    /// Tells a worker to stop; slot and origin stay taken until it confirms.
+    mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
+        let id = flights[flight].id
+        workers[worker].leases[id]?.flight = -1
+        workers[worker].cancelling += 1
+        ledger.flights.cancelled += 1
+        let attempt = AttemptID(broker: instance, flight: id, attempt: flights[flight].attempts)
+        actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
+    }
+}

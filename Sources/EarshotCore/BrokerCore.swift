@@ -1,0 +1,107 @@
+internal import DequeModule
+internal import EarshotHTTP
+public import EarshotWire
+internal import HeapModule
+
+/// The broker's decisions: who wants what, what is fetched, by which worker, and who is told.
+///
+/// A value without I/O. The shell calls one method for each event, then `dispatch`, then carries out `takeActions()`.
+/// Times come in with `now`, which never goes back; the next moment the core wants to be asked is `nextTimer`.
+///
+/// The parts: a client's *requests* become *interests*; interests with the same key share a *flight*; the `FairQueue`
+/// says which interest is next; a worker's *lease* holds the attempt; the *outcome* becomes a terminal for each listener.
+/// `audit()` checks the invariants of ARCHITECTURE.md over all tables.
+public struct BrokerCore {
+    /// This life of the broker; names attempts.
+    public let instance: BrokerInstance
+    public var limits: CoreLimits
+    public internal(set) var ledger = Ledger()
+    /// Proof a worker must give to be trusted with http and https; nil if none is asked.
+    let secret: String?
+    /// What workers are told about bodies.
+    let workerLimits: WorkerLimits
+
+    var generator: SplitMix
+    var isDraining = false
+    var actions: [Action] = []
+    var serial: UInt64 = 0
+    var lastFlight: UInt64 = 0
+
+    var interests = Slab<Interest>()
+    var extras = Slab<Interest.Extras>()
+    var flights = Slab<Flight>()
+    var outcomes = Slab<Outcome>()
+    var handlers = Slab<HandlerEntry>()
+    var roots = Slab<RootEntry>()
+    var clients = Slab<ClientSession>()
+    var workers = Slab<WorkerSession>()
+    var origins = Slab<OriginEntry>()
+
+    var requestNumbers: [RequestKey: Int32] = [:]
+    var flightNumbers: [FlightKey: Int32] = [:]
+    var flightsByID: [UInt64: Int32] = [:]
+    var handlerNumbers: [HandlerID: Int32] = [:]
+    var rootNumbers: [String: Int32] = [:]
+    var clientNumbers: [ClientID: Int32] = [:]
+    var workerNumbers: [WorkerID: Int32] = [:]
+    var originNumbers: [String: Int32] = [:]
+    /// Clients subscribed to all handlers below a name.
+    var subtreeSubscribers: [HandlerID: [Int32]] = [:]
+
+    /// Interests by handler, by flight, by owner; flights by the flight they were redirected to; handlers by root.
+    var handlerChains = Chains()
+    var flightChains = Chains()
+    var ownerChains = Chains()
+    var parentChains = Chains()
+    var rootChains = Chains()
+
+    var queue = FairQueue()
+    /// Flights whose worker was lost: they wait in the queue, but are looked at first.
+    var returned: [UInt64] = []
+    var timers = Heap<Timer>()
+    /// Terminals and flights that still need a spool file, by name.
+    var fileHolders: [String: Int] = [:]
+
+    /// - Parameters:
+    ///   - secret: proof asked of workers; nil for none.
+    ///   - workerLimits: sent to each worker; names this broker's instance.
+    ///   - seed: of the jitter.
+    public init(workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(), seed: UInt64) {
+        instance = workerLimits.broker
+        self.workerLimits = workerLimits
+        self.secret = secret
+        self.limits = limits
+        generator = SplitMix(seed: seed)
+    }
+
+    /// The actions asked for since the last call, in order.
+    public mutating func takeActions() -> [Action] {
+        guard !actions.isEmpty else { return [] }
+        let taken = actions
+        actions.removeAll(keepingCapacity: taken.count <= 4_096)
+        return taken
+    }
+
+    /// When `timePassed` is to be called next; nil for never.
+    public var nextTimer: Tick? { timers.min?.at }
+
+    /// Attempts that run, those being cancelled included.
+    public var runningAttempts: Int {
+        workers.indices.reduce(0) { $0 + workers[$1].leases.count }
+    }
+
+    /// Terminals not yet acknowledged or lost.
+    public var outstandingDeliveries: Int { ledger.deliveries.outstanding }
+
+    /// Spool files that terminals still name.
+    public func needsFile(_ name: String) -> Bool { fileHolders[name] != nil }
+
+    mutating func nextSerial() -> UInt64 {
+        serial += 1
+        return serial
+    }
+
+    mutating func say(_ message: BrokerMessage, to client: Int32) {
+        actions.append(.send(clients[client].id, message))
+    }
+}

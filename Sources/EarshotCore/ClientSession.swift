@@ -1,0 +1,66 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// One client's connection.
+struct ClientSession {
+    /// `joining -> open`; a connection that ends is dropped.
+    enum Phase {
+        /// Connected, HELLO not yet seen.
+        case joining
+        case open
+    }
+
+    var id: ClientID
+    var phase = Phase.joining
+    /// Whether it can only take one answer for each message (REQ): it gets no progress.
+    var isRequestReply: Bool
+    var name: String?
+    /// Terminals that may be unacknowledged; nil: one that the socket took is delivered.
+    var window: Int?
+    /// Handlers it hears, by number.
+    var subscriptions: Set<Int32> = []
+    /// Subtrees it hears.
+    var subtrees: Set<HandlerID> = []
+    /// Requests it asked for that have no terminal yet.
+    var owned = Chain()
+    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way.
+    var deliveries: Deque<Int32> = []
+    var sent = 0
+    /// Sequence number of the last terminal that was acknowledged.
+    var acknowledged: UInt64 = 0
+    /// The socket refused a terminal and has not been writable since.
+    var isBlocked = false
+
+    /// Whether no more terminals may be put on their way.
+    var isFull: Bool { isBlocked || sent >= window ?? .max }
+
+    /// Whether no work is to be started that only this client wants.
+    func isClosed(_ limits: CoreLimits) -> Bool {
+        isBlocked || deliveries.count >= window ?? limits.unsentDeliveries
+    }
+}
+
+/// A handler's name, who listens and what is wanted under it.
+struct HandlerEntry {
+    var id: HandlerID
+    var root: Int32
+    /// Interests whose IDs are taken.
+    var interests = Chain()
+    /// Interests that still name it, taken IDs or not.
+    var references = 0
+    /// Clients subscribed to exactly this handler, by number.
+    var subscribers: [Int32] = []
+    /// Open requests that belong to the handler itself.
+    var ownRequests = 0
+    /// Terminals that wait for a listener.
+    var held = 0
+    /// Tells a timer of this record from that of an earlier one under the same number.
+    var serial: UInt64
+    var requests = Ledger.Requests()
+}
+
+/// A handler's first segment: one application.
+struct RootEntry {
+    var name: String
+    var handlers = Chain()
+}

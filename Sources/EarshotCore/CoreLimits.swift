@@ -1,0 +1,31 @@
+/// Bounds and times of the core, each with the reason for its default.
+public struct CoreLimits: Equatable, Sendable {
+    /// Requests that are not ended, of all clients: a million are designed for, twice that is a runaway.
+    public var requests = 2_000_000
+    /// Requests that are not ended, of one client: as many as one program may sensibly plan.
+    public var requestsPerClient = 1_000_000
+    /// Handlers one client may be subscribed to: ten times the live handlers designed for.
+    public var subscriptionsPerClient = 100_000
+    /// Terminals that wait for clients, of all: each is a small record and perhaps a body.
+    public var window = 4_096
+    /// Transfers at once to one origin: what browsers settled on.
+    public var transfersPerOrigin = 6
+    /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
+    public var graceMilliseconds = 10_000
+    /// Silence of a worker with work after which it is asked for a sign of life.
+    public var heartbeatMilliseconds = 5_000
+    /// Silence after that question after which it is killed: long enough for a machine that swaps.
+    public var silenceMilliseconds = 10_000
+    /// Workers that may die of one flight before it is failed.
+    public var workerDeathsPerFlight = 2
+    /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
+    public var progressMilliseconds = 250
+    /// Time for a connection to an origin.
+    public var connectMilliseconds = 10_000
+    /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.
+    public var redirectHops = 10
+    /// Outstanding deliveries a client with `window: none` may have waiting for its socket.
+    public var unsentDeliveries = 100_000
+
+    public init() {}
+}

@@ -1,0 +1,294 @@
+internal import EarshotWire
+
+/// The queue of interests: classes by weight, in a class round robin over roots, in a root over lanes, in a lane over
+/// handlers, in a handler first come first served.
+///
+/// A *lane* is what one client asks of one origin under one root. A lane whose origin is full, or whose client's window
+/// is, leaves the rotation when its turn comes up, with all that waits in it, and returns when there is room again: so
+/// every operation is O(1), and what cannot start costs nothing.
+struct FairQueue {
+    /// Where an interest waits.
+    struct Place: Hashable {
+        var priority: PriorityClass
+        /// Number of the handler's first segment.
+        var root: Int32
+        /// The owner whose window counts; -1 for an interest that belongs to its handler.
+        var client: Int32
+        var origin: Int32
+        var handler: Int32
+    }
+
+    /// Why a lane may not start anything now.
+    enum Obstacle: Equatable {
+        case none
+        case client
+        case origin
+    }
+
+    private struct RootKey: Hashable {
+        var priority: PriorityClass
+        var root: Int32
+    }
+
+    private struct LaneKey: Hashable {
+        var root: Int32
+        var client: Int32
+        var origin: Int32
+    }
+
+    private struct LeafKey: Hashable {
+        var lane: Int32
+        var handler: Int32
+    }
+
+    /// One root in one class.
+    private struct RootNode {
+        var key: RootKey
+        var lanes = Chain()
+        var laneCount = 0
+        var isInRotation = false
+    }
+
+    /// What a parked lane waits for.
+    private enum ParkingKey: Hashable {
+        case client(Int32)
+        case origin(Int32)
+    }
+
+    private struct Lane {
+        var key: LaneKey
+        var priority: PriorityClass
+        var leaves = Chain()
+        /// Nil while it is in its root's rotation.
+        var parking: ParkingKey?
+    }
+
+    private struct Leaf {
+        var key: LeafKey
+        var interests = Chain()
+    }
+
+    /// Lanes that wait for the same thing, by class.
+    private struct Parking {
+        var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
+        var isEmpty: Bool { byClass.allSatisfy(\.isEmpty) }
+    }
+
+    private var roots = Slab<RootNode>()
+    private var lanes = Slab<Lane>()
+    private var leaves = Slab<Leaf>()
+    private var rootNumbers: [RootKey: Int32] = [:]
+    private var laneNumbers: [LaneKey: Int32] = [:]
+    private var leafNumbers: [LeafKey: Int32] = [:]
+
+    private var rotations = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
+    private var rootChains = Chains()
+    /// A lane is in its root's rotation or in one parking, so one table of links serves both.
+    private var laneChains = Chains()
+    private var leafChains = Chains()
+    private var interestChains = Chains()
+    /// The leaf of each interest; -1 for one that does not wait.
+    private var leafOfInterest: [Int32] = []
+
+    private var parkings: [ParkingKey: Parking] = [:]
+    private var schedule = ClassSchedule()
+
+    /// Interests that wait, by class.
+    private(set) var counts = [Int](repeating: 0, count: PriorityClass.allCases.count)
+
+    var count: Int { counts.reduce(0, +) }
+
+    // MARK: Events
+
+    /// Adds an interest at the end of its handler's line, or at its front if it had its turn before.
+    mutating func push(_ interest: Int32, at place: Place, first: Bool = false) {
+        while leafOfInterest.count <= Int(interest) { leafOfInterest.append(-1) }
+        precondition(leafOfInterest[Int(interest)] < 0, "interest \(interest) is queued twice")
+        let leaf = leafNumber(for: place)
+        leafOfInterest[Int(interest)] = leaf
+        if first {
+            interestChains.prepend(interest, to: &leaves[leaf].interests)
+        } else {
+            interestChains.append(interest, to: &leaves[leaf].interests)
+        }
+        counts[Int(place.priority.rawValue)] += 1
+    }
+
+    /// Takes an interest out, wherever it waits; nothing happens if it does not.
+    mutating func remove(_ interest: Int32) {
+        guard contains(interest) else { return }
+        let leaf = leafOfInterest[Int(interest)]
+        leafOfInterest[Int(interest)] = -1
+        interestChains.remove(interest, from: &leaves[leaf].interests)
+        let lane = leaves[leaf].key.lane
+        counts[Int(lanes[lane].priority.rawValue)] -= 1
+        if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
+    }
+
+    /// The interest whose turn it is, still in the queue; nil if none of these classes has one that may start.
+    ///
+    /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised.
+    mutating func next(
+        among classes: [PriorityClass],
+        obstacle: (_ client: Int32, _ origin: Int32, _ priority: PriorityClass) -> Obstacle
+    ) -> Int32? {
+        var busy = classes.filter { !rotations[Int($0.rawValue)].isEmpty }
+        while let priority = schedule.next(of: busy) {
+            if let interest = next(in: priority, obstacle) {
+                schedule.tookTurn(priority)
+                return interest
+            }
+            busy.removeAll { $0 == priority }
+        }
+        return nil
+    }
+
+    /// A client's window opened: a lane of each class returns; each turn they take brings back another.
+    mutating func clientOpened(_ client: Int32) {
+        unpark(.client(client))
+    }
+
+    /// An origin has room: a lane of each class returns; each turn they take brings back another.
+    mutating func originOpened(_ origin: Int32) {
+        unpark(.origin(origin))
+    }
+
+    // MARK: Queries
+
+    func contains(_ interest: Int32) -> Bool {
+        Int(interest) < leafOfInterest.count && leafOfInterest[Int(interest)] >= 0
+    }
+
+    // MARK: Rotation
+
+    private mutating func next(
+        in priority: PriorityClass, _ obstacle: (Int32, Int32, PriorityClass) -> Obstacle
+    ) -> Int32? {
+        let row = Int(priority.rawValue)
+        while rotations[row].first >= 0 {
+            let root = rotations[row].first
+            rootChains.rotate(&rotations[row])
+            while roots[root].lanes.first >= 0 {
+                let lane = roots[root].lanes.first
+                let key = lanes[lane].key
+                switch obstacle(key.client, key.origin, priority) {
+                case .none:
+                    laneChains.rotate(&roots[root].lanes)
+                    let leaf = lanes[lane].leaves.first
+                    leafChains.rotate(&lanes[lane].leaves)
+                    unpark(.client(key.client))
+                    unpark(.origin(key.origin))
+                    return leaves[leaf].interests.first
+                case .client:
+                    park(lane, .client(key.client))
+                    unpark(.origin(key.origin))
+                case .origin:
+                    park(lane, .origin(key.origin))
+                    unpark(.client(key.client))
+                }
+            }
+        }
+        return nil
+    }
+
+    private mutating func park(_ lane: Int32, _ parking: ParkingKey) {
+        unlinkFromRotation(lane)
+        lanes[lane].parking = parking
+        let row = Int(lanes[lane].priority.rawValue)
+        laneChains.append(lane, to: &parkings[parking, default: Parking()].byClass[row])
+    }
+
+    /// Returns the longest parked lane of each class to the rotation. Whoever lets a lane leave the rotation calls this
+    /// for what that lane had held, so that room is never left with nobody in the rotation to take it.
+    private mutating func unpark(_ parking: ParkingKey) {
+        guard parkings[parking] != nil else { return }
+        for priority in PriorityClass.allCases {
+            guard let lane = parkings[parking]?.byClass[Int(priority.rawValue)].first, lane >= 0 else { continue }
+            unlinkFromParking(lane, parking)
+            lanes[lane].parking = nil
+            linkToRotation(lane)
+        }
+    }
+
+    private mutating func unlinkFromParking(_ lane: Int32, _ parking: ParkingKey) {
+        guard var parked = parkings.removeValue(forKey: parking) else {
+            preconditionFailure("lane \(lane) is parked nowhere")
+        }
+        laneChains.remove(lane, from: &parked.byClass[Int(lanes[lane].priority.rawValue)])
+        if !parked.isEmpty { parkings[parking] = parked }
+    }
+
+    // MARK: Nodes
+
+    private mutating func leafNumber(for place: Place) -> Int32 {
+        let rootKey = RootKey(priority: place.priority, root: place.root)
+        let root = rootNumbers[rootKey] ?? insertRoot(rootKey)
+        let laneKey = LaneKey(root: root, client: place.client, origin: place.origin)
+        let lane = laneNumbers[laneKey] ?? insertLane(laneKey, place.priority)
+        let leafKey = LeafKey(lane: lane, handler: place.handler)
+        if let leaf = leafNumbers[leafKey] { return leaf }
+        let leaf = leaves.insert(Leaf(key: leafKey))
+        leafNumbers[leafKey] = leaf
+        leafChains.append(leaf, to: &lanes[lane].leaves)
+        return leaf
+    }
+
+    private mutating func insertRoot(_ key: RootKey) -> Int32 {
+        let root = roots.insert(RootNode(key: key))
+        rootNumbers[key] = root
+        return root
+    }
+
+    private mutating func insertLane(_ key: LaneKey, _ priority: PriorityClass) -> Int32 {
+        let lane = lanes.insert(Lane(key: key, priority: priority))
+        laneNumbers[key] = lane
+        roots[key.root].laneCount += 1
+        linkToRotation(lane)
+        return lane
+    }
+
+    private mutating func linkToRotation(_ lane: Int32) {
+        let root = lanes[lane].key.root
+        laneChains.append(lane, to: &roots[root].lanes)
+        guard !roots[root].isInRotation else { return }
+        let priority = roots[root].key.priority
+        let row = Int(priority.rawValue)
+        if rotations[row].isEmpty { schedule.becameBusy(priority) }
+        rootChains.append(root, to: &rotations[row])
+        roots[root].isInRotation = true
+    }
+
+    private mutating func unlinkFromRotation(_ lane: Int32) {
+        let root = lanes[lane].key.root
+        laneChains.remove(lane, from: &roots[root].lanes)
+        guard roots[root].lanes.isEmpty else { return }
+        rootChains.remove(root, from: &rotations[Int(roots[root].key.priority.rawValue)])
+        roots[root].isInRotation = false
+    }
+
+    private mutating func dropLeaf(_ leaf: Int32) {
+        let key = leaves[leaf].key
+        leafChains.remove(leaf, from: &lanes[key.lane].leaves)
+        leafNumbers[key] = nil
+        leaves.remove(leaf)
+        if lanes[key.lane].leaves.isEmpty { dropLane(key.lane) }
+    }
+
+    private mutating func dropLane(_ lane: Int32) {
+        let key = lanes[lane].key
+        if let parking = lanes[lane].parking {
+            unlinkFromParking(lane, parking)
+        } else {
+            unlinkFromRotation(lane)
+        }
+        laneNumbers[key] = nil
+        lanes.remove(lane)
+        roots[key.root].laneCount -= 1
+        if roots[key.root].laneCount == 0 {
+            rootNumbers[roots[key.root].key] = nil
+            roots.remove(key.root)
+        }
+        unpark(.client(key.client))
+        unpark(.origin(key.origin))
+    }
+}

@@ -1,0 +1,101 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key.
+/// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
+struct FlightKey: Hashable {
+    var url: String
+    /// All else; empty for a plain GET without fields.
+    var variant: String
+
+    init(_ request: HTTPRequest, redirect: RedirectMode, own: String?) {
+        url = request.url.description
+        variant = ""
+        guard request.method != .get || redirect != .follow || !request.fields.isEmpty || own != nil else { return }
+        variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\n"
+        // Byte by byte: fields that are not UTF-8 stay apart.
+        variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
+    }
+}
+
+/// One coalesced fetch.
+struct Flight {
+    /// `queued -> running -> (gone | backingOff | following)`, `backingOff -> queued`; any of them ends when its last
+    /// interest goes.
+    enum Phase: Equatable {
+        case queued
+        case running(worker: Int32)
+        /// Waits before the next attempt.
+        case backingOff(until: Tick)
+        /// Was redirected, and waits for what becomes of that flight.
+        case following(child: Int32)
+    }
+
+    var id: UInt64
+    var key: FlightKey
+    var request: HTTPRequest
+    var redirect: RedirectMode
+    /// The client's addition to the key.
+    var ownKey: String?
+    var origin: Int32
+    var phase = Phase.queued
+    /// Requests that wait for it.
+    var interests = Chain()
+    /// Flights that were redirected to it.
+    var parents = Chain()
+    /// Redirects that led here.
+    var hops = 0
+    /// Attempts given to workers.
+    var attempts: UInt32 = 0
+    /// Attempts that failed and may be retried.
+    var failures = 0
+    /// Workers that died of it.
+    var workerDeaths = 0
+    /// The laxest of what its interests allow.
+    var timeoutMilliseconds = 0
+    var retries = 0
+    /// Of the running attempt; nil for none.
+    var maxBytes: Int?
+    var startedAt: Tick?
+    var receivedBytes = 0
+    var totalBytes: Int?
+}
+
+/// What became of a flight or of one request; shared by all terminals it ends in.
+struct Outcome {
+    /// An answer of an origin.
+    struct Response {
+        var status: Int
+        var url: String
+        var length: Int
+        var sha256: String?
+        var file: String?
+        var body: BodyID?
+        var fields: [UInt8]
+        var startedAt: Tick
+    }
+
+    var failure: FailureCode?
+    /// The result, or the error page of an `http-status`.
+    var response: Response?
+    var attempts = 0
+    /// Interests that hold it.
+    var holders = 0
+    var endedAt: Tick
+}
+
+/// One origin: how many transfers it has, over all workers.
+struct OriginEntry {
+    /// `scheme://host:port`.
+    var name: String
+    var limit: Int
+    /// Transfers at once, cancelled ones included until their end is confirmed.
+    var running = 0
+    /// Flights that name it.
+    var flights = 0
+
+    /// Room for one more transfer of this class: the last slot of four or more is kept for `high`.
+    func hasRoom(for priority: PriorityClass) -> Bool {
+        running < (priority == .high || limit < 4 ? limit : limit - 1)
+    }
+}

@@ -1,0 +1,67 @@
+internal import EarshotWire
+
+/// One request's stake in a flight, and then its terminal's way to the subscribers.
+///
+/// Numbers name records in the core's slabs; -1 is none.
+struct Interest {
+    /// `open -> held -> delivering`, or `open -> delivering`; a record whose last delivery is settled is freed.
+    enum Phase: UInt8 {
+        /// In a flight, waiting for what becomes of it.
+        case open
+        /// It has its outcome, but nobody listens yet.
+        case held
+        /// Its terminal waits for, or is on its way to, those who listened.
+        case delivering
+    }
+
+    /// Values few requests give.
+    struct Extras {
+        var tag: String?
+        var digest: String?
+        var maxBytes: Int?
+        var progressMilliseconds: Int?
+        var lastProgress: Tick?
+
+        /// Nil when all of them are the usual ones.
+        init?(_ options: Fetch.Options) {
+            guard
+                options.tag != nil || options.digest != nil || options.maxBytes != nil
+                    || options.progressMilliseconds != nil
+            else { return nil }
+            tag = options.tag
+            digest = options.digest
+            maxBytes = options.maxBytes
+            progressMilliseconds = options.progressMilliseconds
+        }
+    }
+
+    var handler: Int32
+    var request: RequestID
+    /// The client that asked; -1 if the request belongs to its handler.
+    var owner: Int32
+    var flight: Int32 = -1
+    var outcome: Int32 = -1
+    var extras: Int32 = -1
+    /// Deliveries neither acknowledged nor lost.
+    var outstanding: Int32 = 0
+    /// The client that removed it while deliveries were under way: nothing more goes to that one.
+    var removedBy: Int32 = -1
+    var priority: PriorityClass
+    var phase = Phase.open
+    var isWarm: Bool
+    /// Whether it joined a flight another request began.
+    var isShared = false
+    /// Whether its ID is still taken.
+    var isListed = true
+    var askedAt: Tick
+    /// Of what was asked: tells the same request asked again from another one under the same ID.
+    var fingerprint: UInt64
+    /// Tells this record from earlier ones under the same number, for timers.
+    var serial: UInt64
+}
+
+/// What names a request.
+struct RequestKey: Hashable {
+    var handler: Int32
+    var request: RequestID
+}

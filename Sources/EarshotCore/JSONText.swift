@@ -1,0 +1,59 @@
+/// Writes JSON, RFC 8259, into bytes.
+struct JSONText {
+    private(set) var bytes: [UInt8] = []
+    private var needsComma = false
+
+    mutating func object(_ body: (inout JSONText) -> Void) { nest("{", "}", body) }
+
+    mutating func array<Items: Sequence>(_ items: Items, _ body: (inout JSONText, Items.Element) -> Void) {
+        nest("[", "]") { json in for item in items { body(&json, item) } }
+    }
+
+    mutating func member(_ name: String, _ body: (inout JSONText) -> Void) {
+        value(name)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+        body(&self)
+    }
+
+    mutating func member(_ name: String, _ number: Int) { member(name) { $0.value(number) } }
+    mutating func member(_ name: String, _ text: String) { member(name) { $0.value(text) } }
+
+    mutating func value(_ number: Int) { token(String(number)) }
+
+    mutating func value(_ text: String) {
+        var quoted: [UInt8] = [UInt8(ascii: "\"")]
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"): quoted += [UInt8(ascii: "\\"), byte]
+            case 0..<0x20:
+                let digits = String(byte, radix: 16)
+                quoted += "\\u00".utf8
+                quoted += (digits.utf8.count == 1 ? "0" + digits : digits).utf8
+            default: quoted.append(byte)
+            }
+        }
+        quoted.append(UInt8(ascii: "\""))
+        separate()
+        bytes += quoted
+    }
+
+    private mutating func token(_ text: String) {
+        separate()
+        bytes += text.utf8
+    }
+
+    private mutating func nest(_ open: Unicode.Scalar, _ close: Unicode.Scalar, _ body: (inout JSONText) -> Void) {
+        separate()
+        bytes.append(UInt8(ascii: open))
+        needsComma = false
+        body(&self)
+        bytes.append(UInt8(ascii: close))
+        needsComma = true
+    }
+
+    private mutating func separate() {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        needsComma = true
+    }
+}

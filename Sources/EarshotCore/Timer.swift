@@ -1,0 +1,22 @@
+internal import EarshotWire
+
+/// One moment the core wants to be asked at. A timer whose subject is gone by then is stale and does nothing.
+struct Timer: Comparable {
+    enum Subject: Equatable {
+        /// A request's deadline.
+        case deadline(interest: Int32, serial: UInt64)
+        /// Nobody came for a held terminal.
+        case grace(interest: Int32, serial: UInt64)
+        /// Nobody came back to a handler that owns requests.
+        case abandoned(handler: Int32, serial: UInt64)
+        /// A flight's pause before its next attempt is over.
+        case retry(flight: UInt64)
+        /// A worker with work has been silent.
+        case heartbeat(WorkerID)
+    }
+
+    var at: Tick
+    var subject: Subject
+
+    static func < (left: Timer, right: Timer) -> Bool { left.at < right.at }
+}

@@ -1,0 +1,38 @@
+internal import EarshotWire
+
+/// One worker as the broker sees it.
+struct WorkerSession {
+    /// `joining -> ready -> draining`; a worker that leaves is dropped.
+    enum Phase: String {
+        /// Connected, READY not yet accepted.
+        case joining
+        case ready
+        /// Finishes what it runs and gets nothing new.
+        case draining
+    }
+
+    /// A worker's hold on an attempt.
+    struct Lease {
+        var attempt: UInt32
+        var origin: Int32
+        /// The flight by number; -1 once nobody wants it and the worker was told to stop.
+        var flight: Int32
+    }
+
+    var id: WorkerID
+    var phase = Phase.joining
+    var pid = 0
+    var slots = 0
+    /// By flight ID.
+    var leases: [UInt64: Lease] = [:]
+    /// Attempts of earlier brokers' lives it still runs: they take slots until they end.
+    var foreign: Set<AttemptID> = []
+    var cancelling = 0
+    var lastHeard: Tick
+    /// Whether a timer for its signs of life runs.
+    var isWatched = false
+    /// When it was asked for a sign of life; nil when it owes none.
+    var askedAt: Tick?
+
+    var freeSlots: Int { phase == .ready ? slots - leases.count - foreign.count : 0 }
+}

@@ -1,0 +1,198 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Attempts: lost workers, failures, redirects, origins.
+struct AttemptTests {
+    private var rig = CoreRig()
+
+    @Test mutating func `what a lost worker held is assigned again, first`() {
+        _ = rig.worker(1, slots: 4)
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...8 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
+        let lost = Set(rig.jobs.map(\.url))
+        rig.pass { rig in
+            rig.core.workerLost(WorkerID(rawValue: 1), now: rig.now)
+            _ = rig.worker(2, slots: 4)
+        }
+        #expect(Set(rig.jobs.map(\.url)) == lost)
+        #expect(rig.jobs.allSatisfy { $0.attempt.attempt == 2 })
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a flight that two workers died of is failed`() {
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        for number in 1...2 as ClosedRange<UInt64> {
+            rig.pass { _ = $0.worker(number) }
+            #expect(rig.jobs.count == 1)
+            rig.pass { $0.core.workerLost(WorkerID(rawValue: number), now: $0.now) }
+        }
+        #expect(rig.terminals(for: a) == ["h 1 poisonous"])
+    }
+
+    @Test mutating func `a late completion of a lost worker's attempt is stale, and its body freed`() {
+        _ = rig.worker(1)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        let old = rig.jobs[0]
+        rig.pass { rig in
+            rig.core.workerLost(WorkerID(rawValue: 1), now: rig.now)
+            _ = rig.worker(2)
+        }
+        rig.pass { $0.done(old, by: WorkerID(rawValue: 2)) }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.ledger.flights.stale == 1)
+        #expect(rig.releasedBodies == 1)
+    }
+
+    @Test mutating func `a retryable failure is tried again after a pause, as often as allowed`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) { $0.options.retries = 1 } }
+        var job = rig.jobs[0]
+        rig.pass { $0.failed(job, "reset", by: worker) }
+        #expect(rig.terminals(for: a) == [])
+        rig.wait(milliseconds: 1_000)
+        job = rig.jobs[0]
+        rig.pass { $0.failed(job, "reset", by: worker) }
+        #expect(rig.terminals(for: a) == ["h 1 reset"])
+    }
+
+    @Test mutating func `an error page is a failure with its status, not a result`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 404) }
+        #expect(rig.terminals(for: a) == ["h 1 http-status"])
+    }
+
+    @Test mutating func `a redirect is a flight of its own that others can join`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { $0.fetch("h", "1", "http://h/a", by: a) }
+        let first = rig.jobs[0]
+        rig.pass { $0.done(first, by: worker, status: 302, fields: "location: /b") }
+        let second = rig.jobs[0]
+        #expect(second.url == "http://h/b")
+        rig.pass { $0.fetch("g", "0", "http://h/b", by: b) }
+        rig.pass { $0.remove("g", by: b) }
+        #expect(rig.cancellations.isEmpty)
+        rig.pass { $0.fetch("g", "1", "http://h/b", by: b) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.done(second, by: worker) }
+        #expect(rig.terminals(for: b) == ["g 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `two chains that lead to each other end as loops`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://h/a", by: a)
+            rig.fetch("h", "2", "http://h/b", by: a)
+        }
+        let jobs = rig.jobs
+        rig.pass { $0.done(jobs[0], by: worker, status: 301, fields: "location: /b") }
+        rig.pass { $0.done(jobs[1], by: worker, status: 301, fields: "location: /a") }
+        #expect(Set(rig.terminals(for: a)) == ["h 1 redirect-loop", "h 2 redirect-loop"])
+        #expect(rig.core.ledger.requests.pending == 0)
+    }
+
+    @Test mutating func `the last interest of a redirected request takes the hop with it`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/a", by: a) }
+        let first = rig.jobs[0]
+        rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://other/b") }
+        let second = rig.jobs[0]
+        rig.pass { $0.remove("h", by: a) }
+        #expect(rig.cancellations == [second.attempt])
+    }
+
+    @Test mutating func `an origin has no more transfers than its limit, its last slot kept for high`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...20 { rig.fetch("h", "\(n)", "http://h/\(n)", by: a) } }
+        #expect(rig.jobs.count == 5)
+        let first = rig.jobs[0]
+        rig.pass { $0.fetch("h", "x", "http://h/x", by: a) { $0.options.priority = .high } }
+        #expect(rig.jobs.map(\.url) == ["http://h/x"])
+        rig.pass { $0.fetch("h", "o", "http://other/", by: a) }
+        #expect(rig.jobs.map(\.url) == ["http://other/"])
+        rig.pass { $0.done(first, by: worker) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("x")!), by: a) }
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `all requests to a full origin are done in the end`() {
+        let worker = rig.worker(slots: 64)
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            for n in 1...50 { rig.fetch("a/\(n % 7)", "\(n)", "http://h/a\(n)", by: a) }
+            for n in 1...50 { rig.fetch("b/\(n % 3)", "\(n)", "http://h/b\(n)", by: b) }
+        }
+        var running = rig.jobs
+        var count = 0
+        while let job = running.popLast() {
+            rig.pass { $0.done(job, by: worker) }
+            running += rig.jobs
+            count += 1
+        }
+        #expect(count == 100)
+        #expect(rig.core.ledger.requests.answered == 100)
+    }
+
+    @Test mutating func `a silent worker with work is asked, then killed`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        rig.wait(milliseconds: 5_000)
+        #expect(rig.actions == [.sendWorker(worker, .ping)])
+        var answered = rig
+        answered.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+        answered.wait(milliseconds: 10_000)
+        #expect(!answered.actions.contains(.killWorker(worker)))
+        rig.wait(milliseconds: 10_000)
+        #expect(rig.actions == [.killWorker(worker)])
+    }
+
+    @Test mutating func `an idle bus sets no timer`() {
+        _ = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: WorkerID(rawValue: 1)) }
+        rig.wait(milliseconds: 5_000)
+        #expect(rig.core.nextTimer == nil)
+    }
+
+    @Test mutating func `attempts of an earlier broker are stopped and take slots until then`() {
+        let held = AttemptID(broker: BrokerInstance(rawValue: 99), flight: 1, attempt: 1)
+        rig.pass { _ = $0.worker(1, slots: 1, holds: [held]) }
+        #expect(rig.cancellations == [held])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass {
+            $0.core.workerSaid(
+                .failed(held, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: WorkerID(rawValue: 1),
+                now: $0.now)
+        }
+        #expect(rig.jobs.count == 1)
+    }
+
+    @Test mutating func `a worker without the secret gets no jobs`() {
+        rig = CoreRig(secret: "00ff")
+        let a = rig.client(1)
+        rig.pass { rig in
+            _ = rig.worker()
+            rig.fetch("h", "1", "http://h/", by: a)
+        }
+        #expect(rig.jobs.isEmpty)
+    }
+}

@@ -1,0 +1,113 @@
+import EarshotWire
+
+@testable import EarshotCore
+
+/// A core with a clock in hand, and what it asked its shell to do.
+struct CoreRig {
+    var core: BrokerCore
+    var now = Tick(nanoseconds: 0)
+    var actions: [Action] = []
+    private var lastBody: UInt64 = 0
+
+    init(limits: CoreLimits = CoreLimits(), secret: String? = nil) {
+        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
+        core = BrokerCore(workerLimits: workerLimits, secret: secret, limits: limits, seed: 7)
+    }
+
+    /// Runs one pass: the events of `body`, then assignment. Keeps the actions of this pass only.
+    mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
+        _ = core.takeActions()
+        actions = []
+        body(&self)
+        core.timePassed(now: now)
+        core.dispatch(now: now)
+        actions += core.takeActions()
+    }
+
+    mutating func wait(milliseconds: Int) {
+        now = now.advanced(byMilliseconds: milliseconds)
+        pass()
+    }
+
+    // MARK: Peers
+
+    mutating func client(_ number: UInt64, window: Int? = 256) -> ClientID {
+        let id = ClientID(rawValue: number)
+        core.clientConnected(id, isRequestReply: false)
+        core.clientSaid(.hello(Hello(client: "c\(number)", window: window)), by: id, now: now)
+        return id
+    }
+
+    mutating func worker(_ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = []) -> WorkerID {
+        let id = WorkerID(rawValue: number)
+        core.workerConnected(id, now: now)
+        var ready = Ready(slots: slots)
+        ready.pid = Int(number)
+        ready.holds = holds
+        core.workerSaid(.ready(ready), body: nil, by: id, now: now)
+        return id
+    }
+
+    mutating func say(_ message: ClientMessage, by client: ClientID) {
+        core.clientSaid(message, by: client, now: now)
+    }
+
+    mutating func fetch(
+        _ handler: String, _ request: String, _ url: String, by client: ClientID,
+        _ change: (inout Fetch) -> Void = { _ in }
+    ) {
+        var fetch = Fetch(handler: HandlerID(handler)!, request: RequestID(request)!, url: url)
+        change(&fetch)
+        say(.fetch(fetch), by: client)
+    }
+
+    mutating func remove(_ pattern: String, by client: ClientID) {
+        say(.remove(HandlerPattern(pattern)!), by: client)
+    }
+
+    mutating func done(_ job: Job, by worker: WorkerID, status: Int = 200, length: Int = 3, fields: String = "") {
+        var completion = Completion(attempt: job.attempt, status: status)
+        completion.length = length
+        completion.sha256 = String(repeating: "ab", count: 32)
+        completion.httpFields = Array(fields.utf8)
+        lastBody += 1
+        core.workerSaid(.done(completion), body: BodyID(rawValue: lastBody), by: worker, now: now)
+    }
+
+    mutating func failed(_ job: Job, _ code: String, by worker: WorkerID) {
+        core.workerSaid(
+            .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
+    }
+
+    // MARK: What happened in the last pass
+
+    /// Jobs given out.
+    var jobs: [Job] {
+        actions.compactMap { if case .sendWorker(_, .job(let job)) = $0 { job } else { nil } }
+    }
+
+    /// Attempts workers were told to stop.
+    var cancellations: [AttemptID] {
+        actions.compactMap { if case .sendWorker(_, .cancel(let attempt)) = $0 { attempt } else { nil } }
+    }
+
+    /// Terminals for a client, as `handler request outcome`.
+    func terminals(for client: ClientID) -> [String] {
+        actions.compactMap { action in
+            guard case .deliver(client, let terminal, _) = action else { return nil }
+            let end =
+                switch terminal.outcome {
+                case .result(let status, _): String(status)
+                case .failed(let failure): failure.code
+                }
+            return "\(terminal.handler) \(terminal.request) \(end)"
+        }
+    }
+
+    /// Everything else said to a client.
+    func replies(to client: ClientID) -> [BrokerMessage] {
+        actions.compactMap { if case .send(client, let message) = $0 { message } else { nil } }
+    }
+
+    var releasedBodies: Int { actions.count { if case .releaseBody = $0 { true } else { false } } }
+}

@@ -1,0 +1,131 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Terminals reach those who listen, in their windows, once.
+struct DeliveryTests {
+    private var rig = CoreRig()
+
+    @Test mutating func `a full window holds terminals back and starts no work that only its client wants`() {
+        let worker = rig.worker(slots: 8)
+        let (slow, fast) = (rig.client(1, window: 2), rig.client(2))
+        rig.pass { rig in for n in 1...4 { rig.fetch("s", "\(n)", "http://s\(n)/", by: slow) } }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        #expect(rig.terminals(for: slow).count == 2)
+        rig.pass { rig in
+            rig.fetch("s", "5", "http://s5/", by: slow)
+            rig.fetch("s", "6", "http://shared/", by: slow)
+            rig.fetch("f", "1", "http://shared/", by: fast)
+        }
+        #expect(rig.jobs.map(\.url) == ["http://shared/"])
+        rig.pass { $0.say(.acknowledge(2), by: slow) }
+        #expect(rig.terminals(for: slow).count == 2)
+        rig.pass { $0.say(.acknowledge(4), by: slow) }
+        #expect(rig.jobs.map(\.url) == ["http://s5/"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an ID is taken until its terminal is acknowledged`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker) }
+        rig.pass { $0.fetch("h", "1", "http://other/", by: a) }
+        guard case .error(let reply)? = rig.replies(to: a).first else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(reply.code == "id-in-use")
+        #expect(reply.request == RequestID("1"))
+        rig.pass { rig in
+            rig.say(.acknowledge(1), by: a)
+            rig.fetch("h", "1", "http://other/", by: a)
+        }
+        #expect(rig.jobs.map(\.url) == ["http://other/"])
+    }
+
+    @Test mutating func `the same request asked again by a new connection is one request, owned by the newest`() {
+        let worker = rig.worker()
+        let old = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://1/", by: old) }
+        let job = rig.jobs[0]
+        let new = rig.client(2)
+        rig.pass { $0.fetch("h", "1", "http://1/", by: new) }
+        rig.pass { $0.core.clientLost(old, now: $0.now) }
+        #expect(rig.cancellations.isEmpty)
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.terminals(for: new) == ["h 1 200"])
+        #expect(rig.core.ledger.requests.submitted == 1)
+    }
+
+    @Test mutating func `without a window a terminal is delivered when the socket took it, and waits when it did not`()
+    {
+        let worker = rig.worker()
+        let a = rig.client(1, window: nil)
+        rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker) }
+        rig.pass { $0.core.deliveryRefused(1, by: a) }
+        rig.pass { $0.core.clientWritable(a) }
+        #expect(rig.terminals(for: a) == ["h 1 200"])
+        rig.pass { $0.core.deliveryTaken(1, by: a) }
+        #expect(rig.releasedBodies == 1)
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `a handler's own request is fetched at once and waits ten seconds for a listener`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { $0.fetch("h", "1", "http://1/", by: a) { $0.options.subscribes = false } }
+        let job = rig.jobs[0]
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        rig.pass { $0.done(job, by: worker) }
+        rig.wait(milliseconds: 9_999)
+        var heard = rig
+        heard.pass { $0.say(.subscribe(HandlerPattern("h")!), by: b) }
+        #expect(heard.terminals(for: b) == ["h 1 200"])
+        #expect(heard.core.ledger.requests.answered == 1)
+        rig.wait(milliseconds: 1)
+        #expect(rig.core.ledger.requests.orphaned == 1)
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `what a handler wants by itself ends when its last listener stays away for the grace`() {
+        _ = rig.worker(slots: 1)
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            for n in 1...3 { rig.fetch("h", "\(n)", "http://\(n)/", by: a) { $0.options.subscribes = false } }
+        }
+        rig.pass { $0.core.clientLost(b, now: $0.now) }
+        rig.wait(milliseconds: 10_000)
+        #expect(rig.core.ledger.requests.orphaned == 3)
+        #expect(rig.cancellations.count == 1)
+    }
+
+    @Test mutating func `an acknowledgement of what was never sent is refused`() {
+        let a = rig.client(1)
+        rig.pass { $0.say(.acknowledge(.max), by: a) }
+        guard case .error(let reply)? = rig.replies(to: a).first else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(reply.code == "bad-message")
+    }
+
+    @Test mutating func `a connection that did not say HELLO is told to`() {
+        let id = ClientID(rawValue: 5)
+        rig.pass { rig in
+            rig.core.clientConnected(id, isRequestReply: false)
+            rig.fetch("h", "1", "http://1/", by: id)
+        }
+        guard case .error(let reply)? = rig.replies(to: id).first else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(reply.code == "hello-required")
+    }
+}

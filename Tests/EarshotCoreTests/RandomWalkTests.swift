@@ -1,0 +1,230 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The core keeps its invariants on any sequence of events, and has nothing left when everybody is gone.
+struct RandomWalkTests {
+    /// Peers that do anything they can, at random but from a seed.
+    struct Walk {
+        var rig: CoreRig
+        var random: SplitMix
+        var clients: [ClientID] = []
+        var workers: [WorkerID: [AttemptID: Job]] = [:]
+        /// Terminals each client has seen and not acknowledged.
+        var unacknowledged: [ClientID: UInt64] = [:]
+        /// Requests a client has in hand: asked and neither answered nor removed by itself.
+        var open: [ClientID: Set<String>] = [:]
+        var nextPeer: UInt64 = 1
+        var faults: [String] = []
+
+        init(seed: UInt64) {
+            random = SplitMix(seed: seed)
+            var limits = CoreLimits()
+            limits.transfersPerOrigin = 1 + Int(seed % 5)
+            rig = CoreRig(limits: limits)
+        }
+
+        mutating func pick(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &random) }
+
+        mutating func step() {
+            let kind = pick(100)
+            rig.pass { _ in }
+            take()
+            var walk = self
+            rig.pass { rig in
+                walk.rig = rig
+                walk.act(kind)
+                rig = walk.rig
+            }
+            let pass = rig
+            self = walk
+            rig = pass
+            take()
+            for fault in rig.core.audit() { faults.append(fault) }
+        }
+
+        private mutating func act(_ kind: Int) {
+            switch kind {
+            case 0..<3 where clients.count < 6:
+                let id = ClientID(rawValue: nextPeer)
+                nextPeer += 1
+                rig.core.clientConnected(id, isRequestReply: false)
+                let window: Int? = [1, 3, 256, nil][pick(4)]
+                rig.core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: rig.now)
+                clients.append(id)
+                open[id] = []
+            case 3: lose()
+            case 4..<7 where workers.count < 3:
+                let id = WorkerID(rawValue: nextPeer)
+                nextPeer += 1
+                rig.core.workerConnected(id, now: rig.now)
+                rig.core.workerSaid(.ready(Ready(slots: 1 + pick(6))), body: nil, by: id, now: rig.now)
+                workers[id] = [:]
+            case 7:
+                guard let id = workers.keys.sorted(by: { $0.rawValue < $1.rawValue }).first else { return }
+                workers[id] = nil
+                rig.core.workerLost(id, now: rig.now)
+            case 8..<50: fetch()
+            case 50..<80: finish()
+            case 80..<90: acknowledge()
+            case 90..<95: remove()
+            case 95: rig.now = rig.now.advanced(byMilliseconds: pick(12_000))
+            case 96..<98: subscribe()
+            default: rig.now = rig.now.advanced(byMilliseconds: pick(50))
+            }
+        }
+
+        private mutating func lose() {
+            guard !clients.isEmpty else { return }
+            let id = clients.remove(at: pick(clients.count))
+            rig.core.clientLost(id, now: rig.now)
+            open[id] = nil
+            unacknowledged[id] = nil
+        }
+
+        private mutating func fetch() {
+            guard !clients.isEmpty else { return }
+            let id = clients[pick(clients.count)]
+            let handler = ["a", "a/b", "c", "c/d/e", "f"][pick(5)]
+            let request = "\(pick(1_000_000))"
+            let url = "http://h\(pick(3))/\(pick(12))"
+            let choice = pick(20)
+            let priority = PriorityClass.allCases[pick(4)]
+            rig.fetch(handler, request, url, by: id) { fetch in
+                fetch.options.priority = priority
+                switch choice {
+                case 0: fetch.options.subscribes = false
+                case 1: fetch.options.maxBytes = 2
+                case 2: fetch.options.deadlineMilliseconds = 20
+                case 3: fetch.options.isWarm = true
+                case 4: fetch.url = "nonsense"
+                case 5: fetch.options.retries = 0
+                case 6: fetch.httpFields = Array("cookie: x".utf8)
+                default: break
+                }
+            }
+            if choice != 0 { open[id]?.insert("\(handler) \(request)") }
+        }
+
+        private mutating func finish() {
+            let busy = workers.filter { !$0.value.isEmpty }.keys.sorted { $0.rawValue < $1.rawValue }
+            guard !busy.isEmpty else { return }
+            let id = busy[pick(busy.count)]
+            let attempts = workers[id, default: [:]].keys.sorted { $0.flight < $1.flight }
+            let attempt = attempts[pick(attempts.count)]
+            guard let job = workers[id]?.removeValue(forKey: attempt) else { return }
+            switch pick(10) {
+            case 0: rig.failed(job, "reset", by: id)
+            case 1: rig.failed(job, "too-large", by: id)
+            case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
+            case 3: rig.done(job, by: id, status: 404)
+            default: rig.done(job, by: id)
+            }
+            if pick(50) == 0 { rig.done(job, by: id) }
+        }
+
+        private mutating func acknowledge() {
+            guard !clients.isEmpty else { return }
+            let id = clients[pick(clients.count)]
+            guard let last = unacknowledged[id] else { return }
+            rig.say(.acknowledge(last), by: id)
+        }
+
+        private mutating func remove() {
+            guard !clients.isEmpty else { return }
+            let id = clients[pick(clients.count)]
+            let pattern = HandlerPattern(["a", "a/", "c", "c/", "f"][pick(5)])!
+            rig.say(.remove(pattern), by: id)
+            stopWaiting(id, pattern)
+        }
+
+        private mutating func subscribe() {
+            guard !clients.isEmpty else { return }
+            let id = clients[pick(clients.count)]
+            let pattern = HandlerPattern(["a", "a/", "c", "c/", "f"][pick(5)])!
+            guard pick(2) == 0 else {
+                rig.say(.subscribe(pattern), by: id)
+                return
+            }
+            rig.say(.unsubscribe(pattern), by: id)
+            stopWaiting(id, pattern)
+        }
+
+        /// Nothing is due to a client under handlers it removed or does not hear any more.
+        private mutating func stopWaiting(_ id: ClientID, _ pattern: HandlerPattern) {
+            open[id] = open[id]?.filter { !pattern.matches(HandlerID(String($0.split(separator: " ")[0]))!) }
+        }
+
+        /// Does what the actions ask of peers.
+        private mutating func take() {
+            for action in rig.actions {
+                switch action {
+                case .sendWorker(let id, .job(let job)): workers[id]?[job.attempt] = job
+                case .sendWorker(let id, .cancel(let attempt)):
+                    guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
+                    rig.failed(job, "cancelled", by: id)
+                case .deliver(let id, let terminal, _):
+                    guard clients.contains(id) else {
+                        faults.append("2: a terminal goes to a client that is gone")
+                        continue
+                    }
+                    let seen = unacknowledged[id] ?? 0
+                    if terminal.sequence != seen + 1 { faults.append("1: sequence \(terminal.sequence) after \(seen)") }
+                    unacknowledged[id] = terminal.sequence
+                    rig.core.deliveryTaken(terminal.sequence, by: id)
+                    open[id]?.remove("\(terminal.handler) \(terminal.request)")
+                default: break
+                }
+            }
+            rig.actions = rig.core.takeActions()
+            if !rig.actions.isEmpty { take() }
+        }
+
+        /// Lets everything come to its end.
+        mutating func finishAll() {
+            for client in clients {
+                for pattern in ["a", "a/b", "c", "c/d/e", "f"] {
+                    rig.say(.subscribe(HandlerPattern(pattern)!), by: client)
+                }
+            }
+            for _ in 0..<20_000 where rig.core.ledger.requests.pending + rig.core.outstandingDeliveries > 0 {
+                if workers.isEmpty { act(4) }
+                rig.pass { _ in }
+                take()
+                finish()
+                rig.actions = rig.core.takeActions()
+                take()
+                rig.now = rig.now.advanced(byMilliseconds: 500)
+                for client in clients {
+                    if let last = unacknowledged[client] { rig.say(.acknowledge(last), by: client) }
+                }
+                rig.actions = rig.core.takeActions()
+                take()
+            }
+            for client in clients where open[client]?.isEmpty == false {
+                // What another client removed under the same handler was told by FAILED removed, so nothing may be open.
+                faults.append("1: \(client) still waits for \(open[client] ?? [])")
+            }
+            for client in clients { rig.core.clientLost(client, now: rig.now) }
+            rig.now = rig.now.advanced(byMilliseconds: 60_000)
+            rig.pass { _ in }
+            take()
+            if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }
+        }
+    }
+
+    @Test(arguments: 1...6 as ClosedRange<UInt64>)
+    func `every invariant holds after each of 2,000 random events, and nothing is left`(seed: UInt64) {
+        var walk = Walk(seed: seed)
+        for step in 0..<2_000 {
+            walk.step()
+            guard walk.faults.isEmpty else {
+                Issue.record("seed \(seed), step \(step): \(walk.faults)")
+                return
+            }
+        }
+        walk.finishAll()
+        #expect(walk.faults == [], "seed \(seed)")
+    }
+}

@@ -1,0 +1,123 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// What is removed is gone: nothing of it is fetched, nothing of it follows the answer.
+struct RemovalTests {
+    private var rig = CoreRig()
+    private let h = HandlerID("h")!
+
+    @Test mutating func `REMOVE purges queued and running requests of its handler only`() {
+        let worker = rig.worker(slots: 2)
+        let a = rig.client(1)
+        rig.pass { rig in
+            for number in 0..<100 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
+            rig.fetch("other", "1", "http://o/", by: a)
+        }
+        let running = rig.jobs
+        #expect(running.count == 2)
+        rig.pass { $0.remove("h", by: a) }
+        let cancelled = running.filter { $0.url != "http://o/" }
+        #expect(rig.cancellations.count == cancelled.count)
+        #expect(rig.replies(to: a) == [.removed(.handler(h), count: 100)])
+        #expect(rig.core.ledger.requests.removed == 100)
+        rig.pass { rig in for job in cancelled { rig.failed(job, "cancelled", by: worker) } }
+        #expect(rig.jobs.allSatisfy { $0.url == "http://o/" })
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a subtree is removed without its own root handler or neighbours`() {
+        let a = rig.client(1)
+        rig.pass { rig in
+            for handler in ["g", "g/1", "g/1/x", "gallery/1"] {
+                rig.fetch(handler, "1", "http://\(handler.count)/", by: a)
+            }
+        }
+        rig.pass { $0.remove("g/", by: a) }
+        #expect(rig.replies(to: a) == [.removed(.subtree(HandlerID("g")!), count: 2)])
+        #expect(rig.core.ledger.requests.pending == 2)
+    }
+
+    @Test mutating func `other listeners of a removed handler get one FAILED removed each, the remover none`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.say(.subscribe(HandlerPattern("h/")!), by: b)
+            rig.fetch("h", "1", "http://h/", by: a)
+        }
+        rig.pass { $0.remove("h", by: a) }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.terminals(for: b) == ["h 1 removed"])
+    }
+
+    @Test mutating func `the reused cell never gets the old result for the new request`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "7", "http://old/", by: a) }
+        let old = rig.jobs[0]
+        rig.pass { rig in
+            rig.remove("h", by: a)
+            rig.fetch("h", "7", "http://new/", by: a)
+            rig.done(old, by: worker)
+        }
+        #expect(rig.terminals(for: a) == [])
+        let new = rig.jobs[0]
+        rig.pass { $0.done(new, by: worker) }
+        guard case .deliver(_, let terminal, _)? = rig.actions.first else {
+            Issue.record("nothing delivered")
+            return
+        }
+        #expect(terminal.response?.url == "http://new/")
+    }
+
+    @Test mutating func `replace purges what the handler wanted before`() {
+        _ = rig.worker(slots: 1)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://old/", by: a) }
+        rig.pass { $0.fetch("h", "2", "http://new/", by: a) { $0.options.replacesHandler = true } }
+        #expect(rig.cancellations.count == 1)
+        #expect(rig.core.ledger.requests.removed == 1)
+        #expect(rig.core.ledger.requests.pending == 1)
+    }
+
+    @Test mutating func `a terminal that waits for its window is withdrawn by its own removal`() {
+        let worker = rig.worker()
+        let a = rig.client(1, window: 1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://1/", by: a)
+            rig.fetch("h", "2", "http://2/", by: a)
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        #expect(rig.terminals(for: a).count == 1)
+        rig.pass { $0.remove("h", by: a) }
+        rig.pass { $0.say(.acknowledge(1), by: a) }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.ledger.deliveries.lost == 1)
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `CANCEL is answered, also for what is unknown`() {
+        let a = rig.client(1)
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: a) }
+        #expect(rig.replies(to: a) == [.cancelled(h, RequestID("1")!)])
+    }
+
+    @Test mutating func `the owner's death ends its requests, a watcher's does not`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.fetch("h", "1", "http://1/", by: a)
+        }
+        let job = rig.jobs[0]
+        var watched = rig
+        watched.pass { $0.core.clientLost(b, now: $0.now) }
+        watched.pass { $0.done(job, by: worker) }
+        #expect(watched.terminals(for: a) == ["h 1 200"])
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        #expect(rig.cancellations == [job.attempt])
+        #expect(rig.terminals(for: b) == ["h 1 removed"])
+    }
+}
