@@ -1,0 +1,37 @@
+/// What a socket is told before it is bound or connected. Nothing is left to libzmq's defaults.
+public struct SocketOptions: Equatable, Sendable {
+    /// ZMTP pings, for connections whose end the kernel does not report.
+    public struct Heartbeat: Equatable, Sendable {
+        /// Milliseconds between two pings.
+        public var intervalMilliseconds: Int32
+        /// Milliseconds of silence after a ping until the connection is dropped.
+        public var timeoutMilliseconds: Int32
+
+        public init(intervalMilliseconds: Int32, timeoutMilliseconds: Int32) {
+            self.intervalMilliseconds = intervalMilliseconds
+            self.timeoutMilliseconds = timeoutMilliseconds
+        }
+    }
+
+    /// Messages queued to one peer before it counts as full; 0 is without bound.
+    public var sendHighWaterMark: Int32 = 1000
+    /// Messages queued from one peer before it is no longer read; 0 is without bound.
+    public var receiveHighWaterMark: Int32 = 1000
+    /// The largest frame a peer may send. A larger one closes its connection, and what it had queued behind is lost.
+    /// It bounds a frame, not a message.
+    public var maximumFrameBytes: Int64 = 64 << 20
+    /// Whether messages are queued only to connections that stand: without one a send then answers `.wouldBlock`.
+    public var isImmediate = true
+    /// Milliseconds until the first new try after a connection broke, and the most after many.
+    public var reconnectMilliseconds: ClosedRange<Int32> = 10...100
+    /// Pings; none on ipc, where the kernel tells of a peer's end and a stopped peer is not a dead one.
+    public var heartbeat: Heartbeat?
+    /// Milliseconds a peer has for the ZMTP handshake.
+    public var handshakeMilliseconds: Int32 = 10_000
+    /// Connections that may wait to be accepted.
+    public var backlog: Int32 = 1024
+    /// Whether a router reports peers that are gone or full instead of dropping what is sent to them. Routers only.
+    public var isMandatory = true
+
+    public init() {}
+}

@@ -1,0 +1,106 @@
+import Glibc
+import Testing
+import ZeroMQ
+
+@Suite struct RouterTests {
+    @Test func `a peer that is gone is unreachable`() throws {
+        let context = try Context.make()
+        let endpoint = Endpoint()
+        let router = try context.socket(.router)
+        try router.bind(endpoint.name)
+        let identity = try connectAndLeave(context, router, endpoint)
+        let outcome = try awaited(router.descriptor) { () -> SendOutcome? in
+            _ = try router.readiness()
+            let outcome = try router.send(identity, more: true)
+            if outcome == .sent { _ = try router.send([1]) }
+            return outcome == .unreachable ? outcome : nil
+        }
+        #expect(outcome == .unreachable)
+    }
+
+    @Test func `a peer never heard of is unreachable`() throws {
+        let context = try Context.make()
+        let router = try context.socket(.router)
+        #expect(try router.send([0, 1, 2, 3, 4], more: true) == .unreachable)
+    }
+
+    @Test func `a peer that does not read blocks itself and nobody else`() throws {
+        let context = try Context.make()
+        let endpoint = Endpoint()
+        var options = SocketOptions()
+        options.sendHighWaterMark = 10
+        let router = try context.socket(.router, options)
+        try router.bind(endpoint.name)
+
+        options.receiveHighWaterMark = 10
+        let deaf = try context.socket(.dealer, options)
+        let (deafID, readerID): ([UInt8], [UInt8])
+        deafID = try introduce(deaf, router, endpoint)
+        let reader = try context.socket(.dealer)
+        readerID = try introduce(reader, router, endpoint)
+
+        let body = [UInt8](repeating: 7, count: 65_536)
+        // Full for good: the queues on both sides and what the kernel holds between them.
+        var refusals = 0
+        while refusals < 3 {
+            _ = try router.readiness()
+            switch try router.send(deafID, more: true) {
+            case .sent:
+                #expect(try router.send(body) == .sent)
+                refusals = 0
+            case .wouldBlock:
+                refusals += 1
+                wait(router.descriptor, milliseconds: 20)
+            case .unreachable:
+                Issue.record("the peer is there")
+                return
+            }
+        }
+        for number in 0..<20 {
+            // Takes in what the reader has taken off its queue: a send looks at that only every millisecond or so.
+            _ = try router.readiness()
+            #expect(try router.send(readerID, more: true) == .sent)
+            #expect(try router.send([UInt8(number)]) == .sent)
+            #expect(try reader.awaitReceive().bytes() == [UInt8(number)])
+        }
+        _ = try router.readiness()
+        #expect(try router.send(deafID, more: true) == .wouldBlock)
+    }
+
+    @Test func `the second frame tells who sent it on ipc`() throws {
+        let context = try Context.make()
+        let endpoint = Endpoint()
+        let router = try context.socket(.router)
+        try router.bind(endpoint.name)
+        let dealer = try context.socket(.dealer)
+        try dealer.connect(endpoint.name)
+        try dealer.awaitSend([9])
+        var parts = Multipart(capacity: 2)
+        while try !router.receive(into: &parts) {
+            try #require(wait(router.descriptor, milliseconds: 10_000))
+        }
+        #expect(parts.count == 2)
+        #expect(parts.property("Peer-Address", of: 1) == "localhost:\(getuid()):\(getgid()):\(getpid())")
+        #expect(parts.property("Socket-Type", of: 1) == "DEALER")
+        #expect(parts.property("No-Such-Thing", of: 1) == nil)
+        let taken = parts.take(1)
+        #expect(taken.property("Peer-Address") == "localhost:\(getuid()):\(getgid()):\(getpid())")
+        #expect(taken.bytes() == [9])
+    }
+
+    /// Connects a dealer, has it say one word, and returns the name the router gave it.
+    private func introduce(_ dealer: borrowing Socket, _ router: borrowing Socket, _ endpoint: Endpoint) throws
+        -> [UInt8]
+    {
+        try dealer.connect(endpoint.name)
+        try dealer.awaitSend([0])
+        return try router.awaitMessage()[0]
+    }
+
+    private func connectAndLeave(
+        _ context: borrowing Context, _ router: borrowing Socket, _ endpoint: Endpoint
+    ) throws -> [UInt8] {
+        let dealer = try context.socket(.dealer)
+        return try introduce(dealer, router, endpoint)
+    }
+}
