@@ -1,3 +1,64 @@
+// What Swift's Glibc module does not show: epoll, eventfd, signalfd, process descriptors; variadic calls and
+// function-like macros, one static inline function each; constants that need _GNU_SOURCE.
+#ifndef EARSHOT_CLINUX_H
+#define EARSHOT_CLINUX_H
+
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Open file description locks, fcntl(2): <fcntl.h> hides them without _GNU_SOURCE. */
+static const int linux_f_ofd_getlk = 36;
+static const int linux_f_ofd_setlk = 37;
+
+extern char **environ;
+
+/* `environ` is a mutable global, which Swift 6 does not let through. */
+static inline char **linux_environment(void) { return environ; }
+
+/* pidfd_open(2), since Linux 5.3. The descriptor is close-on-exec. */
+static inline int linux_pidfd_open(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+
+/* pidfd_send_signal(2), since Linux 5.1. */
+static inline int linux_pidfd_send_signal(int pidfd, int signal_number) {
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, 0);
+}
+
+/* PR_SET_PDEATHSIG, prctl(2): the signal this process gets when the thread that made it dies. */
+static inline int linux_set_parent_death_signal(int signal_number) {
+    return prctl(PR_SET_PDEATHSIG, (unsigned long)signal_number, 0UL, 0UL, 0UL);
+}
+
+/* PR_SET_NO_NEW_PRIVS, prctl(2): no exec from here on can gain privileges. */
+static inline int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL); }
+
+/* PR_SET_DUMPABLE, prctl(2): whether a core dump or a debugger of the same user may read this process. */
+static inline int linux_set_dumpable(int dumpable) { return prctl(PR_SET_DUMPABLE, (unsigned long)dumpable, 0UL, 0UL, 0UL); }
+
+/* RLIMIT_NOFILE: glibc's resource argument is an enum of its own, which Swift's overlay renames between versions. */
+static inline int linux_get_descriptor_limit(struct rlimit *limit) { return getrlimit(RLIMIT_NOFILE, limit); }
+static inline int linux_set_descriptor_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_NOFILE, limit); }
+
+/* wait(2)'s macros. */
+static inline int linux_wait_exited(int status) { return WIFEXITED(status); }
+static inline int linux_wait_exit_code(int status) { return WEXITSTATUS(status); }
+static inline int linux_wait_signal(int status) { return WTERMSIG(status); }
+
+/* epoll_event is packed on x86-64 and its data is a union: Swift sees neither well. */
+static inline int linux_epoll_control(int epoll, int operation, int descriptor, unsigned int events, unsigned long long data) {
+    struct epoll_event event;
+    event.events = events;
+    event.data.u64 = data;
+    return epoll_ctl(epoll, operation, descriptor, &event);
+}
+static inline unsigned int linux_epoll_events(const struct epoll_event *events, int index) { return events[index].events; }
+static inline unsigned long long linux_epoll_data(const struct epoll_event *events, int index) { return events[index].data.u64; }
+
+#endif

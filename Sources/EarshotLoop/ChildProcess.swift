@@ -1,0 +1,99 @@
+internal import CLinux
+internal import Glibc
+
+/// A process this one started, and has to reap.
+///
+/// The child has a process group of its own (Ctrl-C at the terminal is the parent's affair), no blocked signals,
+/// the default action for each, `/dev/null` as its standard input, the parent's standard error as its standard output
+/// and error, and of the other descriptors only those it is given.
+public final class ChildProcess {
+    /// How a process ended.
+    public enum Exit: Equatable, Sendable, CustomStringConvertible {
+        case code(Int32)
+        case signal(Int32)
+
+        public var description: String {
+            switch self {
+            case .code(let code): "exit code \(code)"
+            case .signal(let signal): "signal \(signal)"
+            }
+        }
+    }
+
+    public let pid: Int32
+    private let process: ProcessDescriptor
+    private var exit: Exit?
+
+    private init(pid: Int32, process: ProcessDescriptor) {
+        self.pid = pid
+        self.process = process
+    }
+
+    /// Readable when the child has ended; then call ``reap()``.
+    public var descriptor: Int32 { process.descriptor }
+
+    /// Starts the program at `path`, with this process's environment.
+    ///
+    /// - Parameters:
+    ///   - arguments: from the program's own name on.
+    ///   - inherited: descriptors the child gets under the same numbers.
+    public static func spawn(
+        _ path: String, _ arguments: [String], inheriting inherited: [Int32] = []
+    ) throws(SystemError) -> ChildProcess {
+        var actions = unsafe posix_spawn_file_actions_t()
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+        unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+        unsafe posix_spawn_file_actions_adddup2(&actions, 2, 1)
+        // dup2 onto itself takes close-on-exec off, in the child alone.
+        for descriptor in inherited { unsafe posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor) }
+
+        var attributes = posix_spawnattr_t()
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        var all = sigset_t()
+        unsafe sigemptyset(&none)
+        unsafe sigfillset(&all)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &all)
+        unsafe posix_spawnattr_setpgroup(&attributes, 0)
+        let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP
+        unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+
+        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) } + [nil]
+        defer { unsafe strings.forEach { unsafe free($0) } }
+        var pid: pid_t = 0
+        let code = unsafe posix_spawn(&pid, path, &actions, &attributes, &strings, linux_environment())
+        guard code == 0 else { throw SystemError("posix_spawn", number: code) }
+        do throws(SystemError) {
+            return ChildProcess(pid: pid, process: try ProcessDescriptor(pid: pid))
+        } catch {
+            kill(pid, SIGKILL)
+            waitpid(pid, nil, 0)
+            throw error
+        }
+    }
+
+    /// Sends a signal, unless the child has ended.
+    @discardableResult
+    public func send(_ signal: Int32) -> Bool { process.send(signal) }
+
+    /// How the child ended, or nil while it runs. Frees its entry in the process table.
+    public func reap() -> Exit? {
+        if let exit { return exit }
+        var status: Int32 = 0
+        while true {
+            let result = unsafe waitpid(pid, &status, WNOHANG)
+            if result == 0 { return nil }
+            guard result < 0 else { break }
+            // ECHILD cannot be told from an end: somebody else has reaped it.
+            guard errno == EINTR else { return .code(-1) }
+        }
+        let ended: Exit =
+            linux_wait_exited(status) != 0
+            ? .code(linux_wait_exit_code(status)) : .signal(linux_wait_signal(status))
+        exit = ended
+        return ended
+    }
+}

@@ -1,0 +1,273 @@
+internal import CLinux
+internal import Glibc
+
+/// One thread's loop: descriptors through epoll, timers, and a last word before it sleeps.
+///
+/// A pass is: wait; read the clock; call the handlers of the descriptors that are ready, then of the timers that are
+/// due, then the hooks. Everything is called from ``run()``, one after the other, never from inside another call; a
+/// handler may add and remove registrations, timers and hooks, its own included. An idle loop does not wake.
+///
+/// Not `Sendable`: another thread reaches a loop only through a ``Mailbox``.
+@safe public final class EventLoop {
+    /// What is waited for on a descriptor.
+    public struct Interest: OptionSet, Sendable {
+        public let rawValue: UInt32
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        public static let readable = Interest(rawValue: EPOLLIN.rawValue)
+        public static let writable = Interest(rawValue: EPOLLOUT.rawValue)
+    }
+
+    /// What a descriptor is ready for. Level-triggered: it is told again in each pass until it has been dealt with.
+    public struct Readiness: OptionSet, Sendable {
+        public let rawValue: UInt32
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        public static let readable = Readiness(rawValue: EPOLLIN.rawValue)
+        public static let writable = Readiness(rawValue: EPOLLOUT.rawValue)
+        /// An error is pending; told whether asked for or not.
+        public static let error = Readiness(rawValue: EPOLLERR.rawValue)
+        /// The other end is gone; told whether asked for or not.
+        public static let hangUp = Readiness(rawValue: EPOLLHUP.rawValue)
+    }
+
+    /// A descriptor that is waited for. Of no use any more once removed.
+    public struct Registration: Hashable, Sendable {
+        fileprivate let slot: UInt32
+        fileprivate let generation: UInt32
+
+        fileprivate var key: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+    }
+
+    /// What a hook says about the sleep ahead.
+    public enum Rest: Equatable, Sendable {
+        /// Nothing to do until something happens.
+        case untilEvent
+        /// Something is to be done at that moment, if nothing happens before.
+        case until(LoopTime)
+        /// Work is pending that no descriptor will tell of: look at the descriptors and pass on without sleeping.
+        case none
+    }
+
+    /// A hook that was added.
+    public struct HookID: Hashable, Sendable {
+        fileprivate let number: UInt64
+    }
+
+    private struct Slot {
+        var generation: UInt32 = 0
+        var descriptor: Int32 = -1
+        var handler: ((Readiness) -> Void)?
+    }
+
+    /// Events taken from the kernel in one pass.
+    private static let batch = 256
+
+    /// The moment this pass began.
+    public private(set) var now = LoopTime.read()
+
+    private let epoll: Int32
+    private let events: UnsafeMutablePointer<epoll_event>
+    private var slots: [Slot] = []
+    private var freeSlots: [UInt32] = []
+    private var registrations: [Int32: Registration] = [:]
+    private var timers = TimerQueue()
+    private var hooks: [(id: HookID, call: () -> Rest)] = []
+    private var lastHook: UInt64 = 0
+    private var isStopping = false
+    private var isRunning = false
+
+    public init() throws(SystemError) {
+        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        unsafe events = .allocate(capacity: EventLoop.batch)
+        guard epoll >= 0 else { throw SystemError("epoll_create1") }
+    }
+
+    deinit {
+        if epoll >= 0 { close(epoll) }
+        unsafe events.deallocate()
+    }
+
+    // MARK: Descriptors
+
+    /// Calls `handler` in each pass in which `descriptor` is ready for one of `interest`. The caller keeps the
+    /// descriptor, and removes the registration before closing it.
+    ///
+    /// A library may close a descriptor without saying so, and get the same number again: adding a number that is
+    /// registered already ends the old registration.
+    public func add(
+        _ descriptor: Int32, _ interest: Interest, _ handler: @escaping (Readiness) -> Void
+    ) throws(SystemError) -> Registration {
+        if let old = registrations.removeValue(forKey: descriptor) { vacate(old) }
+        let slot = freeSlots.popLast() ?? UInt32(slots.count)
+        if slot == slots.count { slots.append(Slot()) }
+        let registration = Registration(slot: slot, generation: slots[Int(slot)].generation)
+        slots[Int(slot)].descriptor = descriptor
+        slots[Int(slot)].handler = handler
+        do throws(SystemError) {
+            try control(descriptor, registration, interest)
+        } catch {
+            vacate(registration)
+            throw error
+        }
+        registrations[descriptor] = registration
+        return registration
+    }
+
+    /// Waits for something else from now on; no interest at all still tells of errors.
+    public func change(_ registration: Registration, to interest: Interest) throws(SystemError) {
+        guard isCurrent(registration) else { return }
+        try control(slots[Int(registration.slot)].descriptor, registration, interest)
+    }
+
+    /// Ends a registration. Its handler is not called any more, not even for what this pass has already taken from
+    /// the kernel. Nothing happens if it has ended before.
+    public func remove(_ registration: Registration) {
+        guard isCurrent(registration) else { return }
+        let descriptor = slots[Int(registration.slot)].descriptor
+        registrations[descriptor] = nil
+        vacate(registration)
+        // ENOENT and EBADF: the descriptor was closed first, which took it out of epoll.
+        linux_epoll_control(epoll, EPOLL_CTL_DEL, descriptor, 0, 0)
+    }
+
+    // MARK: Timers and hooks
+
+    /// Calls `handler` once, in the first pass at or after `deadline`. One set during a pass is not called in that
+    /// pass, so that a timer which sets itself again cannot keep the loop.
+    @discardableResult
+    public func setTimer(at deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
+        timers.set(deadline, handler)
+    }
+
+    /// Calls `handler` once, `delay` after ``now``.
+    @discardableResult
+    public func setTimer(after delay: Duration, _ handler: @escaping () -> Void) -> TimerID {
+        timers.set(now.advanced(by: delay), handler)
+    }
+
+    /// Nothing happens if the timer has fired or was cancelled.
+    public func cancelTimer(_ timer: TimerID) { timers.cancel(timer) }
+
+    /// Calls `hook` at the end of each pass and before the first sleep, after the hooks added before it.
+    public func addHook(_ hook: @escaping () -> Rest) -> HookID {
+        lastHook += 1
+        hooks.append((HookID(number: lastHook), hook))
+        return HookID(number: lastHook)
+    }
+
+    public func removeHook(_ id: HookID) { hooks.removeAll { $0.id == id } }
+
+    // MARK: Running
+
+    /// Passes until ``stop()``.
+    public func run() throws(SystemError) {
+        _ = try run(until: { false }, deadline: nil)
+    }
+
+    /// Passes until `isDone` says so, asked before each sleep, or until `limit` is over, or until ``stop()``.
+    ///
+    /// - Returns: what `isDone` said last.
+    @discardableResult
+    public func run(for limit: Duration, until isDone: () -> Bool) throws(SystemError) -> Bool {
+        try run(until: isDone, deadline: LoopTime.read().advanced(by: limit))
+    }
+
+    /// Makes ``run()`` return at the end of this pass.
+    public func stop() { isStopping = true }
+
+    private func run(until isDone: () -> Bool, deadline: LoopTime?) throws(SystemError) -> Bool {
+        precondition(!isRunning, "an event loop was run from inside one of its own handlers")
+        isRunning = true
+        defer {
+            isRunning = false
+            isStopping = false
+        }
+        now = LoopTime.read()
+        while true {
+            let rest = callHooks()
+            if isDone() { return true }
+            if isStopping { return false }
+            if let deadline, now >= deadline { return false }
+            let ready = try wait(sleep(rest, deadline))
+            now = LoopTime.read()
+            dispatch(ready)
+            fireTimers()
+        }
+    }
+
+    /// Milliseconds to sleep at most, rounded up; -1 is without end.
+    private func sleep(_ rest: Rest, _ deadline: LoopTime?) -> Int32 {
+        var moment = [timers.next(), deadline].compactMap(\.self).min()
+        switch rest {
+        case .none: return 0
+        case .until(let other): moment = min(moment ?? other, other)
+        case .untilEvent: break
+        }
+        guard let moment else { return -1 }
+        guard moment > now else { return 0 }
+        let nanoseconds = UInt64(bitPattern: moment.nanoseconds &- now.nanoseconds)
+        return Int32(min((nanoseconds - 1) / 1_000_000 + 1, UInt64(Int32.max)))
+    }
+
+    private func wait(_ milliseconds: Int32) throws(SystemError) -> Int {
+        let count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
+        if count >= 0 { return Int(count) }
+        let error = SystemError("epoll_wait")
+        guard error.number == EINTR else { throw error }
+        return 0
+    }
+
+    private func dispatch(_ ready: Int) {
+        for index in 0..<ready {
+            let key = unsafe linux_epoll_data(events, Int32(index))
+            let registration = Registration(slot: UInt32(truncatingIfNeeded: key), generation: UInt32(key >> 32))
+            guard isCurrent(registration), let handler = slots[Int(registration.slot)].handler else { continue }
+            handler(Readiness(rawValue: unsafe linux_epoll_events(events, Int32(index))))
+        }
+    }
+
+    private func fireTimers() {
+        let newest = timers.newest
+        while let handler = timers.takeDue(now, through: newest) { handler() }
+    }
+
+    private func callHooks() -> Rest {
+        var rest = Rest.untilEvent
+        for hook in hooks where hooks.contains(where: { $0.id == hook.id }) {
+            switch (hook.call(), rest) {
+            case (.none, _), (_, .none): rest = .none
+            case (.until(let moment), .until(let other)): rest = .until(min(moment, other))
+            case (.until(let moment), .untilEvent): rest = .until(moment)
+            case (.untilEvent, _): break
+            }
+        }
+        return rest
+    }
+
+    private func isCurrent(_ registration: Registration) -> Bool {
+        slots.indices.contains(Int(registration.slot))
+            && slots[Int(registration.slot)].generation == registration.generation
+    }
+
+    private func vacate(_ registration: Registration) {
+        slots[Int(registration.slot)].generation &+= 1
+        slots[Int(registration.slot)].descriptor = -1
+        slots[Int(registration.slot)].handler = nil
+        freeSlots.append(registration.slot)
+    }
+
+    /// Adds the descriptor to epoll, or changes it where it is there already.
+    private func control(
+        _ descriptor: Int32, _ registration: Registration, _ interest: Interest
+    ) throws(SystemError) {
+        let isAdded = registrations[descriptor] == registration
+        let (first, second) = isAdded ? (EPOLL_CTL_MOD, EPOLL_CTL_ADD) : (EPOLL_CTL_ADD, EPOLL_CTL_MOD)
+        if linux_epoll_control(epoll, first, descriptor, interest.rawValue, registration.key) == 0 { return }
+        let error = SystemError("epoll_ctl")
+        guard error.number == EEXIST || error.number == ENOENT else { throw error }
+        guard linux_epoll_control(epoll, second, descriptor, interest.rawValue, registration.key) == 0 else {
+            throw SystemError("epoll_ctl")
+        }
+    }
+}

@@ -1,0 +1,36 @@
+internal import Glibc
+
+/// A moment on the system's monotonic clock. It says nothing about the calendar and nothing outside this boot.
+public struct LoopTime: Comparable, Hashable, Sendable {
+    /// Nanoseconds since an unspecified moment, usually the boot.
+    public var nanoseconds: Int64
+
+    public init(nanoseconds: Int64) {
+        self.nanoseconds = nanoseconds
+    }
+
+    /// Reads the clock. A loop does this once per pass: see ``EventLoop/now``.
+    public static func read() -> LoopTime {
+        var time = timespec()
+        // Cannot fail: the clock exists and the pointer is good.
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        return LoopTime(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+    }
+
+    /// The moment `duration` later; the end of time where that would overflow.
+    public func advanced(by duration: Duration) -> LoopTime {
+        let (seconds, attoseconds) = duration.components
+        let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        let (sum, overflowed) = nanoseconds.addingReportingOverflow(whole)
+        guard !overflow, !overflowed else { return LoopTime(nanoseconds: seconds < 0 ? .min : .max) }
+        let (total, last) = sum.addingReportingOverflow(attoseconds / 1_000_000_000)
+        return LoopTime(nanoseconds: last ? .max : total)
+    }
+
+    /// The time from `earlier` to this moment.
+    public func since(_ earlier: LoopTime) -> Duration {
+        .nanoseconds(nanoseconds.subtractingReportingOverflow(earlier.nanoseconds).partialValue)
+    }
+
+    public static func < (left: LoopTime, right: LoopTime) -> Bool { left.nanoseconds < right.nanoseconds }
+}

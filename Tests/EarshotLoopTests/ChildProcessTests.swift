@@ -1,0 +1,75 @@
+import EarshotLoop
+import Glibc
+import Testing
+
+@Suite struct ChildProcessTests {
+    @Test func `a child's end is an event, with its code`() throws {
+        let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "exit 7"])
+        try awaitEnd(child)
+        #expect(child.reap() == .code(7))
+        // Asked again, it is still known.
+        #expect(child.reap() == .code(7))
+    }
+
+    @Test func `a killed child ends by the signal, and gets none afterwards`() throws {
+        let child = try ChildProcess.spawn("/bin/sleep", ["sleep", "1000"])
+        #expect(child.reap() == nil)
+        #expect(child.send(SIGKILL))
+        try awaitEnd(child)
+        #expect(child.reap() == .signal(SIGKILL))
+        #expect(!child.send(SIGKILL))
+    }
+
+    @Test func `a child gets the descriptors it is given, and no others`() throws {
+        let given = Pipe()
+        let kept = Pipe()
+        _ = fcntl(given.reader, F_SETFD, FD_CLOEXEC)
+        _ = fcntl(kept.reader, F_SETFD, FD_CLOEXEC)
+        let script = "test -e /proc/self/fd/\(given.reader) && ! test -e /proc/self/fd/\(kept.reader)"
+        let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", script], inheriting: [given.reader])
+        try awaitEnd(child)
+        #expect(child.reap() == .code(0))
+    }
+
+    @Test func `a child has no blocked signals, whatever the parent blocks`() throws {
+        _ = try SignalSource([SIGUSR2])
+        let child = try ChildProcess.spawn("/bin/grep", ["grep", "-q", "^SigBlk:\t0*$", "/proc/self/status"])
+        try awaitEnd(child)
+        #expect(child.reap() == .code(0))
+    }
+
+    @Test func `a program that is not there is an error`() {
+        #expect(throws: SystemError("posix_spawn", number: ENOENT)) {
+            try ChildProcess.spawn("/nonexistent/program", ["program"])
+        }
+    }
+
+    @Test func `any process's end is an event by its number`() throws {
+        let child = try ChildProcess.spawn("/bin/sleep", ["sleep", "1000"])
+        let process = try ProcessDescriptor(pid: child.pid)
+        #expect(!process.hasEnded)
+        #expect(process.send(0))
+        let loop = try EventLoop()
+        var hasEnded = false
+        let registration = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
+        #expect(process.send(SIGKILL))
+        #expect(try loop.run(for: patience) { hasEnded })
+        #expect(process.hasEnded)
+        loop.remove(registration)
+        #expect(child.reap() == .signal(SIGKILL))
+        #expect(throws: SystemError("pidfd_open", number: ESRCH)) { try ProcessDescriptor(pid: child.pid) }
+    }
+
+    @Test func `a parent that is not the expected one is seen`() throws {
+        #expect(try !ParentProcess.bind(to: -1, signal: 0))
+        #expect(try ParentProcess.bind(to: getppid(), signal: 0))
+    }
+
+    private func awaitEnd(_ child: ChildProcess) throws {
+        let loop = try EventLoop()
+        var hasEnded = false
+        let registration = try loop.add(child.descriptor, .readable) { _ in hasEnded = true }
+        #expect(try loop.run(for: patience) { hasEnded })
+        loop.remove(registration)
+    }
+}

@@ -1,0 +1,65 @@
+import EarshotLoop
+import Foundation
+import Testing
+
+@Suite struct EventSourceTests {
+    @Test func `what another thread puts into a mailbox comes out in order`() throws {
+        let loop = try EventLoop()
+        let mailbox = try Mailbox<Int>()
+        var got: [Int] = []
+        let registration = try loop.add(mailbox.descriptor, .readable) { _ in got += mailbox.takeAll() }
+        Thread.detachNewThread { for number in 0..<1000 { mailbox.put(number) } }
+        #expect(try loop.run(for: patience) { got.count == 1000 })
+        #expect(got == Array(0..<1000))
+        loop.remove(registration)
+    }
+
+    @Test func `a counter is readable until it is taken`() throws {
+        let counter = try EventCounter()
+        #expect(counter.take() == 0)
+        counter.signal()
+        counter.signal()
+        #expect(counter.take() == 2)
+        #expect(counter.take() == 0)
+    }
+
+    @Test func `a signal is an event`() throws {
+        let loop = try EventLoop()
+        let signals = try SignalSource([SIGUSR1])
+        var got: [Int32] = []
+        let registration = try loop.add(signals.descriptor, .readable) { _ in
+            while let signal = signals.next() { got.append(signal) }
+        }
+        // To this thread: the others of a test process have not blocked it.
+        pthread_kill(pthread_self(), SIGUSR1)
+        #expect(try loop.run(for: patience) { !got.isEmpty })
+        #expect(got == [SIGUSR1])
+        loop.remove(registration)
+    }
+
+    @Test func `a lock is held by one opening at a time, and seen without taking it`() throws {
+        let path = temporaryPath("lock")
+        defer { unsafe unlink(path) }
+        #expect(try !LockFile.isHeld(path))
+        var first: LockFile? = try LockFile.take(path)
+        #expect(first != nil)
+        #expect(try LockFile.isHeld(path))
+        #expect(try LockFile.take(path) == nil)
+        first = nil
+        #expect(try !LockFile.isHeld(path))
+        #expect(try LockFile.take(path) != nil)
+    }
+
+    @Test func `a lock is not taken through a link`() throws {
+        let path = temporaryPath("link")
+        defer { unsafe unlink(path) }
+        unsafe symlink("/dev/null", path)
+        #expect(throws: SystemError.self) { try LockFile.take(path) }
+    }
+
+    @Test func `the descriptor limit is raised to the hard one`() throws {
+        let limit = try ResourceLimits.raiseDescriptorLimit()
+        #expect(limit > 0)
+        #expect(try ResourceLimits.raiseDescriptorLimit() == limit)
+    }
+}

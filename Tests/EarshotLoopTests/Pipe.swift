@@ -1,0 +1,36 @@
+import Glibc
+
+/// A pipe of a test, with both ends.
+final class Pipe {
+    let reader: Int32
+    let writer: Int32
+
+    init() {
+        var ends: [Int32] = [-1, -1]
+        let code = unsafe pipe(&ends)
+        precondition(code == 0, "pipe failed with \(errno)")
+        reader = ends[0]
+        writer = ends[1]
+    }
+
+    deinit {
+        close(reader)
+        close(writer)
+    }
+
+    func put() {
+        var byte: UInt8 = 1
+        unsafe write(writer, &byte, 1)
+    }
+
+    func take() {
+        var byte: UInt8 = 0
+        unsafe read(reader, &byte, 1)
+    }
+}
+
+/// A path in the system's folder for temporary files that no other test has.
+func temporaryPath(_ name: String) -> String {
+    let folder = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
+    return "\(folder)/earshot-test-\(getpid())-\(UInt64.random(in: 0 ... .max))-\(name)"
+}
