@@ -1,0 +1,107 @@
+internal import CLibCurl
+
+/// One easy handle and what libcurl reads through it while a transfer runs. Used again after `reset`.
+@safe final class EasyHandle {
+    /// Owned; cleaned up by `deinit`, by when it has left its multi handle.
+    let pointer: UnsafeMutableRawPointer
+    /// Where libcurl puts its sentence about a failure; CURL_ERROR_SIZE bytes.
+    private let errorText: UnsafeMutablePointer<CChar>
+    private var headerFields = StringList()
+    private var resolve = StringList()
+
+    /// What `pointer` points to, as a key.
+    var address: UInt { UInt(bitPattern: unsafe pointer) }
+
+    private init(pointer: UnsafeMutableRawPointer) {
+        unsafe self.pointer = unsafe pointer
+        unsafe errorText = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        unsafe errorText.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+    }
+
+    static func make() throws(CurlError) -> EasyHandle {
+        guard let pointer = unsafe curl_easy_init() else { throw CurlError(.noHandle) }
+        return unsafe EasyHandle(pointer: pointer)
+    }
+
+    deinit {
+        unsafe curl_easy_cleanup(pointer)
+        unsafe errorText.deallocate()
+    }
+
+    /// Forgets the last transfer's options; connections live in the multi handle and stay.
+    func reset() {
+        unsafe curl_easy_reset(pointer)
+        headerFields = StringList()
+        resolve = StringList()
+        unsafe errorText.pointee = 0
+    }
+
+    // MARK: Options
+
+    func set(_ option: CURLoption, _ value: Int) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_long(pointer, option, value))
+    }
+
+    /// libcurl copies the string.
+    func set(_ option: CURLoption, _ value: String) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_string(pointer, option, value))
+    }
+
+    /// Whole milliseconds, rounded up so that a short time does not become "none"; capped at what libcurl takes.
+    func set(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
+        try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
+    }
+
+    func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
+        headerFields = StringList()
+        for line in lines { headerFields.append(line) }
+        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
+    }
+
+    func setResolve(_ lines: [String]) throws(CurlError) {
+        resolve = StringList()
+        for line in lines { resolve.append(Array(line.utf8)) }
+        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))
+    }
+
+    /// Has libcurl hand header lines and body to the two functions with `context`, which must outlive the transfer.
+    func setCallbacks(
+        header: @escaping curl_write_callback, body: @escaping curl_write_callback, context: UnsafeMutableRawPointer
+    ) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_HEADERFUNCTION, header))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_HEADERDATA, context))
+        try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_WRITEFUNCTION, body))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_WRITEDATA, context))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
+    }
+
+    // MARK: Results
+
+    func long(_ info: CURLINFO) -> Int {
+        var value = 0
+        let result = unsafe curlshim_easy_get_long(pointer, info, &value)
+        return result == CURLE_OK ? value : 0
+    }
+
+    /// A time that libcurl gives in microseconds.
+    func time(_ info: CURLINFO) -> Duration {
+        var value: curl_off_t = 0
+        let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
+        return result == CURLE_OK ? .microseconds(value) : .zero
+    }
+
+    func string(_ info: CURLINFO) -> String {
+        var value: UnsafePointer<CChar>?
+        guard unsafe curlshim_easy_get_string(pointer, info, &value) == CURLE_OK, let value = unsafe value else {
+            return ""
+        }
+        return unsafe String(cString: value)
+    }
+
+    /// libcurl's sentence about the failure.
+    var errorSentence: String { unsafe String(cString: errorText) }
+
+    private func check(_ result: CURLcode) throws(CurlError) {
+        guard result == CURLE_OK else { throw CurlError(.optionRefused, underlying: Int(result.rawValue)) }
+    }
+}

@@ -1,0 +1,160 @@
+internal import CLibCurl
+
+/// Many transfers on one thread, driven by descriptors and a timer that the owner watches (curl_multi_socket_action).
+///
+/// The owner calls `descriptorReady` and `timerFired` as the world says, and after each call to anything here takes
+/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. Each transfer costs libcurl time in proportion
+/// to the connections of its multi handle: beyond some hundreds spread them over several.
+@safe public final class Multi {
+    /// The most bytes of header lines a transfer may receive, all blocks and trailers together.
+    public static let headerBytesLimit = 64 * 1024
+
+    /// How many handles are kept for transfers to come.
+    private static let idleHandlesLimit = 256
+
+    /// Owned; cleaned up by `deinit`.
+    private let pointer: UnsafeMutableRawPointer
+    private let notes = MultiNotes()
+    /// By `EasyHandle.address`. Keeps what the callbacks point to alive.
+    private var running: [UInt: Transfer] = [:]
+    private var idle: [EasyHandle] = []
+    private var finished: [FinishedTransfer] = []
+    /// Whether libcurl is on the stack: it may not be entered again.
+    private var isInside = false
+
+    /// How many transfers run.
+    public var runningCount: Int { running.count }
+
+    private init(pointer: UnsafeMutableRawPointer) {
+        unsafe self.pointer = unsafe pointer
+    }
+
+    /// - Parameter maxConnections: how many connections may be open, those in use included. With fewer than the
+    ///   transfers at once plus the idle ones worth keeping, every request opens a connection.
+    public static func make(maxConnections: Int) throws(CurlError) -> Multi {
+        try Library.initialize()
+        guard let pointer = unsafe curl_multi_init() else { throw CurlError(.noHandle) }
+        let multi = unsafe Multi(pointer: pointer)
+        let connections = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, maxConnections)
+        let callbacks = unsafe multi.notes.attach(to: pointer)
+        for result in [connections, callbacks] where result != CURLM_OK {
+            throw CurlError(.optionRefused, underlying: Int(result.rawValue))
+        }
+        return multi
+    }
+
+    deinit {
+        for transfer in running.values { unsafe curl_multi_remove_handle(pointer, transfer.easy.pointer) }
+        unsafe curl_multi_cleanup(pointer)
+    }
+
+    // MARK: Transfers
+
+    /// Starts a transfer: `takeTimeout()` then says "at once".
+    ///
+    /// - Throws: when the request cannot be told to libcurl. What is wrong with a URL shows at the end of the transfer.
+    public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
+        let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
+        let transfer = Transfer(easy: easy, sink: sink)
+        do throws(CurlError) {
+            try easy.configure(request)
+            try transfer.attach()
+            let added = inside { unsafe curl_multi_add_handle(pointer, easy.pointer) }
+            guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
+        } catch {
+            recycle(easy)
+            throw error
+        }
+        running[easy.address] = transfer
+        return transfer
+    }
+
+    /// Ends a transfer now: its sink hears nothing more and, unless the response was whole, its socket is closed when
+    /// this returns. Does nothing for one that has ended.
+    public func cancel(_ transfer: Transfer) {
+        finished.removeAll { $0.transfer === transfer }
+        guard running[transfer.easy.address] === transfer else { return }
+        remove(transfer)
+    }
+
+    // MARK: Events
+
+    /// The descriptor can be read or written, or has failed.
+    public func descriptorReady(_ descriptor: Int32, reads: Bool, writes: Bool, fails: Bool) {
+        var events: Int32 = 0
+        if reads { events |= CURL_CSELECT_IN }
+        if writes { events |= CURL_CSELECT_OUT }
+        if fails { events |= CURL_CSELECT_ERR }
+        act(descriptor, events)
+    }
+
+    /// The time that `takeTimeout()` told is there. Harmless when called early.
+    public func timerFired() {
+        act(CURL_SOCKET_TIMEOUT, 0)
+    }
+
+    // MARK: What the owner takes
+
+    /// The descriptors to watch otherwise than before, each once.
+    public func takeInterests() -> [DescriptorInterest] {
+        guard !notes.interests.isEmpty else { return [] }
+        defer { notes.interests.removeAll(keepingCapacity: true) }
+        return Array(notes.interests.values)
+    }
+
+    /// When to call `timerFired()`; nil if nothing changed.
+    public func takeTimeout() -> TimeoutChange? {
+        defer { notes.timeout = nil }
+        return notes.timeout
+    }
+
+    /// The transfers that ended, in the order in which they did.
+    public func takeFinished() -> [FinishedTransfer] {
+        guard !finished.isEmpty else { return [] }
+        defer { finished.removeAll(keepingCapacity: true) }
+        return finished
+    }
+
+    // MARK: Helpers
+
+    private func act(_ descriptor: Int32, _ events: Int32) {
+        var count: Int32 = 0
+        let result = inside { unsafe curl_multi_socket_action(pointer, descriptor, events, &count) }
+        precondition(result == CURLM_OK, "curl_multi_socket_action: \(result.rawValue)")
+        collectFinished()
+    }
+
+    private func collectFinished() {
+        var left: Int32 = 0
+        while let message = unsafe curl_multi_info_read(pointer, &left) {
+            let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
+            guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
+            // The message is gone once its handle is removed.
+            let result = transfer.result(unsafe curlshim_message_result(message))
+            guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
+            remove(transfer)
+            finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
+        }
+    }
+
+    private func remove(_ transfer: Transfer) {
+        let easy = transfer.easy
+        let removed = inside { unsafe curl_multi_remove_handle(pointer, easy.pointer) }
+        precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
+        transfer.sink = nil
+        running[easy.address] = nil
+        recycle(easy)
+    }
+
+    private func recycle(_ easy: EasyHandle) {
+        easy.reset()
+        if idle.count < Self.idleHandlesLimit { idle.append(easy) }
+    }
+
+    private func inside(_ call: () -> CURLMcode) -> CURLMcode {
+        precondition(!isInside, "libcurl entered from one of its callbacks")
+        isInside = true
+        defer { isInside = false }
+        return call()
+    }
+}

@@ -1,0 +1,49 @@
+internal import CLibCurl
+
+/// What a multi handle's callbacks were told, kept until the owner asks: inside a callback nothing is done.
+final class MultiNotes {
+    /// The last word on each descriptor since the owner last took them.
+    var interests: [Int32: DescriptorInterest] = [:]
+    /// The last word on the timer; nil if it did not change.
+    var timeout: TimeoutChange?
+
+    func note(descriptor: Int32, what: Int32) {
+        interests[descriptor] = DescriptorInterest(
+            descriptor: descriptor,
+            reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
+            writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+    }
+
+    func note(timeoutMilliseconds milliseconds: Int) {
+        timeout = milliseconds < 0 ? .cancel : .after(milliseconds: milliseconds)
+    }
+
+    /// Installs the callbacks on `multi`, which must go before this object.
+    func attach(to multi: UnsafeMutableRawPointer) -> CURLMcode {
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
+        let results = [
+            unsafe curlshim_multi_set_socket_callback(multi, interestChanged),
+            unsafe curlshim_multi_set_pointer(multi, CURLMOPT_SOCKETDATA, context),
+            unsafe curlshim_multi_set_timer_callback(multi, timeoutChanged),
+            unsafe curlshim_multi_set_pointer(multi, CURLMOPT_TIMERDATA, context),
+        ]
+        return results.first { $0 != CURLM_OK } ?? CURLM_OK
+    }
+}
+
+private func interestChanged(
+    easy: UnsafeMutableRawPointer?, descriptor: curl_socket_t, what: Int32, context: UnsafeMutableRawPointer?,
+    socketContext: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let context = unsafe context else { return -1 }
+    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().note(descriptor: descriptor, what: what)
+    return 0
+}
+
+private func timeoutChanged(
+    multi: UnsafeMutableRawPointer?, milliseconds: Int, context: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let context = unsafe context else { return -1 }
+    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().note(timeoutMilliseconds: milliseconds)
+    return 0
+}

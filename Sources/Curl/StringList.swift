@@ -1,0 +1,21 @@
+internal import CLibCurl
+
+/// A list of strings that libcurl reads while a transfer runs (struct curl_slist). Owned; freed by `deinit`.
+@safe struct StringList: ~Copyable {
+    private(set) var head: UnsafeMutablePointer<curl_slist>?
+
+    init() {
+        unsafe head = nil
+    }
+
+    deinit {
+        unsafe curl_slist_free_all(head)
+    }
+
+    /// Adds a copy of `line`, which holds no NUL. Stops the process when there is no memory for it.
+    mutating func append(_ line: [UInt8]) {
+        let text = line.map { CChar(bitPattern: $0) } + [0]
+        guard let grown = unsafe curl_slist_append(head, text) else { preconditionFailure("curl_slist_append failed") }
+        unsafe head = grown
+    }
+}

@@ -1,0 +1,85 @@
+internal import CLibCurl
+
+/// A transfer that a `Multi` runs: a name for its owner to hold, and what libcurl calls back with.
+public final class Transfer {
+    /// Nil once the transfer has ended: nothing of it reaches the sink after that.
+    var sink: (any TransferSink)?
+    let easy: EasyHandle
+    /// The header bytes seen so far, in all blocks.
+    private var headerBytes = 0
+    /// What we stopped it for; libcurl only says that a callback failed.
+    private(set) var stoppedFor: TransferFailure?
+
+    init(easy: EasyHandle, sink: any TransferSink) {
+        self.easy = easy
+        self.sink = sink
+    }
+
+    /// Installs the callbacks. The transfer must be kept alive until it has left the multi handle.
+    func attach() throws(CurlError) {
+        try unsafe easy.setCallbacks(
+            header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    func received(headerLine line: Span<UInt8>) -> Bool {
+        guard let sink, stoppedFor == nil else { return false }
+        headerBytes += line.count
+        if headerBytes > Multi.headerBytesLimit {
+            stoppedFor = .headerTooLarge
+        } else if !sink.received(headerLine: line) {
+            stoppedFor = .aborted
+        }
+        return stoppedFor == nil
+    }
+
+    func received(body: Span<UInt8>) -> Bool {
+        guard let sink, stoppedFor == nil else { return false }
+        if !sink.received(body: body) { stoppedFor = .aborted }
+        return stoppedFor == nil
+    }
+
+    /// How it ended; read before the handle leaves the multi.
+    func result(_ code: CURLcode) -> TransferResult {
+        let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
+        // libcurl counts at least a microsecond for a step that was reached.
+        let isConnected = easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
+        let failure = stoppedFor ?? TransferFailure(code, osError: osError, isConnected: isConnected)
+        return TransferResult(
+            failure: failure,
+            status: easy.long(CURLINFO_RESPONSE_CODE),
+            osError: osError,
+            timings: TransferResult.Timings(
+                nameLookup: easy.time(CURLINFO_NAMELOOKUP_TIME_T),
+                connect: easy.time(CURLINFO_CONNECT_TIME_T),
+                tlsHandshake: easy.time(CURLINFO_APPCONNECT_TIME_T),
+                firstByte: easy.time(CURLINFO_STARTTRANSFER_TIME_T),
+                total: easy.time(CURLINFO_TOTAL_TIME_T)),
+            connectsMade: easy.long(CURLINFO_NUM_CONNECTS),
+            primaryAddress: easy.string(CURLINFO_PRIMARY_IP),
+            detail: failure == nil ? "" : easy.errorSentence)
+    }
+}
+
+private func headerArrived(
+    bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
+) -> Int {
+    unsafe arrived(bytes, size * count, context) { $0.received(headerLine: $1) }
+}
+
+private func bodyArrived(
+    bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
+) -> Int {
+    // libcurl reports an empty body by a call with no bytes.
+    size * count == 0 ? 0 : unsafe arrived(bytes, size * count, context) { $0.received(body: $1) }
+}
+
+/// - Returns: what libcurl expects of its data callbacks: all of `length`, or the code that aborts.
+private func arrived(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ length: Int, _ context: UnsafeMutableRawPointer?,
+    take: (Transfer, Span<UInt8>) -> Bool
+) -> Int {
+    guard let context = unsafe context else { return Int(CURL_WRITEFUNC_ERROR) }
+    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
+    let buffer = unsafe UnsafeRawBufferPointer(start: bytes, count: length).assumingMemoryBound(to: UInt8.self)
+    return take(transfer, unsafe buffer.span) ? length : Int(CURL_WRITEFUNC_ERROR)
+}

@@ -1,0 +1,76 @@
+internal import CLibCurl
+internal import Glibc
+
+/// Why a transfer did not end with a whole response.
+public enum TransferFailure: Hashable, Sendable {
+    /// The host answered that nobody listens there.
+    case connectRefused
+    /// The host could not be reached.
+    case connectFailed
+    /// No connection was ready in time.
+    case connectTimeout
+    /// The whole took longer than allowed.
+    case timeout
+    /// The name has no address.
+    case resolve
+    /// Handshake or certificate.
+    case tls
+    /// The connection broke before the answer was whole, or without any.
+    case reset
+    /// The connection was closed in good order before the announced end.
+    case truncated
+    /// What came is not HTTP as we speak it, HTTP/0.9 included.
+    case protocolError
+    /// The content encoding is broken or unknown.
+    case encoding
+    /// The URL is none.
+    case malformedURL
+    /// The URL's scheme is not `http` or `https`.
+    case unsupportedScheme
+    /// The sink refused a byte.
+    case aborted
+    /// The header lines together are longer than `Multi.headerBytesLimit`.
+    case headerTooLarge
+    /// Something else; the number is libcurl's CURLcode.
+    case other(code: Int)
+}
+
+extension TransferFailure {
+    /// What libcurl's result means, given what else is known of the transfer.
+    ///
+    /// - Parameter isConnected: whether the connection was ready for the request.
+    /// - Returns: nil for success.
+    init?(_ result: CURLcode, osError: Int32, isConnected: Bool) {
+        switch result {
+        case CURLE_OK:
+            return nil
+        case CURLE_COULDNT_CONNECT:
+            self = osError == ECONNREFUSED ? .connectRefused : .connectFailed
+        case CURLE_OPERATION_TIMEDOUT:
+            self = isConnected ? .timeout : .connectTimeout
+        case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
+            self = .resolve
+        case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_GOT_NOTHING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
+            self = .reset
+        case CURLE_PARTIAL_FILE:
+            self = .truncated
+        case CURLE_WEIRD_SERVER_REPLY:
+            self = .protocolError
+        case CURLE_UNSUPPORTED_PROTOCOL:
+            // Also what libcurl says to an answer without a status line (HTTP/0.9).
+            self = isConnected ? .protocolError : .unsupportedScheme
+        case CURLE_URL_MALFORMAT:
+            self = .malformedURL
+        case CURLE_BAD_CONTENT_ENCODING, CURLE_WRITE_ERROR:
+            // A write error that the sink did not ask for comes from a decoder.
+            self = .encoding
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_ENGINE_SETFAILED, CURLE_SSL_CERTPROBLEM,
+            CURLE_SSL_CIPHER, CURLE_PEER_FAILED_VERIFICATION, CURLE_USE_SSL_FAILED, CURLE_SSL_ENGINE_INITFAILED,
+            CURLE_SSL_CACERT_BADFILE, CURLE_SSL_SHUTDOWN_FAILED, CURLE_SSL_CRL_BADFILE, CURLE_SSL_ISSUER_ERROR,
+            CURLE_SSL_PINNEDPUBKEYNOTMATCH, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_CLIENTCERT:
+            self = .tls
+        default:
+            self = .other(code: Int(result.rawValue))
+        }
+    }
+}

@@ -1,0 +1,53 @@
+/// One transfer as it is asked of libcurl. Redirects are not followed: a 3xx is an answer like any other.
+public struct TransferRequest: Sendable {
+    /// The methods that carry no body.
+    public enum Method: Hashable, Sendable {
+        case get
+        case head
+    }
+
+    /// A request header field. An `accept-encoding` of the caller's own turns content decoding off.
+    public struct HeaderField: Hashable, Sendable {
+        public let name: String
+        /// As it goes out: a value need not be UTF-8.
+        public let value: [UInt8]
+
+        public init(name: String, value: [UInt8]) {
+            self.name = name
+            self.value = value
+        }
+
+        public init(name: String, value: String) {
+            self.init(name: name, value: Array(value.utf8))
+        }
+    }
+
+    /// The HTTP version to speak.
+    public enum Version: Hashable, Sendable {
+        /// HTTP/1.1 only. The default: HTTP/2 in libcurl 7.88 has known faults.
+        case http1
+        /// HTTP/2 where TLS negotiates it, else HTTP/1.1.
+        case http2OverTLS
+    }
+
+    /// Absolute, `http` or `https`.
+    public var url: String
+    public var method = Method.get
+    public var headerFields: [HeaderField] = []
+    /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
+    public var resolve: [String] = []
+    public var userAgent = ""
+    /// From the start until a connection is ready for the request, TLS included. Zero is libcurl's 300 s.
+    public var connectTimeout = Duration.zero
+    /// From the start until the last byte. Zero is no limit.
+    public var totalTimeout = Duration.zero
+    /// A proxy's URL; empty for none. The environment's proxies are never used.
+    public var proxy = ""
+    /// A file of certificates to trust instead of the system's.
+    public var caFile: String?
+    public var version = Version.http1
+
+    public init(url: String) {
+        self.url = url
+    }
+}

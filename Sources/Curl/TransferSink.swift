@@ -1,0 +1,15 @@
+/// Who takes what a transfer receives, while it arrives.
+///
+/// The methods run inside libcurl: they note facts and return. They may not touch the multi handle.
+public protocol TransferSink: AnyObject {
+    /// One line of a header block with its line end: a status line, a field, the empty line that ends the block, and
+    /// after the body the trailer fields. A transfer can have more than one block (1xx, CONNECT).
+    ///
+    /// - Returns: false to abort the transfer.
+    func received(headerLine: Span<UInt8>) -> Bool
+
+    /// Some bytes of the body, decoded from transfer and content encoding; never empty.
+    ///
+    /// - Returns: false to abort the transfer.
+    func received(body: Span<UInt8>) -> Bool
+}

@@ -1,0 +1,127 @@
+import Curl
+import Glibc
+import Testing
+
+@Suite struct FailureTests {
+    @Test(
+        "a broken answer is told by its cause",
+        arguments: [
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this", LoopbackOrigin.Reply.End.close,
+                TransferFailure.truncated
+            ),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly", .close, .truncated),
+            ("", .close, .reset),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this", .reset, .reset),
+            ("not HTTP at all\r\n\r\n", .close, .protocolError),
+            ("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", .open, .encoding),
+            ("HTTP/1.1 200 OK\r\nContent-Encoding: unheard\r\nContent-Length: 1\r\n\r\nx", .open, .encoding),
+        ])
+    func brokenAnswer(bytes: String, end: LoopbackOrigin.Reply.End, failure: TransferFailure) throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(bytes, end: end))
+        let result = try #require(try loop.fetch(TransferRequest(url: loop.url)))
+        #expect(result.failure == failure, "\(result)")
+    }
+
+    @Test func `a port nobody listens on refuses`() throws {
+        let (descriptor, port) = try Loopback.listen(backlog: 1)
+        close(descriptor)
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let result = try #require(try loop.fetch(TransferRequest(url: "http://127.0.0.1:\(port)/")))
+        #expect(result.failure == .connectRefused)
+        #expect(result.osError == ECONNREFUSED)
+        #expect(result.status == 0)
+    }
+
+    @Test func `a host that does not take the connection is a connect timeout`() throws {
+        let (listener, port) = try Loopback.listen(backlog: 0)
+        // The queue of a listener holds one more than its backlog; what comes after waits.
+        let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
+        defer { for descriptor in waiting + [listener] { close(descriptor) } }
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "http://127.0.0.1:\(port)/")
+        request.connectTimeout = .milliseconds(100)
+        #expect(try loop.fetch(request)?.failure == .connectTimeout)
+    }
+
+    @Test func `an origin that stays silent is a timeout`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
+        var request = TransferRequest(url: loop.url)
+        request.totalTimeout = .milliseconds(100)
+        let result = try #require(try loop.fetch(request))
+        #expect(result.failure == .timeout)
+        #expect(result.status == 200)
+    }
+
+    @Test func `silence in the TLS handshake is a connect timeout, and no certificates to trust a TLS failure`() throws
+    {
+        let origin = try LoopbackOrigin("")
+        let loop = try TestLoop(origin: origin)
+        var request = TransferRequest(url: "https://127.0.0.1:\(origin.port)/")
+        request.connectTimeout = .milliseconds(200)
+        #expect(try loop.fetch(request)?.failure == .connectTimeout)
+        request.caFile = "/nonexistent/ca.pem"
+        #expect(try loop.fetch(request)?.failure == .tls)
+    }
+
+    @Test(
+        "what is no URL of ours is refused by its cause",
+        arguments: [
+            ("file:///etc/hostname", TransferFailure.unsupportedScheme), ("gopher://127.0.0.1/", .unsupportedScheme),
+            ("http://", .malformedURL),
+        ])
+    func badURL(url: String, failure: TransferFailure) throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        #expect(try loop.fetch(TransferRequest(url: url))?.failure == failure)
+    }
+
+    @Test func `header lines beyond the limit end the transfer`() throws {
+        let line = "X-Pad: " + String(repeating: "x", count: 4000) + "\r\n"
+        let head = "HTTP/1.1 200 OK\r\n" + String(repeating: line, count: 17) + "Content-Length: 0\r\n\r\n"
+        let loop = try TestLoop(origin: LoopbackOrigin(head))
+        let sink = RecordingSink()
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == .headerTooLarge)
+        #expect(sink.head.utf8.count <= Multi.headerBytesLimit)
+    }
+
+    @Test func `a sink that refuses body bytes aborts the transfer and closes its socket`() throws {
+        let body = [UInt8](repeating: 7, count: 1_000_000)
+        let loop = try TestLoop(
+            origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", body: body))
+        let sink = RecordingSink()
+        sink.bodyLimit = 1000
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == .aborted)
+        #expect(sink.body.count < 100_000)
+        #expect(loop.run { $0.origin.closedByPeer == 1 })
+    }
+
+    @Test func `a sink that refuses the head aborts the transfer`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+        let sink = RecordingSink()
+        sink.refusesHeader = true
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == .aborted)
+        #expect(sink.body.isEmpty)
+        #expect(loop.run { $0.origin.closedByPeer == 1 })
+    }
+
+    @Test func `cancelling a running transfer closes its socket and silences it`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
+        let sink = RecordingSink()
+        let transfer = try loop.start(TransferRequest(url: loop.url), sink: sink)
+        #expect(loop.run { _ in sink.text == "only" })
+        loop.cancel(transfer)
+        #expect(loop.multi?.runningCount == 0)
+        #expect(loop.run { $0.origin.closedByPeer == 1 })
+        #expect(loop.finished.isEmpty)
+        loop.cancel(transfer)
+    }
+
+    @Test func `giving up a multi handle closes the sockets of what runs in it`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
+        let sink = RecordingSink()
+        _ = try loop.start(TransferRequest(url: loop.url), sink: sink)
+        #expect(loop.run { _ in !sink.body.isEmpty })
+        loop.dropMulti()
+        #expect(loop.run { $0.origin.closedByPeer == 1 })
+    }
+}

@@ -1,0 +1,98 @@
+import Curl
+import Glibc
+
+/// The owner of a multi handle as the tests need it: poll(2) over its descriptors and those of an origin.
+final class TestLoop {
+    let origin: LoopbackOrigin
+    private(set) var multi: Multi?
+    private(set) var finished: [FinishedTransfer] = []
+    private var interests: [Int32: DescriptorInterest] = [:]
+    /// When libcurl's timer is due, in milliseconds of the monotonic clock.
+    private var timerDue: Int?
+
+    init(origin: LoopbackOrigin) throws {
+        self.origin = origin
+        multi = try Multi.make(maxConnections: 16)
+    }
+
+    var url: String { "http://127.0.0.1:\(origin.port)/file" }
+
+    func start(_ request: TransferRequest, sink: RecordingSink) throws -> Transfer {
+        guard let multi else { throw Loopback.Failure(call: "start", number: 0) }
+        defer { take(multi) }
+        return try multi.start(request, sink: sink)
+    }
+
+    func cancel(_ transfer: Transfer) {
+        guard let multi else { return }
+        multi.cancel(transfer)
+        take(multi)
+    }
+
+    /// Gives the multi handle up, with all that runs in it.
+    func dropMulti() {
+        multi = nil
+        interests = [:]
+        timerDue = nil
+    }
+
+    /// Runs one transfer to its end.
+    func fetch(_ request: TransferRequest, sink: RecordingSink = RecordingSink()) throws -> TransferResult? {
+        _ = try start(request, sink: sink)
+        let count = finished.count
+        return run { $0.finished.count > count } ? finished.last?.result : nil
+    }
+
+    /// Runs until the condition holds; false if it does not within ten seconds.
+    func run(until condition: (TestLoop) -> Bool) -> Bool {
+        let deadline = now() + 10_000
+        while !condition(self) {
+            guard now() < deadline else { return false }
+            pass(deadline: deadline)
+        }
+        return true
+    }
+
+    private func pass(deadline: Int) {
+        var polled = origin.interests
+        let ours = polled.count
+        for interest in interests.values {
+            let events = (interest.reads ? POLLIN : 0) | (interest.writes ? POLLOUT : 0)
+            polled.append(pollfd(fd: interest.descriptor, events: Int16(events), revents: 0))
+        }
+        let wait = max(0, min(deadline, timerDue ?? .max) - now())
+        _ = unsafe poll(&polled, nfds_t(polled.count), Int32(wait))
+        for entry in polled[..<ours] where entry.revents != 0 { origin.ready(entry.fd) }
+        guard let multi else { return }
+        if let due = timerDue, due <= now() {
+            timerDue = nil
+            multi.timerFired()
+            take(multi)
+        }
+        for entry in polled[ours...] where entry.revents != 0 {
+            let events = Int32(entry.revents)
+            multi.descriptorReady(
+                entry.fd, reads: events & (POLLIN | POLLHUP) != 0, writes: events & POLLOUT != 0,
+                fails: events & POLLERR != 0)
+            take(multi)
+        }
+    }
+
+    private func take(_ multi: Multi) {
+        for interest in multi.takeInterests() {
+            interests[interest.descriptor] = interest.isForgotten ? nil : interest
+        }
+        switch multi.takeTimeout() {
+        case .after(let milliseconds): timerDue = now() + milliseconds
+        case .cancel: timerDue = nil
+        case nil: break
+        }
+        finished += multi.takeFinished()
+    }
+
+    private func now() -> Int {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        return time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+    }
+}

@@ -1,0 +1,120 @@
+import Curl
+import Glibc
+import Testing
+
+@Suite struct TransferTests {
+    /// gzip of `hello, hello, hello, hello` and a line end.
+    static let gzipped: [UInt8] = [
+        31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 203, 72, 205, 201, 201, 215, 81, 200, 192, 164,
+        184, 0, 75, 33, 161, 41, 27, 0, 0, 0,
+    ]
+    static let plain = "hello, hello, hello, hello\n"
+
+    @Test func `a response arrives whole, head and body`() throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind: small\r\n\r\nhello")
+        let loop = try TestLoop(origin: origin)
+        let sink = RecordingSink()
+        var request = TransferRequest(url: loop.url)
+        request.userAgent = "test/1"
+        request.headerFields = [.init(name: "X-Asked", value: "yes"), .init(name: "X-Empty", value: "")]
+        let result = try #require(try loop.fetch(request, sink: sink))
+        #expect(result.failure == nil)
+        #expect(result.status == 200)
+        #expect(result.primaryAddress == "127.0.0.1")
+        #expect(result.timings.total >= result.timings.firstByte)
+        #expect(sink.head == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind: small\r\n\r\n")
+        #expect(sink.text == "hello")
+        let asked = try #require(origin.requests.first)
+        #expect(asked.hasPrefix("GET /file HTTP/1.1\r\n"))
+        #expect(asked.contains("\r\nUser-Agent: test/1\r\n"))
+        #expect(asked.contains("\r\nX-Asked: yes\r\n"))
+        #expect(asked.contains("\r\nX-Empty:\r\n"))
+        #expect(asked.contains("\r\nAccept-Encoding: "))
+    }
+
+    @Test func `HEAD ends with the head although a length is announced`() throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        let sink = RecordingSink()
+        var request = TransferRequest(url: loop.url)
+        request.method = .head
+        let result = try #require(try loop.fetch(request, sink: sink))
+        #expect(result.failure == nil)
+        #expect(sink.body.isEmpty)
+        #expect(origin.requests.first?.hasPrefix("HEAD ") == true)
+    }
+
+    @Test func `a chunked body is joined`() throws {
+        let origin = try LoopbackOrigin(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\nX-Sum: 7\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        let sink = RecordingSink()
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == nil)
+        #expect(sink.text == "abcdefg")
+        #expect(sink.head.hasSuffix("X-Sum: 7\r\n"))
+    }
+
+    @Test func `a gzip body is decoded, and left alone for who names encodings himself`() throws {
+        let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(Self.gzipped.count)\r\n\r\n"
+        let loop = try TestLoop(origin: LoopbackOrigin(head, body: Self.gzipped))
+        let sink = RecordingSink()
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == nil)
+        #expect(sink.text == Self.plain)
+
+        let raw = RecordingSink()
+        var request = TransferRequest(url: loop.url)
+        request.headerFields = [.init(name: "Accept-Encoding", value: "gzip")]
+        #expect(try loop.fetch(request, sink: raw)?.failure == nil)
+        #expect(raw.body == Self.gzipped)
+        #expect(loop.origin.requests.last?.contains("\r\nAccept-Encoding: gzip\r\n") == true)
+    }
+
+    @Test func `a redirect is an answer and is not followed`() throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.status == 302)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test func `addresses given with the request are used for its name`() throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 204 No Content\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        var request = TransferRequest(url: "http://name.test:\(origin.port)/")
+        request.resolve = ["+name.test:\(origin.port):127.0.0.1"]
+        let result = try #require(try loop.fetch(request))
+        #expect(result.failure == nil)
+        #expect(result.status == 204)
+        #expect(origin.requests.first?.contains("\r\nHost: name.test:\(origin.port)\r\n") == true)
+    }
+
+    @Test func `a second request uses the connection of the first`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 1)
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 0)
+        #expect(loop.origin.accepted == 1)
+    }
+
+    @Test func `a used handle keeps no option of the transfer before`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        var request = TransferRequest(url: loop.url)
+        request.method = .head
+        request.headerFields = [.init(name: "X-First", value: "1")]
+        _ = try loop.fetch(request)
+        _ = try loop.fetch(TransferRequest(url: loop.url))
+        let second = try #require(loop.origin.requests.last)
+        #expect(second.hasPrefix("GET "))
+        #expect(!second.contains("X-First"))
+    }
+
+    @Test(
+        "a header field that would break out of its line is refused",
+        arguments: [("X-A", "1\r\nX-B: 2"), ("X-A", "1\0"), ("X A", "1"), ("", "1"), ("X:A", "1")])
+    func badField(name: String, value: String) throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: loop.url)
+        request.headerFields = [.init(name: name, value: value)]
+        let error = #expect(throws: CurlError.self) { try loop.start(request, sink: RecordingSink()) }
+        #expect(error?.code == .badHeaderField)
+        #expect(loop.multi?.runningCount == 0)
+    }
+}
