@@ -1,0 +1,28 @@
+internal import CLibCares
+
+/// Why a name has no addresses.
+public enum LookupFailure: Error, Hashable, Sendable {
+    /// The name does not exist, has no address, or cannot be a name.
+    case notFound
+    /// No server answered in time.
+    case timeout
+    /// No server could be asked, or all of them refused or failed.
+    case serverFailure
+    /// Something else; the number is c-ares' status.
+    case other(status: Int)
+
+    init(status: Int32) {
+        switch status {
+        case ARES_ENOTFOUND, ARES_ENODATA, ARES_EBADNAME,
+            ARES_ENONAME:
+            self = .notFound
+        case ARES_ETIMEOUT:
+            self = .timeout
+        case ARES_ESERVFAIL, ARES_EREFUSED, ARES_ECONNREFUSED,
+            ARES_EFORMERR, ARES_ENOTIMP, ARES_EBADRESP:
+            self = .serverFailure
+        default:
+            self = .other(status: Int(status))
+        }
+    }
+}

@@ -1,0 +1,38 @@
+internal import CLibCares
+internal import Glibc
+
+/// One address of a name.
+public struct ResolvedAddress: Hashable, Sendable {
+    /// Numeric, without brackets.
+    public let text: String
+    public let isIPv6: Bool
+    /// How long it may be kept; zero for what came from the hosts file.
+    public let timeToLive: Duration
+
+    /// - Returns: nil for an address of another family than IPv4 and IPv6.
+    init?(_ node: ares_addrinfo_node) {
+        guard let text = unsafe Self.numeric(node) else { return nil }
+        self.text = text
+        isIPv6 = unsafe node.ai_family == AF_INET6
+        timeToLive = unsafe .seconds(max(0, Int(node.ai_ttl)))
+    }
+
+    private static func numeric(_ node: ares_addrinfo_node) -> String? {
+        guard let address = unsafe UnsafeRawPointer(node.ai_addr) else { return nil }
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        let capacity = socklen_t(text.count)
+        let isWritten: Bool
+        switch unsafe node.ai_family {
+        case AF_INET:
+            var bytes = unsafe address.loadUnaligned(as: sockaddr_in.self).sin_addr
+            isWritten = unsafe inet_ntop(AF_INET, &bytes, &text, capacity) != nil
+        case AF_INET6:
+            var bytes = unsafe address.loadUnaligned(as: sockaddr_in6.self).sin6_addr
+            isWritten = unsafe inet_ntop(AF_INET6, &bytes, &text, capacity) != nil
+        default:
+            isWritten = false
+        }
+        guard isWritten else { return nil }
+        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}

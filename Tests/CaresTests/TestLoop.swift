@@ -1,0 +1,46 @@
+import Cares
+import Glibc
+
+/// The owner of a resolver as the tests need it: poll(2) over its descriptors and the name server's.
+final class TestLoop {
+    let resolver: Resolver
+    let server: FakeNameServer
+    private(set) var interests: [Int32: DescriptorInterest] = [:]
+
+    init(_ answer: FakeNameServer.Answer) throws {
+        server = FakeNameServer(answer)
+        var options = ResolverOptions(servers: ["127.0.0.1:\(server.port)"])
+        options.attemptTimeout = .milliseconds(250)
+        options.tries = 1
+        resolver = try Resolver.make(options)
+    }
+
+    /// The result for `name`; nil if there is none within ten seconds.
+    func lookUp(_ name: String) -> Result<[ResolvedAddress], LookupFailure>? {
+        resolver.resolve(name)
+        for _ in 0..<200 {
+            for interest in resolver.takeInterests() {
+                interests[interest.descriptor] = interest.isForgotten ? nil : interest
+            }
+            if let finished = resolver.takeFinished().first { return finished.name == name ? finished.result : nil }
+            pass()
+        }
+        return nil
+    }
+
+    private func pass() {
+        var polled = [pollfd(fd: server.descriptor, events: Int16(POLLIN), revents: 0)]
+        for interest in interests.values {
+            let events = (interest.reads ? POLLIN : 0) | (interest.writes ? POLLOUT : 0)
+            polled.append(pollfd(fd: interest.descriptor, events: Int16(events), revents: 0))
+        }
+        let ready = unsafe poll(&polled, nfds_t(polled.count), Int32(min(resolver.timeoutMilliseconds ?? 50, 50)))
+        if ready == 0 { resolver.timerFired() }
+        if polled[0].revents != 0 { server.ready() }
+        for entry in polled[1...] where entry.revents != 0 {
+            let events = Int32(entry.revents)
+            resolver.descriptorReady(
+                entry.fd, reads: events & (POLLIN | POLLERR | POLLHUP) != 0, writes: events & POLLOUT != 0)
+        }
+    }
+}
