@@ -47,8 +47,10 @@ extension BrokerCore {
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query(let query): answer(query, to: client, now: now)
         case .bye:
+            let isRequestReply = clients[client].isRequestReply
             clientLost(id, now: now)
-            actions.append(.close(id, reason: "bye"))
+            // The connection stands: it may say HELLO again.
+            clientConnected(id, isRequestReply: isRequestReply)
         }
     }
 

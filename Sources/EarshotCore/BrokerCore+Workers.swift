@@ -9,6 +9,18 @@ extension BrokerCore {
         workerNumbers[id] = workers.insert(WorkerSession(id: id, lastHeard: now))
     }
 
+    /// A worker's connection is gone. One that holds work and lives on may still be fetching: it is ended first, and
+    /// its flights run elsewhere only after `workerLost`.
+    public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
+        guard let worker = workerNumbers[id] else { return }
+        guard isProcessAlive, !workers[worker].leases.isEmpty else {
+            workerLost(id, now: now)
+            return
+        }
+        workers[worker].phase = .draining
+        actions.append(.killWorker(id))
+    }
+
     /// A worker's connection or process is gone: what it held is queued again.
     public mutating func workerLost(_ id: WorkerID, now: Tick) {
         guard let worker = workerNumbers.removeValue(forKey: id) else { return }

@@ -161,6 +161,20 @@ struct AttemptTests {
         #expect(rig.actions == [.killWorker(worker)])
     }
 
+    @Test mutating func `a worker that lost its connection but lives is ended before its work runs elsewhere`() {
+        let worker = rig.worker(1)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        rig.pass { rig in
+            _ = rig.worker(2)
+            rig.core.workerDisconnected(worker, isProcessAlive: true, now: rig.now)
+        }
+        #expect(rig.actions.contains(.killWorker(worker)))
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.core.workerLost(worker, now: $0.now) }
+        #expect(rig.jobs.count == 1)
+    }
+
     @Test mutating func `an idle bus sets no timer`() {
         _ = rig.worker()
         let a = rig.client(1)

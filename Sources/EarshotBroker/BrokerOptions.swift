@@ -1,0 +1,36 @@
+/// What a broker is started with.
+public struct BrokerOptions: Sendable {
+    /// Folder of the endpoints `bus` and `work` and of `broker.lock`; made 0700 if it is not there.
+    public var runtimeFolder: String
+    /// Folder of bodies too large to travel inline; made 0700 if it is not there.
+    public var spoolFolder: String
+    /// Proof asked of workers, hexadecimal digits; nil lets every worker of this user fetch http and https.
+    public var secret: String?
+    /// Told `ready` and closed once both endpoints can be connected to; nil for nobody.
+    public var readyDescriptor: Int32?
+    /// The process whose end is this one's too; nil for none.
+    public var parentPid: Int32?
+    /// Transfers at once to one origin.
+    public var originLimit = 6
+    /// Seconds that running work has after SIGTERM.
+    public var drainSeconds = 10.0
+    /// Bodies up to so many bytes travel in messages.
+    public var inlineBytes = 65_536
+
+    public init(runtimeFolder: String, spoolFolder: String) {
+        self.runtimeFolder = runtimeFolder
+        self.spoolFolder = spoolFolder
+    }
+}
+
+/// Why a broker did not start; a sentence that says what to do.
+public struct BrokerError: Error, CustomStringConvertible {
+    public let description: String
+    /// Whether another broker has the place.
+    public let isTaken: Bool
+
+    init(_ description: String, isTaken: Bool = false) {
+        self.description = description
+        self.isTaken = isTaken
+    }
+}

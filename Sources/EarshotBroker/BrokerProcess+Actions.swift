@@ -1,0 +1,54 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import ZeroMQ
+
+/// Carries the core's actions out.
+extension BrokerProcess {
+    /// Until there are none: a send can tell the core something that asks for more.
+    func carryOut() throws {
+        while true {
+            let actions = core.takeActions()
+            guard !actions.isEmpty else { return }
+            for action in actions { try carryOut(action) }
+        }
+    }
+
+    private func carryOut(_ action: Action) throws {
+        switch action {
+        case .send(let client, let message): try tell(client, message.encoded())
+        case .answer(let client, let query, let json):
+            try tell(client, BrokerMessage.answer(query).encoded(), SharedBody(try Message.make(json)))
+        case .deliver(let client, let terminal, let body): try deliver(terminal, body, to: client)
+        case .close(let client, let reason):
+            try tell(client, BrokerMessage.goodbye(reason: reason).encoded())
+            bus.close(client.rawValue)
+        case .sendWorker(let worker, let message):
+            // A worker that is full or gone loses its jobs with its connection.
+            if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { kill(worker) }
+        case .killWorker(let worker):
+            kill(worker)
+        case .releaseBody(let body): bodies[body] = nil
+        case .releaseFile(let file): spool.remove(file)
+        }
+    }
+
+    /// Says something that is not kept for a client that does not take it.
+    private func tell(_ client: ClientID, _ head: [UInt8], _ body: SharedBody? = nil) throws {
+        guard try bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
+        // Progress is made up for by the next; a client that leaves thousands of answers unread has stopped reading.
+        if !head.starts(with: "PROGRESS ".utf8) { bus.close(client.rawValue) }
+    }
+
+    private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) throws {
+        // Order: nothing overtakes a terminal that was refused in this pass.
+        guard !blocked.contains(client) else { return }
+        let head = BrokerMessage.terminal(terminal).encoded()
+        switch try bus.send(head, body.flatMap { bodies[$0] }, to: client.rawValue) {
+        case .sent: core.deliveryTaken(terminal.sequence, by: client)
+        case .wouldBlock:
+            blocked.insert(client)
+            core.deliveryRefused(terminal.sequence, by: client)
+        case .unreachable: break
+        }
+    }
+}

@@ -1,0 +1,253 @@
+internal import Crypto
+internal import EarshotCore
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+public import Logging
+internal import ZeroMQ
+
+/// The broker: the core's shell. One thread, one loop, two ROUTERs.
+///
+/// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell decides
+/// nothing about requests.
+public final class BrokerProcess {
+    /// Messages queued to one peer: more than the largest window, so that only progress and answers can fill it.
+    private static let sendHighWaterMark: Int32 = 8_192
+    /// Frames a client may send: a head, and room to tell it that it is too long.
+    private static let clientFrameBytes: Int64 = 1 << 20
+    /// Descriptors kept back from connections: libzmq ends the process when an ipc accept finds none.
+    private static let reservedDescriptors = 256
+    /// How long a farewell has to leave the sockets.
+    private static let farewellMilliseconds = 50
+
+    let options: BrokerOptions
+    let logger: Logger
+    let loop: EventLoop
+    let bus: RouterPort
+    let work: RouterPort
+    let spool: Spool
+    var core: BrokerCore
+    /// Inline bodies the core still needs.
+    var bodies: [BodyID: SharedBody] = [:]
+    /// Clients whose socket refused a terminal.
+    var blocked: Set<ClientID> = []
+    /// Live processes of workers whose connection is gone.
+    private var disconnected: [WorkerID: ProcessDescriptor] = [:]
+    private var lastBody: UInt64 = 0
+    private let lock: LockFile
+    private let signals: SignalSource
+    private var drainStarted: LoopTime?
+    private var failure: (any Error)?
+
+    /// Takes the runtime folder, binds both endpoints and says that it is ready.
+    /// - Throws: `BrokerError` when the place is taken or not usable, else the error of the call that failed.
+    public init(options: BrokerOptions, logger: Logger) throws {
+        self.options = options
+        self.logger = logger
+        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
+            throw BrokerError("the parent process \(parent) is gone")
+        }
+        try ParentProcess.giveUpNewPrivileges()
+        SignalSource.ignoreBrokenPipes()
+        signals = try SignalSource([SIGTERM, SIGINT])
+        umask(0o077)
+        try Folder.makePrivate(options.runtimeFolder)
+        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
+            throw BrokerError("a broker runs in \(options.runtimeFolder) already", isTaken: true)
+        }
+        self.lock = lock
+        spool = try Spool(options.spoolFolder)
+        loop = try EventLoop()
+        let descriptors = try ResourceLimits.raiseDescriptorLimit()
+        let connections = max(16, descriptors - Self.reservedDescriptors) / 2
+        let context = try Context.make()
+        var socketOptions = SocketOptions()
+        socketOptions.sendHighWaterMark = Self.sendHighWaterMark
+        socketOptions.maximumFrameBytes = Self.clientFrameBytes
+        bus = try RouterPort(
+            context, try Self.endpoint(options, "bus"), socketOptions, loop, connectionLimit: connections,
+            logger: logger)
+        // READY and JOB are short, an inline body is as long as LIMITS allows.
+        socketOptions.maximumFrameBytes = Int64(max(options.inlineBytes, WireLimits.workerHeadBytes)) + 1_024
+        work = try RouterPort(
+            context, try Self.endpoint(options, "work"), socketOptions, loop, connectionLimit: connections / 4,
+            logger: logger)
+        var workerLimits = WorkerLimits(
+            broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
+        workerLimits.inlineBytes = options.inlineBytes
+        var limits = CoreLimits()
+        limits.transfersPerOrigin = options.originLimit
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: options.secret, limits: limits, seed: Self.randomNumber())
+        _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
+    }
+
+    /// Serves until it is told to end, or cannot go on.
+    public func run() throws -> Int32 {
+        _ = loop.addHook { [unowned self] in
+            do {
+                return try pass()
+            } catch {
+                failure = error
+                loop.stop()
+                return .untilEvent
+            }
+        }
+        logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
+        sayReady()
+        try loop.run()
+        if let failure { throw failure }
+        return 0
+    }
+
+    // MARK: The pass
+
+    private func pass() throws -> EventLoop.Rest {
+        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        try work.take { event in workEvent(event, now: now) }
+        try bus.take { event in busEvent(event, now: now) }
+        for client in blocked { core.clientWritable(client) }
+        blocked.removeAll()
+        core.timePassed(now: now)
+        core.dispatch(now: now)
+        try carryOut()
+        disconnected.removeAll()
+        endIfDrained()
+        if try bus.hasPending() || work.hasPending() { return .none }
+        let next = [core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }, nextDrainCheck].compactMap { $0 }
+            .min()
+        return next.map { .until($0) } ?? .untilEvent
+    }
+
+    private func busEvent(_ event: RouterPort.Event, now: Tick) {
+        switch event {
+        case .connected(let peer, let isRequestReply):
+            core.clientConnected(ClientID(rawValue: peer), isRequestReply: isRequestReply)
+        case .message(let peer, let head, _):
+            do throws(WireError) {
+                core.clientSaid(try ClientMessage(head: head), by: ClientID(rawValue: peer), now: now)
+            } catch {
+                core.clientSaidNonsense(error, by: ClientID(rawValue: peer))
+            }
+        case .surplus(let peer):
+            core.clientSaidNonsense(WireError(.limit, "a message is a head and a body"), by: ClientID(rawValue: peer))
+        case .lost(let peer, _):
+            core.clientLost(ClientID(rawValue: peer), now: now)
+        }
+    }
+
+    private func workEvent(_ event: RouterPort.Event, now: Tick) {
+        switch event {
+        case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
+        case .message(let peer, let head, let body):
+            do throws(WireError) {
+                let message = adopted(try WorkerMessage(head: head))
+                core.workerSaid(message, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
+            } catch {
+                core.workerSaidNonsense(error, by: WorkerID(rawValue: peer))
+            }
+        case .surplus(let peer):
+            core.workerSaidNonsense(WireError(.limit, "a message is a head and a body"), by: WorkerID(rawValue: peer))
+        case .lost(let peer, let process):
+            disconnected[WorkerID(rawValue: peer)] = process
+            core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)
+            spool.sweepParts()
+        }
+    }
+
+    /// Ends a worker's process. One whose connection is gone is awaited here, else its port tells of its end.
+    func kill(_ worker: WorkerID) {
+        guard let process = disconnected.removeValue(forKey: worker) else {
+            logger.warning("worker \(work.pid(of: worker.rawValue)) does not answer: killing it")
+            work.kill(worker.rawValue)
+            return
+        }
+        logger.warning("worker \(process.pid) left its work: killing it")
+        process.send(SIGKILL)
+        do {
+            var registration: EventLoop.Registration?
+            registration = try loop.add(process.descriptor, .readable) { [unowned self] _ in
+                if let registration { loop.remove(registration) }
+                core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
+                spool.sweepParts()
+                withExtendedLifetime(process) {}
+            }
+        } catch {
+            logger.error("cannot await the end of worker \(process.pid): \(error)")
+            core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
+        }
+    }
+
+    private func hold(_ body: SharedBody) -> BodyID {
+        lastBody += 1
+        let id = BodyID(rawValue: lastBody)
+        bodies[id] = body
+        return id
+    }
+
+    /// Gives a finished spool file its content's name; a claim that is not true becomes a failure of the attempt.
+    private func adopted(_ message: WorkerMessage) -> WorkerMessage {
+        guard case .done(var completion) = message, let file = completion.file else { return message }
+        if let sha256 = completion.sha256,
+            let name = spool.adopt(file, sha256: sha256, length: completion.length)
+        {
+            completion.file = name
+            return .done(completion)
+        }
+        logger.error("a worker's file is not in the spool as it said")
+        return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
+    }
+
+    // MARK: The end
+
+    private func signalled() {
+        while let signal = signals.next() {
+            guard drainStarted == nil else {
+                logger.notice("second signal \(signal): stopping now")
+                loop.stop()
+                return
+            }
+            logger.notice("signal \(signal): finishing what runs, at most \(options.drainSeconds) s")
+            drainStarted = loop.now
+            core.drain()
+        }
+    }
+
+    /// When a draining broker looks again whether it may end.
+    private var nextDrainCheck: LoopTime? {
+        guard let drainStarted else { return nil }
+        let farewell = drainStarted.advanced(by: .milliseconds(Self.farewellMilliseconds))
+        return loop.now < farewell ? farewell : drainStarted.advanced(by: .seconds(options.drainSeconds))
+    }
+
+    private func endIfDrained() {
+        guard let drainStarted else { return }
+        let spent = loop.now.since(drainStarted)
+        guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
+        let isDone = core.runningAttempts == 0 && core.outstandingDeliveries == 0
+        if isDone || spent >= .seconds(options.drainSeconds) { loop.stop() }
+    }
+
+    // MARK: Set-up
+
+    private func sayReady() {
+        guard let descriptor = options.readyDescriptor else { return }
+        let line = Array("ready\n".utf8)
+        _ = unsafe line.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+        close(descriptor)
+    }
+
+    private static func endpoint(_ options: BrokerOptions, _ name: String) throws -> String {
+        let path = options.runtimeFolder + "/" + name
+        // sockaddr_un, unix(7): 108 bytes with the one that ends it.
+        guard path.utf8.count <= 107 else {
+            throw BrokerError(
+                "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
+        }
+        return "ipc://" + path
+    }
+
+    private static func randomNumber() -> UInt64 {
+        Secret.randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}

@@ -1,0 +1,15 @@
+internal import ZeroMQ
+
+/// An inline body as it came from a worker, sent to each subscriber without a copy.
+final class SharedBody {
+    private let message: Message
+
+    init(_ message: consuming Message) {
+        self.message = message
+    }
+
+    /// A message that shares the bytes, for one send.
+    func share() throws(ZeroMQError) -> Message {
+        try message.shared()
+    }
+}

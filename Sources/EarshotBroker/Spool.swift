@@ -1,0 +1,98 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// The folder of bodies that are files: one file for each content, named by its SHA-256.
+///
+/// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
+/// so that the two never race. Names are used relative to an opened folder and without following links.
+final class Spool {
+    private let folder: Int32
+    private let lock: LockFile
+
+    /// Opens the folder, makes it if need be, and removes what an earlier broker left.
+    /// - Throws: `BrokerError`, a `SystemError` of the call that failed.
+    init(_ path: String) throws {
+        try Folder.makePrivate(path)
+        guard let lock = try LockFile.take(path + "/broker.lock") else {
+            throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool", isTaken: true)
+        }
+        self.lock = lock
+        folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
+        for name in try names() where isContent(name) { remove(name) }
+        sweepParts()
+    }
+
+    deinit {
+        close(folder)
+    }
+
+    /// Gives a worker's finished file the name of its content.
+    /// - Returns: that name, or nil if the file is not what the worker said: missing, of another length, a link.
+    func adopt(_ name: String, sha256: String, length: Int) -> String? {
+        var status = stat()
+        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
+            status.st_uid == getuid(), status.st_size == length, status.st_nlink == 1
+        else { return nil }
+        guard unsafe renameat(folder, name, folder, sha256) == 0 else { return nil }
+        return sha256
+    }
+
+    func remove(_ name: String) {
+        unsafe unlinkat(folder, name, 0)
+    }
+
+    /// Removes unfinished files of workers that are gone. O(files).
+    func sweepParts() {
+        for name in (try? names()) ?? [] {
+            guard name.hasSuffix(".part"), let pid = name.split(separator: "-").first.flatMap({ Int32($0) }) else {
+                continue
+            }
+            if kill(pid, 0) != 0, errno == ESRCH { remove(name) }
+        }
+    }
+
+    private func isContent(_ name: String) -> Bool {
+        name.utf8.count == 64 && name.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+    }
+
+    private func names() throws -> [String] {
+        let copy = dup(folder)
+        guard let stream = unsafe fdopendir(copy) else {
+            if copy >= 0 { close(copy) }
+            throw SystemError("read the spool", number: errno)
+        }
+        defer { unsafe closedir(stream) }
+        unsafe rewinddir(stream)
+        var names: [String] = []
+        while let entry = unsafe readdir(stream) {
+            names.append(
+                unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                    unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+                })
+        }
+        return names
+    }
+}
+
+/// Folders only their owner can enter.
+enum Folder {
+    /// Makes a folder with its parents, 0700, or checks that the one there is ours alone.
+    static func makePrivate(_ path: String) throws {
+        var partial = ""
+        for component in path.split(separator: "/") {
+            partial += "/" + component
+            if unsafe mkdir(partial, 0o700) != 0, errno != EEXIST {
+                throw SystemError("make the folder \(partial)", number: errno)
+            }
+        }
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { throw SystemError("look at the folder \(path)", number: errno) }
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == getuid() else {
+            throw BrokerError("\(path) is not a folder of this user; choose another place")
+        }
+        guard status.st_mode & 0o077 == 0 || (unsafe chmod(path, 0o700)) == 0 else {
+            throw SystemError("close the folder \(path) to others", number: errno)
+        }
+    }
+}
