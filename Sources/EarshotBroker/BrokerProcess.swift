@@ -104,6 +104,7 @@ public final class BrokerProcess {
 
     private func pass() throws -> EventLoop.Rest {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
+        core.calendarSeconds = Int64(time(nil))
         try work.take { event in workEvent(event, now: now) }
         try bus.take { event in busEvent(event, now: now) }
         for client in blocked { core.clientWritable(client) }

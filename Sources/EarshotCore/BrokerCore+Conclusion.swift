@@ -48,9 +48,11 @@ extension BrokerCore {
     mutating func retryOrFail(_ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, now: Tick) {
         flights[flight].failures += 1
         let record = flights[flight]
+        let wish = response.flatMap { HeaderFields(lines: $0.fields).first("retry-after") }
         let decision = RetryRule().decision(
             after: code, status: response?.status, method: record.request.method, attempts: record.failures,
-            retries: record.retries, retryAfter: nil, random: generator.next())
+            retries: record.retries, retryAfter: wish.flatMap { RetryAfter($0, now: calendarSeconds) },
+            random: generator.next())
         switch decision {
         case .retry(let pause) where !isDraining:
             if let response { drop(response) }

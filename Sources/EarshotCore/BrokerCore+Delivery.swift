@@ -114,7 +114,7 @@ extension BrokerCore {
             let (terminal, body) = terminal(of: interest, sequence: sequence)
             actions.append(.deliver(clients[client].id, terminal, body))
         }
-        if clients[client].deliveries.count >= limits.unsentDeliveries {
+        if clients[client].deliveries.count >= limits.dueDeliveries {
             let id = clients[client].id
             actions.append(.close(id, reason: "too-slow"))
         }

@@ -119,10 +119,13 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
     ) {
         guard let flight = endLease(attempt, at: worker) else { return }
-        if code == .tooLarge {
-            requeueOrFailTooLarge(flight, now: now)
-        } else {
-            retryOrFail(flight, code, nil, now: now)
+        switch code {
+        case .tooLarge: requeueOrFailTooLarge(flight, now: now)
+        case .workerLost:
+            // It leaves and took nothing: the attempt never ran.
+            workers[worker].phase = .draining
+            enqueue(flight: flight, first: true)
+        default: retryOrFail(flight, code, nil, now: now)
         }
     }
 

@@ -16,6 +16,8 @@ public struct BrokerCore {
     public let instance: BrokerInstance
     public var limits: CoreLimits
     public internal(set) var ledger = Ledger()
+    /// Seconds since 1970, set by the shell in each pass: what dates in `Retry-After` are held against.
+    public var calendarSeconds: Int64 = 0
     /// Proof a worker must give to be trusted with http and https; nil if none is asked.
     let secret: String?
     /// What workers are told about bodies.

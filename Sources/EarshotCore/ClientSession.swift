@@ -36,7 +36,7 @@ struct ClientSession {
 
     /// Whether no work is to be started that only this client wants.
     func isClosed(_ limits: CoreLimits) -> Bool {
-        isBlocked || deliveries.count >= window ?? limits.unsentDeliveries
+        isBlocked || deliveries.count >= window ?? limits.dueDeliveries
     }
 }
 

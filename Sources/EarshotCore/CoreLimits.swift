@@ -6,8 +6,6 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerClient = 1_000_000
     /// Handlers one client may be subscribed to: ten times the live handlers designed for.
     public var subscriptionsPerClient = 100_000
-    /// Terminals that wait for clients, of all: each is a small record and perhaps a body.
-    public var window = 4_096
     /// Transfers at once to one origin: what browsers settled on.
     public var transfersPerOrigin = 6
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
@@ -24,8 +22,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var connectMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.
     public var redirectHops = 10
-    /// Outstanding deliveries a client with `window: none` may have waiting for its socket.
-    public var unsentDeliveries = 100_000
+    /// Terminals that may be due to one client; one that owes more acknowledgements has stopped reading, and is closed.
+    public var dueDeliveries = 1_000_000
 
     public init() {}
 }

@@ -60,6 +60,29 @@ struct AttemptTests {
         #expect(rig.terminals(for: a) == ["h 1 reset"])
     }
 
+    @Test mutating func `a server that says when to come again is not asked before`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 503, fields: "Retry-After: 5") }
+        rig.wait(milliseconds: 4_999)
+        #expect(rig.jobs.isEmpty)
+        rig.wait(milliseconds: 1_000)
+        #expect(rig.jobs.count == 1)
+    }
+
+    @Test mutating func `a worker that leaves gets nothing more, and what it refused runs elsewhere`() {
+        let leaving = rig.worker(1)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) { $0.options.retries = 0 } }
+        let job = rig.jobs[0]
+        rig.pass { $0.failed(job, "worker-lost", by: leaving) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { _ = $0.worker(2) }
+        #expect(rig.jobs.count == 1)
+    }
+
     @Test mutating func `an error page is a failure with its status, not a result`() {
         let worker = rig.worker()
         let a = rig.client(1)
