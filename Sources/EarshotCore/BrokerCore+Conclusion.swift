@@ -9,7 +9,7 @@ extension BrokerCore {
         let fields = HeaderFields(lines: response.fields)
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         let outcome = rule.outcome(
-            status: response.status, response: fields, request: record.request, hops: record.hops, ancestors: [])
+            status: response.status, response: fields, request: record.request, hops: Int(record.hops), ancestors: [])
         switch outcome {
         case .follow(let next):
             drop(response)
@@ -27,7 +27,7 @@ extension BrokerCore {
     /// Waits for what becomes of the next hop, which others may want too.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
         let (child, isNew) = openFlight(
-            next, redirect: flights[flight].redirect, key: flights[flight].ownKey, hops: flights[flight].hops + 1)
+            next, redirect: flights[flight].redirect, key: ownKeys[flight], hops: Int(flights[flight].hops) + 1)
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -50,8 +50,8 @@ extension BrokerCore {
         let record = flights[flight]
         let wish = response.flatMap { HeaderFields(lines: $0.fields).first("retry-after") }
         let decision = RetryRule().decision(
-            after: code, status: response?.status, method: record.request.method, attempts: record.failures,
-            retries: record.retries, retryAfter: wish.flatMap { RetryAfter($0, now: calendarSeconds) },
+            after: code, status: response?.status, method: record.request.method, attempts: Int(record.failures),
+            retries: Int(record.retries), retryAfter: wish.flatMap { RetryAfter($0, now: calendarSeconds) },
             random: generator.next())
         switch decision {
         case .retry(let pause) where !isDraining:
@@ -59,7 +59,7 @@ extension BrokerCore {
             ledger.flights.retried += 1
             let at = now.advanced(byNanoseconds: pause)
             flights[flight].phase = .backingOff(until: at)
-            setTimer(at, .retry(flight: record.id))
+            setTimer(at, .retry(FlightName(number: flight, id: record.id)))
         case .retry, .giveUp:
             let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts), endedAt: now)
             end(flight, outcome, now: now)

@@ -19,9 +19,9 @@ extension BrokerCore {
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
     private mutating func startReturned(now: Tick) {
-        while let id = returned.last, let worker = freestWorker() {
+        while let name = returned.last, let worker = freestWorker() {
             returned.removeLast()
-            guard let flight = flightsByID[id], flights[flight].phase == .queued,
+            guard let flight = flight(name), flights[flight].phase == .queued,
                 origins[flights[flight].origin].hasRoom(for: .high)
             else { continue }
             start(flight, at: worker, now: now)
@@ -60,7 +60,7 @@ extension BrokerCore {
         let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
         var job = Job(attempt: attempt, url: record.request.url.description)
         job.method = record.request.method.description
-        job.timeoutMilliseconds = record.timeoutMilliseconds
+        job.timeoutMilliseconds = Int(record.timeoutMilliseconds)
         job.connectMilliseconds = limits.connectMilliseconds
         job.maxBytes = record.maxBytes
         job.progressMilliseconds = limits.progressMilliseconds

@@ -133,7 +133,7 @@ extension BrokerCore {
         json.member("handler", handler.description)
         json.member("request", request.description)
         guard let number = handlerNumbers[handler],
-            let interest = requestNumbers[RequestKey(handler: number, request: request)]
+            let interest = listedInterest(request, of: number)
         else {
             json.member("state", "unknown")
             json.member("reason", "there is no such request; its terminal may have been acknowledged")

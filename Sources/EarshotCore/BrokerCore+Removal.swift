@@ -5,7 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32, now: Tick) {
         if let number = handlerNumbers[handler],
-            let interest = requestNumbers[RequestKey(handler: number, request: request)]
+            let interest = listedInterest(request, of: number)
         {
             removeInterest(interest, by: client, now: now)
         }
@@ -67,7 +67,7 @@ extension BrokerCore {
         guard interests[interest].isListed else { return }
         interests[interest].isListed = false
         let handler = interests[interest].handler
-        requestNumbers[RequestKey(handler: handler, request: interests[interest].request)] = nil
+        requestNumbers.remove(interest, hash(interests[interest].request, of: handler))
         handlerChains.remove(interest, from: &handlers[handler].interests)
     }
 

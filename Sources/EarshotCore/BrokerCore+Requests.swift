@@ -9,7 +9,7 @@ extension BrokerCore {
         }
         let handler = handlerNumber(fetch.handler)
         let fingerprint = Fingerprint(of: fetch).value
-        if let known = requestNumbers[RequestKey(handler: handler, request: fetch.request)] {
+        if let known = listedInterest(fetch.request, of: handler) {
             askedAgain(known, fetch, fingerprint, by: client)
             return
         }
@@ -68,7 +68,7 @@ extension BrokerCore {
                 priority: fetch.options.priority, isWarm: fetch.options.isWarm, askedAt: now, fingerprint: fingerprint,
                 serial: nextSerial()))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
-        requestNumbers[RequestKey(handler: handler, request: fetch.request)] = interest
+        requestNumbers.insert(interest, hash(fetch.request, of: handler))
         handlers[handler].references += 1
         handlerChains.append(interest, to: &handlers[handler].interests)
         if fetch.options.subscribes {
@@ -119,18 +119,41 @@ extension BrokerCore {
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?, hops: Int
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own)
-        if let flight = flightNumbers[key] { return (flight, false) }
+        if let flight = openFlight(key) { return (flight, false) }
         let origin = originNumber(request.url.origin.description)
         origins[origin].flights += 1
         lastFlight += 1
         let flight = flights.insert(
             Flight(
-                id: lastFlight, key: key, request: request, redirect: redirect, ownKey: own, origin: origin, hops: hops)
-        )
-        flightNumbers[key] = flight
-        flightsByID[lastFlight] = flight
+                id: lastFlight, request: request, variant: key.variant, redirect: redirect, origin: origin,
+                hops: UInt8(clamping: hops)))
+        flightNumbers.insert(flight, key.hashValue)
+        if let own { ownKeys[flight] = own }
         ledger.flights.started += 1
         return (flight, true)
+    }
+
+    private func openFlight(_ key: FlightKey) -> Int32? {
+        flightNumbers.find(key.hashValue) { flights[$0].key == key }
+    }
+
+    /// The flight of that name, if it has not ended.
+    func flight(_ name: FlightName) -> Int32? {
+        flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
+    }
+
+    /// The request of this ID, while the ID is taken.
+    func listedInterest(_ request: RequestID, of handler: Int32) -> Int32? {
+        requestNumbers.find(hash(request, of: handler)) {
+            interests[$0].handler == handler && interests[$0].request == request
+        }
+    }
+
+    func hash(_ request: RequestID, of handler: Int32) -> Int {
+        var hasher = Hasher()
+        hasher.combine(handler)
+        hasher.combine(request)
+        return hasher.finalize()
     }
 
     private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
@@ -138,8 +161,9 @@ extension BrokerCore {
         interests[interest].isShared = joined
         flightChains.append(interest, to: &flights[flight].interests)
         if joined { ledger.flights.joined += 1 }
-        flights[flight].timeoutMilliseconds = max(flights[flight].timeoutMilliseconds, options.timeoutMilliseconds)
-        flights[flight].retries = max(flights[flight].retries, options.retries)
+        flights[flight].timeoutMilliseconds = max(
+            flights[flight].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
+        flights[flight].retries = max(flights[flight].retries, UInt8(clamping: options.retries))
         let leaf = leaf(of: flight)
         if case .queued = flights[leaf].phase { enqueue(interest, origin: flights[leaf].origin) }
     }
@@ -186,8 +210,8 @@ extension BrokerCore {
 
     /// Frees a flight's record and its key.
     mutating func forget(_ flight: Int32) {
-        flightNumbers[flights[flight].key] = nil
-        flightsByID[flights[flight].id] = nil
+        flightNumbers.remove(flight, flights[flight].key.hashValue)
+        ownKeys[flight] = nil
         let origin = flights[flight].origin
         flights.remove(flight)
         origins[origin].flights -= 1
@@ -213,7 +237,7 @@ extension BrokerCore {
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
     ) {
         guard let number = handlerNumbers[handler],
-            let interest = requestNumbers[RequestKey(handler: number, request: request)]
+            let interest = listedInterest(request, of: number)
         else {
             refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))
             return

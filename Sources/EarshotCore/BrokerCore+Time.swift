@@ -12,7 +12,7 @@ extension BrokerCore {
             case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
             case .grace(let interest, let serial): gracePassed(interest, serial)
             case .abandoned(let handler, let serial): handlerAbandoned(handler, serial)
-            case .retry(let id): pauseEnded(id)
+            case .retry(let name): pauseEnded(name)
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
@@ -44,7 +44,7 @@ extension BrokerCore {
         case .grace(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
         case .abandoned(let handler, let serial): handlers.contains(handler) && handlers[handler].serial == serial
-        case .retry(let id): flightsByID[id] != nil
+        case .retry(let name): flight(name) != nil
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }
     }
@@ -67,8 +67,8 @@ extension BrokerCore {
         }
     }
 
-    private mutating func pauseEnded(_ id: UInt64) {
-        guard let flight = flightsByID[id], case .backingOff = flights[flight].phase else { return }
+    private mutating func pauseEnded(_ name: FlightName) {
+        guard let flight = flight(name), case .backingOff = flights[flight].phase else { return }
         enqueue(flight: flight)
     }
 }

@@ -35,7 +35,7 @@ extension BrokerCore {
                 fail(lease.flight, .poisonous, now: now)
             } else {
                 enqueue(flight: lease.flight, first: true)
-                returned.append(flights[lease.flight].id)
+                returned.append(FlightName(number: lease.flight, id: flights[lease.flight].id))
             }
         }
     }
@@ -111,7 +111,7 @@ extension BrokerCore {
         let response = Outcome.Response(
             status: completion.status, url: flights[flight].request.url.description, length: completion.length,
             sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
-            startedAt: flights[flight].startedAt ?? now)
+            startedAt: flights[flight].startedAt)
         conclude(flight, response, now: now)
     }
 
@@ -136,7 +136,6 @@ extension BrokerCore {
             lease.attempt == attempt.attempt, lease.flight >= 0
         else { return }
         flights[lease.flight].receivedBytes = received
-        flights[lease.flight].totalBytes = total
         forEachInterest(of: lease.flight) { core, interest in
             core.tellProgress(of: interest, received, total, now: now)
         }

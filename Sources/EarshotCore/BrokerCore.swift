@@ -39,9 +39,11 @@ public struct BrokerCore {
     var workers = Slab<WorkerSession>()
     var origins = Slab<OriginEntry>()
 
-    var requestNumbers: [RequestKey: Int32] = [:]
-    var flightNumbers: [FlightKey: Int32] = [:]
-    var flightsByID: [UInt64: Int32] = [:]
+    /// Interests by handler and request ID, flights by key: a million of each, so only their numbers are stored.
+    var requestNumbers = NumberTable()
+    var flightNumbers = NumberTable()
+    /// Coalescing keys of the clients' own, for redirects to inherit.
+    var ownKeys: [Int32: String] = [:]
     var handlerNumbers: [HandlerID: Int32] = [:]
     var rootNumbers: [String: Int32] = [:]
     var clientNumbers: [ClientID: Int32] = [:]
@@ -59,7 +61,7 @@ public struct BrokerCore {
 
     var queue = FairQueue()
     /// Flights whose worker was lost: they wait in the queue, but are looked at first.
-    var returned: [UInt64] = []
+    var returned: [FlightName] = []
     var timers = Heap<Timer>()
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]

@@ -8,6 +8,11 @@ struct FlightKey: Hashable {
     /// All else; empty for a plain GET without fields.
     var variant: String
 
+    init(url: String, variant: String) {
+        self.url = url
+        self.variant = variant
+    }
+
     init(_ request: HTTPRequest, redirect: RedirectMode, own: String?) {
         url = request.url.description
         variant = ""
@@ -32,33 +37,41 @@ struct Flight {
     }
 
     var id: UInt64
-    var key: FlightKey
     var request: HTTPRequest
+    /// What the key has beside the URL.
+    var variant: String
     var redirect: RedirectMode
-    /// The client's addition to the key.
-    var ownKey: String?
-    var origin: Int32
     var phase = Phase.queued
+    var origin: Int32
     /// Requests that wait for it.
     var interests = Chain()
     /// Flights that were redirected to it.
     var parents = Chain()
     /// Redirects that led here.
-    var hops = 0
+    var hops: UInt8 = 0
+    /// The laxest of what its interests allow.
+    var retries: UInt8 = 0
+    var timeoutMilliseconds: UInt32 = 0
+    /// Attempts that failed and may be retried.
+    var failures: UInt8 = 0
+    /// Workers that died of it.
+    var workerDeaths: UInt8 = 0
     /// Attempts given to workers.
     var attempts: UInt32 = 0
-    /// Attempts that failed and may be retried.
-    var failures = 0
-    /// Workers that died of it.
-    var workerDeaths = 0
-    /// The laxest of what its interests allow.
-    var timeoutMilliseconds = 0
-    var retries = 0
-    /// Of the running attempt; nil for none.
+    /// When the last of them was given.
+    var startedAt = Tick(nanoseconds: 0)
+    /// Decoded bytes that attempt may bring; nil for any number.
     var maxBytes: Int?
-    var startedAt: Tick?
+    /// Decoded bytes it has brought so far.
     var receivedBytes = 0
-    var totalBytes: Int?
+
+    var key: FlightKey { FlightKey(url: request.url.description, variant: variant) }
+}
+
+/// A flight as timers and lists name it: its record's number, and its ID, which tells it from a later one there.
+struct FlightName: Equatable {
+    var number: Int32
+    var id: UInt64
 }
 
 /// What became of a flight or of one request; shared by all terminals it ends in.

@@ -59,9 +59,3 @@ struct Interest {
     /// Tells this record from earlier ones under the same number, for timers.
     var serial: UInt64
 }
-
-/// What names a request.
-struct RequestKey: Hashable {
-    var handler: Int32
-    var request: RequestID
-}

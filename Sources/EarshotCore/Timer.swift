@@ -10,7 +10,7 @@ struct Timer: Comparable {
         /// Nobody came back to a handler that owns requests.
         case abandoned(handler: Int32, serial: UInt64)
         /// A flight's pause before its next attempt is over.
-        case retry(flight: UInt64)
+        case retry(FlightName)
         /// A worker with work has been silent.
         case heartbeat(WorkerID)
     }

@@ -1,0 +1,69 @@
+/// A hash table of record numbers; the records themselves hold the keys, so an entry costs 8 bytes and its share of
+/// empty places. Open addressing with linear probing; a removal closes the gap, so lookups never degrade.
+struct NumberTable {
+    private struct Place {
+        /// -1 when empty.
+        var number: Int32 = -1
+        var hash: UInt32 = 0
+    }
+
+    private var places: [Place] = []
+    private(set) var count = 0
+
+    /// The number under this hash that `isMatch` accepts.
+    func find(_ hash: Int, _ isMatch: (Int32) -> Bool) -> Int32? {
+        guard !places.isEmpty else { return nil }
+        let short = UInt32(truncatingIfNeeded: hash)
+        var index = home(of: short)
+        while places[index].number >= 0 {
+            if places[index].hash == short, isMatch(places[index].number) { return places[index].number }
+            index = next(index)
+        }
+        return nil
+    }
+
+    /// The number must not be in the table under this hash. O(1) amortised.
+    mutating func insert(_ number: Int32, _ hash: Int) {
+        if (count + 1) * 4 > places.count * 3 { grow() }
+        place(Place(number: number, hash: UInt32(truncatingIfNeeded: hash)))
+        count += 1
+    }
+
+    /// Takes a number out; nothing happens if it is not there.
+    mutating func remove(_ number: Int32, _ hash: Int) {
+        guard !places.isEmpty else { return }
+        var gap = home(of: UInt32(truncatingIfNeeded: hash))
+        while places[gap].number != number {
+            guard places[gap].number >= 0 else { return }
+            gap = next(gap)
+        }
+        count -= 1
+        var index = next(gap)
+        while places[index].number >= 0 {
+            // One that is as far from its home as the gap lies may move into it.
+            let distance = (index - home(of: places[index].hash)) & (places.count - 1)
+            if distance >= (index - gap) & (places.count - 1) {
+                places[gap] = places[index]
+                gap = index
+            }
+            index = next(index)
+        }
+        places[gap] = Place()
+    }
+
+    private func home(of hash: UInt32) -> Int { Int(hash) & (places.count - 1) }
+
+    private func next(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
+
+    private mutating func place(_ entry: Place) {
+        var index = home(of: entry.hash)
+        while places[index].number >= 0 { index = next(index) }
+        places[index] = entry
+    }
+
+    private mutating func grow() {
+        let old = places
+        places = [Place](repeating: Place(), count: max(16, old.count * 2))
+        for entry in old where entry.number >= 0 { place(entry) }
+    }
+}

@@ -1,0 +1,27 @@
+import Testing
+
+@testable import EarshotCore
+
+/// The table finds what was put in and nothing else, whatever hashes meet.
+struct NumberTableTests {
+    @Test(arguments: [1, 7, 1 << 20])
+    func `a table agrees with a dictionary over random insertions and removals`(hashes: Int) {
+        var table = NumberTable()
+        var model: [Int32: Int] = [:]
+        var random = SplitMix(seed: UInt64(hashes))
+        for _ in 0..<6_000 {
+            let number = Int32.random(in: 0..<300, using: &random)
+            if let hash = model.removeValue(forKey: number) {
+                table.remove(number, hash)
+            } else {
+                let hash = Int.random(in: 0..<hashes, using: &random)
+                model[number] = hash
+                table.insert(number, hash)
+            }
+            #expect(table.count == model.count)
+            let asked = Int32.random(in: 0..<300, using: &random)
+            #expect(table.find(model[asked] ?? 0) { $0 == asked } == (model[asked] == nil ? nil : asked))
+        }
+        for (number, hash) in model { #expect(table.find(hash) { $0 == number } == number) }
+    }
+}
