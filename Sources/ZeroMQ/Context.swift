@@ -15,7 +15,7 @@ public struct Context: ~Copyable {
     public static func make(ioThreads: Int32 = 1, maximumSockets: Int32 = 1023) throws(ZeroMQError) -> Context {
         guard let context = unsafe zmq_ctx_new() else { throw ZeroMQError("zmq_ctx_new") }
         let handle = unsafe ContextHandle(context)
-        // Blocky: whether sockets linger for ever by default. Ours set LINGER to 0 themselves, this is the backstop.
+        // Blocky: whether sockets linger for ever by default. Ours set LINGER themselves, this is the backstop.
         for (option, value) in [(ZMQ_IO_THREADS, ioThreads), (ZMQ_MAX_SOCKETS, maximumSockets), (ZMQ_BLOCKY, 0)] {
             guard unsafe zmq_ctx_set(context, option, value) == 0 else { throw ZeroMQError("zmq_ctx_set") }
         }

@@ -14,7 +14,7 @@ internal import Glibc
 
     deinit { close() }
 
-    /// Closes the socket, once. Connections end at once and what was queued is dropped: LINGER is 0.
+    /// Closes the socket, once. Connections end, and what was queued is dropped, after the time that LINGER gives it.
     func close() {
         guard !isClosed else { return }
         isClosed = true
@@ -24,7 +24,7 @@ internal import Glibc
     }
 
     func apply(_ options: SocketOptions, to kind: Socket.Kind) throws(ZeroMQError) {
-        try set(ZMQ_LINGER, 0 as Int32)
+        try set(ZMQ_LINGER, options.lingerMilliseconds)
         try set(ZMQ_SNDHWM, options.sendHighWaterMark)
         try set(ZMQ_RCVHWM, options.receiveHighWaterMark)
         try set(ZMQ_MAXMSGSIZE, options.maximumFrameBytes)

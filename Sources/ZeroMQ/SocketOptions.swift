@@ -28,6 +28,8 @@ public struct SocketOptions: Equatable, Sendable {
     public var heartbeat: Heartbeat?
     /// Milliseconds a peer has for the ZMTP handshake.
     public var handshakeMilliseconds: Int32 = 10_000
+    /// Milliseconds that messages sent before a close may take to leave, within the life of the context; 0 drops them.
+    public var lingerMilliseconds: Int32 = 0
     /// Connections that may wait to be accepted.
     public var backlog: Int32 = 1024
     /// Whether a router reports peers that are gone or full instead of dropping what is sent to them. Routers only.
