@@ -78,7 +78,11 @@ let package = Package(
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
         tests("CryptoTests", ["Crypto"]),
-        tests("EarshotWorkerTests", ["EarshotWorker"]),
+        tests(
+            "EarshotWorkerTests",
+            [
+                "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Curl", logging,
+            ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire"]),
         tests("ProtocolTests", ["EarshotWire"]),
         tests("TidyTests", []),

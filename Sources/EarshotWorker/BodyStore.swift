@@ -1,0 +1,80 @@
+internal import Crypto
+internal import EarshotLoop
+internal import Glibc
+
+/// Where the decoded bytes of a body go while they arrive: into memory up to the inline limit, beyond it into a file,
+/// and into a SHA-256 in any case.
+struct BodyStore: ~Copyable {
+    /// Why bytes were not taken.
+    enum Fault: Error, Equatable {
+        /// More than allowed.
+        case tooLarge
+        /// The disk, or the user's share of it, is full.
+        case spoolFull
+        /// The file could not be made or written for another reason.
+        case spoolFailed(SystemError)
+    }
+
+    /// A body that is all there.
+    struct Body: Equatable {
+        /// Nil if it is in a file.
+        let inline: [UInt8]?
+        /// The file's base name; nil if it is in memory.
+        let file: String?
+        /// Decoded bytes.
+        let length: Int
+        let digest: Digest
+    }
+
+    /// Decoded bytes so far.
+    private(set) var count = 0
+    private let inlineLimit: Int
+    private let maximum: Int
+    private let makeFile: () throws(SystemError) -> SpoolFile
+    private var memory: [UInt8] = []
+    private var file: SpoolFile?
+    private var hash = SHA256()
+
+    /// - Parameters:
+    ///   - inlineLimit: bytes up to which a body stays in memory.
+    ///   - maximum: bytes a body may have; nil for no limit.
+    ///   - makeFile: called once when a body grows beyond `inlineLimit`.
+    init(inlineLimit: Int, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile) {
+        self.inlineLimit = inlineLimit
+        self.maximum = maximum ?? .max
+        self.makeFile = makeFile
+    }
+
+    /// Takes the next bytes. After a fault the body is of no use.
+    mutating func append(_ bytes: Span<UInt8>) throws(Fault) {
+        guard bytes.count <= maximum - count else { throw .tooLarge }
+        do throws(SystemError) {
+            if let file {
+                try file.write(bytes)
+            } else if count + bytes.count <= inlineLimit {
+                unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
+            } else {
+                let made = try makeFile()
+                try made.write(memory.span)
+                try made.write(bytes)
+                memory = []
+                file = made
+            }
+        } catch {
+            throw Self.fault(error)
+        }
+        hash.update(bytes)
+        count += bytes.count
+    }
+
+    /// The body, whose file from now on is its receiver's to delete.
+    consuming func finish() throws(Fault) -> Body {
+        do throws(SystemError) { try file?.keep() } catch { throw Self.fault(error) }
+        return Body(
+            inline: file == nil ? memory : nil, file: file?.name, length: count, digest: hash.finalize())
+    }
+
+    private static func fault(_ error: SystemError) -> Fault {
+        error.number == ENOSPC || error.number == EDQUOT ? .spoolFull : .spoolFailed(error)
+    }
+}

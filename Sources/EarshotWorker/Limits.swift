@@ -1,0 +1,32 @@
+/// The bounds of a worker, each with its reason.
+enum Limits {
+    /// Bytes of a response's header fields. With a URL and the fields of its own a terminal must fit 64 KiB.
+    static let responseFieldBytes = 48 * 1024
+    /// Messages taken from the broker in one pass: transfers and timers get their turn between.
+    static let messagesPerPass = 256
+    /// Terminals that may wait to be sent before no more messages are read: each slot can have one, and refusals come
+    /// beside them.
+    static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }
+    /// Transfers in the first multi handle before others share the load: up to there its own cost stays small.
+    static let firstShardTransfers = 400
+    /// Multi handles, the first included.
+    static let shards = 16
+    /// Connections a multi handle keeps at least: its transfers and some idle ones for the next requests.
+    static let connectionsPerShard = 512
+    /// Names whose answers are kept.
+    static let names = 4096
+    /// How long a positive answer is kept, whatever the server says: not at all would ask again for each request.
+    static let positiveNameLifetime = Duration.seconds(1)...Duration.seconds(300)
+    /// How long it is known that a name does not exist.
+    static let unknownNameLifetime = Duration.seconds(5)
+    /// How long a failed lookup is not tried again: it may be over soon.
+    static let failedNameLifetime = Duration.seconds(1)
+    /// How long what runs may go on once the worker shall leave.
+    static let drainTime = Duration.seconds(10)
+    /// How long the last messages may take to leave the process.
+    static let lingerMilliseconds: Int32 = 1000
+    /// Between two attempts to be taken in by a broker that hangs up; the second doubles up to the last.
+    static let reconnectDelay = (first: Duration.milliseconds(10), last: Duration.milliseconds(100))
+    /// Bytes of a sentence in a message or a log.
+    static let sentenceBytes = 200
+}

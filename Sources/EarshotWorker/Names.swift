@@ -1,0 +1,99 @@
+internal import Cares
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Host names to addresses for the jobs of a worker: known answers at once, each other name looked up once however many
+/// wait for it.
+final class Names {
+    /// The answer for a job that waited.
+    struct Answered {
+        let attempt: AttemptID
+        let answer: NameAnswer
+    }
+
+    /// When c-ares wants to be called; nil if nothing runs.
+    private(set) var due: LoopTime?
+    private let resolver: Resolver
+    private let loop: EventLoop
+    private let watch: DescriptorWatch
+    private let owner: DescriptorWatch.Owner
+    private var table = NameTable<AttemptID>()
+    private var answered: [Answered] = []
+
+    /// - Throws: `CaresError` for name servers that are no addresses.
+    init(
+        servers: [String]?, loop: EventLoop, watch: DescriptorWatch, owner: DescriptorWatch.Owner
+    ) throws(CaresError) {
+        resolver = try Resolver.make(ResolverOptions(servers: servers))
+        self.loop = loop
+        self.watch = watch
+        self.owner = owner
+    }
+
+    /// The addresses of a name, if they are known. Else `settle` hands them out later.
+    ///
+    /// - Parameter name: lower-case.
+    func lookUp(_ name: String, for attempt: AttemptID) -> NameAnswer? {
+        if let answer = NameAnswer.special(name) { return answer }
+        switch table.asked(name, by: attempt, now: loop.now) {
+        case .known(let answer): return answer
+        case .wait: return nil
+        case .lookUp:
+            resolver.resolve(name)
+            take()
+            return nil
+        }
+    }
+
+    /// The job no longer wants the name.
+    func withdraw(_ name: String, for attempt: AttemptID) {
+        table.withdrawn(name, by: attempt)
+        answered.removeAll { $0.attempt == attempt }
+    }
+
+    /// Does what is due, and hands out the answers that came.
+    func settle() -> [Answered] {
+        if let due, due <= loop.now {
+            resolver.timerFired()
+            take()
+        }
+        defer { answered.removeAll() }
+        return answered
+    }
+
+    private func ready(_ descriptor: Int32, _ readiness: EventLoop.Readiness) {
+        let isBroken = !readiness.isDisjoint(with: [.error, .hangUp])
+        resolver.descriptorReady(
+            descriptor, reads: isBroken || readiness.contains(.readable),
+            writes: isBroken || readiness.contains(.writable))
+        take()
+    }
+
+    private func take() {
+        for interest in resolver.takeInterests() {
+            let descriptor = interest.descriptor
+            watch.set(descriptor, reads: interest.reads, writes: interest.writes, for: owner) { [weak self] in
+                self?.ready(descriptor, $0)
+            }
+        }
+        for finished in resolver.takeFinished() {
+            let (answer, lifetime) = Self.judge(finished.result)
+            let waiting = table.answered(finished.name, answer, lifetime: lifetime, now: loop.now)
+            answered += waiting.map { Answered(attempt: $0, answer: answer) }
+        }
+        due = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
+    }
+
+    private static func judge(_ result: Result<[ResolvedAddress], LookupFailure>) -> (NameAnswer, Duration) {
+        switch result {
+        case .success(let addresses):
+            let told = addresses.map(\.timeToLive).min() ?? .zero
+            let range = Limits.positiveNameLifetime
+            let lifetime = min(max(told, range.lowerBound), range.upperBound)
+            return (.addresses(addresses.map(\.text)), lifetime)
+        case .failure(.notFound): return (.unknown, Limits.unknownNameLifetime)
+        case .failure(.timeout), .failure(.serverFailure), .failure(.other):
+            return (.failed, Limits.failedNameLifetime)
+        }
+    }
+}

@@ -1,0 +1,29 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+
+/// Why the worker itself ended a job.
+struct Refusal: Error, Equatable {
+    let code: FailureCode
+    /// What is known beyond the code; nothing a peer sent.
+    let detail: String
+
+    init(_ code: FailureCode, _ detail: String? = nil) {
+        self.code = code
+        self.detail = detail ?? code.sentence
+    }
+
+    init(body fault: BodyStore.Fault) {
+        switch fault {
+        case .tooLarge: self.init(.tooLarge)
+        case .spoolFull: self.init(.spoolFull)
+        case .spoolFailed(let error): self.init(.internalError, error.description)
+        }
+    }
+
+    init(head fault: ResponseHead.Fault) {
+        switch fault {
+        case .malformed: self.init(.protocolError, "A line of the response's header is malformed.")
+        case .tooLong: self.init(.protocolError, "The response's header is too long.")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+/// The header lines of a response as libcurl hands them over, reduced to the last block.
+///
+/// `start -> block -> complete`, and from `complete` back to `block` when another status line comes: blocks of interim
+/// answers (1xx) and of a proxy's CONNECT are dropped that way. Lines after the last block are trailers, and dropped.
+struct ResponseHead {
+    /// Why a response cannot be told.
+    enum Fault: Error, Equatable {
+        /// A status line that is none, or a NUL or a bare CR or LF in a line.
+        case malformed
+        /// More fields than `Limits.responseFieldBytes`.
+        case tooLong
+    }
+
+    private enum Phase {
+        case start
+        case block
+        case complete
+    }
+
+    private var phase = Phase.start
+    /// The last status line's code; 0 before one came.
+    private(set) var status = 0
+    /// The fields of the last block, a LF between two and none at the end; folded ones in one line.
+    private(set) var fields: [UInt8] = []
+
+    /// Whether the last block is there to its end, and is that of an answer: not of an interim one.
+    var isComplete: Bool { phase == .complete && status >= 200 }
+
+    /// Takes one line with its line end.
+    mutating func append(_ line: Span<UInt8>) throws(Fault) {
+        var count = line.count
+        if count > 0, line[count - 1] == UInt8(ascii: "\n") { count -= 1 }
+        if count > 0, line[count - 1] == UInt8(ascii: "\r") { count -= 1 }
+        for index in 0..<count {
+            let byte = line[index]
+            if byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n") { throw .malformed }
+        }
+        let content = line.extracting(0..<count)
+        switch phase {
+        case .block where count == 0: phase = .complete
+        case .block: try appendField(content)
+        case .start: try begin(content)
+        case .complete: if Self.isStatusLine(content) { try begin(content) }
+        }
+    }
+
+    /// A status line: RFC 9112, section 4, and without a reason in HTTP/2.
+    private mutating func begin(_ line: Span<UInt8>) throws(Fault) {
+        guard Self.isStatusLine(line) else { throw .malformed }
+        var start = 5
+        while start < line.count, line[start] != UInt8(ascii: " ") { start += 1 }
+        while start < line.count, line[start] == UInt8(ascii: " ") { start += 1 }
+        guard start + 3 <= line.count else { throw .malformed }
+        var code = 0
+        for index in start..<start + 3 {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(line[index]) else { throw .malformed }
+            code = code * 10 + Int(line[index] - UInt8(ascii: "0"))
+        }
+        guard code >= 100, start + 3 == line.count || line[start + 3] == UInt8(ascii: " ") else { throw .malformed }
+        status = code
+        fields = []
+        phase = .block
+    }
+
+    private mutating func appendField(_ line: Span<UInt8>) throws(Fault) {
+        guard fields.count + line.count < Limits.responseFieldBytes else { throw .tooLong }
+        guard Self.isBlank(line[0]) else {
+            // What has no name is no field: it is dropped, as clients do.
+            guard line[0] != UInt8(ascii: ":"), Self.hasColon(line) else { return }
+            if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
+            for index in line.indices { fields.append(line[index]) }
+            return
+        }
+        // Obsolete line folding: RFC 9112, section 5.2.
+        guard !fields.isEmpty else { return }
+        var start = 0
+        while start < line.count, Self.isBlank(line[start]) { start += 1 }
+        fields.append(UInt8(ascii: " "))
+        for index in start..<line.count { fields.append(line[index]) }
+    }
+
+    private static func isStatusLine(_ line: Span<UInt8>) -> Bool {
+        guard line.count > 5 else { return false }
+        for (index, byte) in "HTTP/".utf8.enumerated() where line[index] != byte { return false }
+        return true
+    }
+
+    private static func hasColon(_ line: Span<UInt8>) -> Bool {
+        for index in line.indices where line[index] == UInt8(ascii: ":") { return true }
+        return false
+    }
+
+    private static func isBlank(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+}

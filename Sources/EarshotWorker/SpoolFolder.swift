@@ -1,0 +1,38 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// The folder bodies are written to, held open: what is made in it is found whatever becomes of its path.
+final class SpoolFolder {
+    private let descriptor: Int32
+
+    /// - Throws: `SystemError` when there is no such folder or it is a link, or (`EPERM`) when it belongs to somebody
+    ///   else or others may write into it.
+    init(_ path: String) throws(SystemError) {
+        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { throw SystemError("open spool", number: errno) }
+        self.descriptor = descriptor
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError("stat spool", number: errno) }
+        guard status.st_uid == geteuid(), status.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
+            throw SystemError("spool is not ours alone", number: EPERM)
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Makes a file that must not be there yet, readable for this user alone.
+    func create(_ name: String) throws(SystemError) -> Int32 {
+        while true {
+            let file = unsafe openat(
+                descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+            if file >= 0 { return file }
+            let number = errno
+            guard number == EINTR else { throw SystemError("create spool file", number: number) }
+        }
+    }
+
+    /// Deletes a file; nothing happens if it is gone.
+    func delete(_ name: String) {
+        unsafe unlinkat(descriptor, name, 0)
+    }
+}

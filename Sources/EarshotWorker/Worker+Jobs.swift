@@ -1,0 +1,119 @@
+internal import Curl
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Logging
+
+/// A job's way from JOB to its terminal.
+extension Worker {
+    func start(_ job: Job) {
+        guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
+            logger.warning("a job was given twice", metadata: ["attempt": "\(job.attempt)"])
+            return
+        }
+        do throws(Refusal) {
+            guard phase == .serving, runs.count < options.slots else { throw Refusal(.workerLost) }
+            // Before its LIMITS a broker has no job to give.
+            guard link.isUp, let terms else { throw Refusal(.internalError) }
+            let plan = try TransferPlan(job, options)
+            let run = JobRun(job, plan, terms, loop: loop) { [weak self] in self?.progressed.append($0) }
+            runs[job.attempt] = run
+            watchOver(run)
+            resolve(run)
+        } catch {
+            refuse(job.attempt, error)
+        }
+    }
+
+    /// The addresses of the host a job waits for are known, or not to be had.
+    func named(_ answered: Names.Answered) {
+        guard let run = runs[answered.attempt], case .resolving = run.phase else { return }
+        begin(run, answered.answer)
+    }
+
+    /// A transfer ended by itself.
+    func ended(_ finished: FinishedTransfer) {
+        guard let run = finished.sink as? JobRun, runs[run.job.attempt] === run else { return }
+        do throws(Refusal) {
+            if let refusal = run.refusal { throw refusal }
+            if let failure = finished.result.failure {
+                let code = FailureCode(failure)
+                let detail = finished.result.detail
+                throw Refusal(code, detail.isEmpty ? nil : Printable.sentence(detail))
+            }
+            let (completion, body) = try run.complete()
+            forget(run)
+            let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
+            link.send(
+                Outgoing(
+                    attempt: run.job.attempt, head: WorkerMessage.done(completion).encoded(), body: body,
+                    discard: discard))
+        } catch {
+            fail(run, error)
+        }
+    }
+
+    /// Ends a run from our side: its socket is closed and what came of it deleted before anything is said.
+    func fail(_ run: JobRun, _ refusal: Refusal) {
+        let receivedBytes = run.receivedBytes
+        forget(run)
+        refuse(run.job.attempt, refusal, receivedBytes: receivedBytes)
+    }
+
+    /// Lets go of all that a run holds.
+    func forget(_ run: JobRun) {
+        switch run.phase {
+        case .resolving: names.withdraw(run.plan.host, for: run.job.attempt)
+        case .transferring(let running): pool.cancel(running)
+        }
+        run.discard()
+        if let timer = run.timer { loop.cancelTimer(timer) }
+        runs[run.job.attempt] = nil
+    }
+
+    private func refuse(_ attempt: AttemptID, _ refusal: Refusal, receivedBytes: Int = 0) {
+        let message = WorkerMessage.failed(
+            attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes)
+        link.send(Outgoing(attempt: attempt, head: message.encoded(), body: nil, discard: nil))
+    }
+
+    private func watchOver(_ run: JobRun) {
+        run.timer = loop.setTimer(at: run.deadline) { [weak self, weak run] in
+            guard let self, let run, runs[run.job.attempt] === run else { return }
+            if let refusal = run.overdue(loop.now) {
+                fail(run, refusal)
+            } else {
+                watchOver(run)
+            }
+        }
+    }
+
+    private func resolve(_ run: JobRun) {
+        if run.plan.url.address != nil {
+            transfer(run, resolve: [])
+        } else if let answer = names.lookUp(run.plan.host, for: run.job.attempt) {
+            begin(run, answer)
+        }
+    }
+
+    private func begin(_ run: JobRun, _ answer: NameAnswer) {
+        if let entries = answer.resolveEntries(host: run.plan.host, port: run.plan.port) {
+            transfer(run, resolve: entries)
+        } else {
+            fail(run, Refusal(answer == .unknown ? .unknownHost : .dnsFailed))
+        }
+    }
+
+    private func transfer(_ run: JobRun, resolve: [String]) {
+        var request = run.plan.request
+        request.resolve = resolve
+        let (connect, total) = run.timeLeft(loop.now)
+        request.connectTimeout = connect
+        request.totalTimeout = total ?? .zero
+        do throws(CurlError) {
+            run.phase = .transferring(try pool.start(request, host: run.plan.host, sink: run))
+        } catch {
+            fail(run, Refusal(.internalError, error.description))
+        }
+    }
+}

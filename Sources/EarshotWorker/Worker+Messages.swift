@@ -1,0 +1,49 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Logging
+internal import ZeroMQ
+
+/// What the broker says.
+extension Worker {
+    func handle(_ message: PoolMessage) {
+        switch message {
+        case .limits(let limits): take(limits)
+        case .job(let job): start(job)
+        case .cancel(let attempt): cancel(attempt)
+        case .ping: pong()
+        case .drain: drain()
+        case .error(let code, let detail):
+            let metadata: Logger.Metadata = [
+                "code": "\(Printable.sentence(code))", "detail": "\(Printable.sentence(detail ?? ""))",
+            ]
+            logger.error("the broker objects", metadata: metadata)
+        }
+    }
+
+    private func take(_ limits: WorkerLimits) {
+        var spool: SpoolFolder?
+        do throws(SystemError) {
+            spool = try SpoolFolder(limits.spool)
+        } catch {
+            logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
+        }
+        terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
+        link.welcomed()
+        logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
+    }
+
+    /// An attempt that is not running has ended, and its terminal is on its way: then there is nothing to say.
+    private func cancel(_ attempt: AttemptID) {
+        guard let run = runs[attempt] else { return }
+        fail(run, Refusal(.cancelled))
+    }
+
+    private func pong() {
+        do throws(ZeroMQError) {
+            try link.sendNow(.pong)
+        } catch {
+            logger.error("no answer to PING", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,154 @@
+internal import Cares
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+internal import Logging
+internal import ZeroMQ
+
+/// A worker on one event loop: takes jobs from the broker, runs them, tells how they ended.
+///
+/// Descriptors and timers only note what happened; at the end of each pass `settle` deals with it, so that nothing is
+/// done inside a callback and each socket is looked at before the loop sleeps.
+final class Worker {
+    /// `serving -> draining -> stopped`.
+    enum Phase {
+        case serving
+        /// Takes no more jobs, finishes what runs.
+        case draining
+        case stopped
+    }
+
+    /// What the broker's LIMITS said.
+    struct Terms {
+        let inlineBytes: Int
+        /// Nil if the folder cannot be used.
+        let spool: SpoolFolder?
+    }
+
+    let options: WorkerOptions
+    let loop: EventLoop
+    let logger: Logger
+    let names: Names
+    let pool: TransferPool
+    let link: BrokerLink
+    private(set) var phase = Phase.serving
+    /// What the loop could not go on with.
+    private(set) var fault: (any Error)?
+    var runs: [AttemptID: JobRun] = [:]
+    /// Nil before the first LIMITS.
+    var terms: Terms?
+    /// The runs that have a PROGRESS to send.
+    var progressed: [JobRun] = []
+    private let watch: DescriptorWatch
+    private var hook: EventLoop.HookID?
+
+    /// Connects to the broker; the rest happens while `loop` runs.
+    ///
+    /// - Throws: `CaresError` for name servers that are no addresses, `ZeroMQError` for an endpoint that is none.
+    init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
+        self.options = options
+        self.loop = loop
+        self.logger = logger
+        watch = DescriptorWatch(loop)
+        pool = TransferPool(slots: options.slots, loop: loop, watch: watch)
+        // The pool's owners count from 0.
+        names = try Names(servers: options.dnsServers, loop: loop, watch: watch, owner: .init(number: -1))
+        link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
+        hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
+    }
+
+    // MARK: Leaving
+
+    /// Takes no more jobs, finishes what runs within `Limits.drainTime`, and stops the loop.
+    func drain() {
+        guard phase == .serving else { return }
+        logger.info("draining", metadata: ["running": "\(runs.count)"])
+        phase = .draining
+        loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() }
+    }
+
+    /// Gives up what runs, says goodbye and stops the loop.
+    func stop() {
+        guard phase != .stopped else { return }
+        phase = .stopped
+        for run in runs.values { forget(run) }
+        do throws(ZeroMQError) {
+            try link.sendNow(.bye)
+        } catch {
+            logger.error("no goodbye", metadata: ["error": "\(error)"])
+        }
+        link.close()
+        if let hook { loop.removeHook(hook) }
+        loop.stop()
+    }
+
+    // MARK: The pass
+
+    private func settle() -> EventLoop.Rest {
+        do {
+            let isPending = try work()
+            if let fault = watch.fault { throw fault }
+            guard phase != .stopped else { return .untilEvent }
+            if isPending, hasRoomForMessages { return .none }
+            guard let due = [pool.due, names.due].compactMap(\.self).min() else { return .untilEvent }
+            return due <= loop.now ? .none : .until(due)
+        } catch {
+            fault = error
+            stop()
+            return .untilEvent
+        }
+    }
+
+    /// - Returns: whether messages of the broker wait.
+    private func work() throws -> Bool {
+        var budget = Limits.messagesPerPass
+        while budget > 0, hasRoomForMessages, let message = try link.next() {
+            handle(message)
+            budget -= 1
+        }
+        for answered in names.settle() { named(answered) }
+        for finished in pool.settle() { ended(finished) }
+        try sendProgress()
+        let isPending = try link.settle { ready() }
+        if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
+        return isPending
+    }
+
+    /// A broker that does not take its results is not listened to: each of its messages can have an answer.
+    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: options.slots) }
+
+    /// Sends what is due, and has the loop wake for what is not yet.
+    private func sendProgress() throws {
+        guard !progressed.isEmpty else { return }
+        let noted = progressed
+        progressed.removeAll(keepingCapacity: true)
+        for run in noted where runs[run.job.attempt] === run {
+            if run.progressDue <= loop.now {
+                try link.sendNow(run.takeProgress())
+            } else {
+                loop.setTimer(at: run.progressDue) { [weak self, weak run] in
+                    if let run { self?.progressed.append(run) }
+                }
+            }
+        }
+    }
+
+    private func ready() -> Ready {
+        var ready = Ready(slots: options.slots)
+        ready.pid = Int(getpid())
+        ready.host = Self.hostName
+        ready.secret = options.secret
+        ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
+        return ready
+    }
+
+    /// This machine's name; nil for one that cannot stand in a message.
+    private static let hostName: String? = {
+        var name = [CChar](repeating: 0, count: WireLimits.identifierBytes + 1)
+        guard unsafe gethostname(&name, name.count) == 0 else { return nil }
+        let bytes = name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+        let isFit = !bytes.isEmpty && bytes.allSatisfy { (0x21...0x7e).contains($0) }
+        return isFit ? String(decoding: bytes, as: UTF8.self) : nil
+    }()
+}

@@ -1,0 +1,24 @@
+/// What a worker is told at its start.
+public struct WorkerOptions: Sendable {
+    /// The endpoint of the broker's socket `work`, such as `ipc:///run/user/1000/earshot/work`.
+    public var workEndpoint: String
+    /// Transfers at once, 1 to 10,000.
+    public var slots: Int
+    /// Hexadecimal text that proves to the broker whose child this is; nil for none.
+    public var secret: String?
+    /// The process this one must not outlive; nil to live on its own.
+    public var parentPid: Int32?
+    /// What is said in `User-Agent` when the request says nothing.
+    public var userAgent = "earshot/0.1"
+    /// Numeric addresses of name servers, each with an optional `:port`; nil for those of the system.
+    public var dnsServers: [String]?
+    /// A file of certificates to trust instead of the system's.
+    public var caFile: String?
+    /// Whether HTTP/2 is spoken where TLS negotiates it. Off: libcurl 7.88 has known faults in it.
+    public var speaksHTTP2 = false
+
+    public init(workEndpoint: String, slots: Int) {
+        self.workEndpoint = workEndpoint
+        self.slots = slots
+    }
+}

@@ -1,0 +1,42 @@
+internal import EarshotLoop
+internal import Glibc
+public import Logging
+
+/// A worker as a process of its own: the system's side of it, around a `Worker`.
+public final class WorkerProcess {
+    private let options: WorkerOptions
+    private let logger: Logger
+
+    public init(options: WorkerOptions, logger: Logger) {
+        self.options = options
+        self.logger = logger
+    }
+
+    /// Works until the broker says DRAIN, or SIGTERM or SIGINT comes, and what ran is finished; a second signal ends it
+    /// at once. Changes this process for good: its signals, limits and privileges. Call it on the main thread before
+    /// other threads start.
+    ///
+    /// - Returns: the exit code, 0.
+    /// - Throws: what the system, libzmq or c-ares refused.
+    public func run() throws -> Int32 {
+        SignalSource.ignoreBrokenPipes()
+        try ParentProcess.giveUpNewPrivileges()
+        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
+            logger.notice("the parent is gone")
+            return 0
+        }
+        try ResourceLimits.raiseDescriptorLimit()
+        let signals = try SignalSource([SIGTERM, SIGINT])
+        let loop = try EventLoop()
+        let worker = try Worker(options, loop: loop, logger: logger)
+        let registration = try loop.add(signals.descriptor, .readable) { _ in
+            while signals.next() != nil {
+                if worker.phase == .serving { worker.drain() } else { worker.stop() }
+            }
+        }
+        defer { loop.remove(registration) }
+        try loop.run()
+        if let fault = worker.fault { throw fault }
+        return 0
+    }
+}

@@ -1,0 +1,117 @@
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Logging
+import ZeroMQ
+
+@testable import EarshotWorker
+
+/// A worker, its broker, an origin and a name server, all on one loop and in one thread.
+final class Bed {
+    let loop: EventLoop
+    let folder: URL
+    let origin: Origin
+    let worker: Worker
+    let nameServer: NameServer?
+    private(set) var broker: ScriptedBroker
+    private let context: Context
+    private let inlineBytes: Int
+    private var flights: UInt64 = 0
+
+    init(
+        inlineBytes: Int = 65536, slots: Int = 1000, names: NameServer.Habit? = nil,
+        script: @escaping (_ requestHead: String) -> Origin.Reply
+    ) throws {
+        loop = try EventLoop()
+        context = try Context.make()
+        self.inlineBytes = inlineBytes
+        folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
+        try FileManager.default.createDirectory(
+            at: folder.appending(path: "spool"), withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700])
+        origin = try Origin(loop, script: script)
+        broker = try Self.broker(loop, context, folder, inlineBytes, instance: 1)
+        var options = WorkerOptions(workEndpoint: Self.endpoint(folder), slots: slots)
+        options.secret = "c0ffee"
+        if let names {
+            let server = try NameServer(loop, names)
+            nameServer = server
+            options.dnsServers = ["127.0.0.1:\(server.port)"]
+        } else {
+            nameServer = nil
+        }
+        var logger = Logger(label: "test")
+        logger.logLevel = .critical
+        worker = try Worker(options, loop: loop, logger: logger)
+    }
+
+    deinit {
+        broker.end()
+        worker.stop()
+        try? FileManager.default.removeItem(at: folder)
+    }
+
+    /// The names in the spool.
+    var spool: [String] {
+        (try? FileManager.default.contentsOfDirectory(atPath: folder.appending(path: "spool").path)) ?? []
+    }
+
+    /// Runs until the condition holds; false if it does not within ten seconds.
+    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+
+    /// Runs until the broker has taken the worker in.
+    func meet() throws -> Bool { try run { worker.terms != nil && !broker.readies.isEmpty } }
+
+    /// A job of the broker for `url`.
+    func job(_ url: String? = nil) -> Job {
+        flights += 1
+        let attempt = AttemptID(broker: broker.instance, flight: flights, attempt: 1)
+        return Job(attempt: attempt, url: url ?? origin.url())
+    }
+
+    /// Gives the job, and runs until it has ended.
+    func fetch(_ job: Job) throws -> Bool {
+        guard try meet() else { return false }
+        try broker.tell(.job(job))
+        return try run { broker.hasEnded(job.attempt) }
+    }
+
+    /// The failure code of a job that is given and run.
+    func failure(_ job: Job) throws -> String? {
+        try fetch(job) ? broker.failure(job.attempt) : nil
+    }
+
+    /// The broker dies, and all its connections with it.
+    func endBroker() throws {
+        broker.end()
+        // The last reference is the property: a broker that cannot be reached takes its place.
+        broker = try Self.broker(loop, context, folder, inlineBytes, instance: 0, endpoint: "inproc://nobody")
+    }
+
+    func startBroker(instance: UInt64, answersReady: Bool = true) throws {
+        broker.end()
+        broker = try Self.broker(
+            loop, context, folder, inlineBytes, instance: instance, answersReady: answersReady)
+    }
+
+    /// Lets the worker hear and answer: what it was told before has been dealt with.
+    func barrier() throws -> Bool {
+        let count = broker.count(of: .pong)
+        try broker.tell(.ping)
+        return try run { broker.count(of: .pong) > count }
+    }
+
+    private static func endpoint(_ folder: URL) -> String { "ipc://\(folder.path)/work" }
+
+    private static func broker(
+        _ loop: EventLoop, _ context: borrowing Context, _ folder: URL, _ inlineBytes: Int, instance: UInt64,
+        endpoint: String? = nil, answersReady: Bool = true
+    ) throws -> ScriptedBroker {
+        var limits = WorkerLimits(
+            broker: BrokerInstance(rawValue: instance), spool: folder.appending(path: "spool").path)
+        limits.inlineBytes = inlineBytes
+        return try ScriptedBroker(
+            loop, context: context, endpoint: endpoint ?? Self.endpoint(folder), limits: answersReady ? limits : nil,
+            instance: instance)
+    }
+}

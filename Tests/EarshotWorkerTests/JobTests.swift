@@ -1,0 +1,142 @@
+import Crypto
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Testing
+
+@testable import EarshotWorker
+
+@Suite struct JobTests {
+    static let kilobyte = [UInt8](repeating: 7, count: 1000)
+
+    @Test func `the first message tells what the worker is`() throws {
+        let bed = try Bed(slots: 17) { _ in .ok([]) }
+        #expect(try bed.meet())
+        let ready = try #require(bed.broker.readies.first)
+        #expect(ready.slots == 17)
+        #expect(ready.secret == "c0ffee")
+        #expect(ready.pid == Int(getpid()))
+        #expect(ready.schemes == ["http", "https"])
+        #expect(ready.holds.isEmpty)
+    }
+
+    @Test func `a small body comes with its message`() throws {
+        let bed = try Bed { _ in .ok(Self.kilobyte, fields: "ETag: \"1\"\r\n") }
+        var job = bed.job()
+        job.httpFields = Array("accept: image/*\nx-name: \u{fc}".utf8)
+        #expect(try bed.fetch(job))
+        let (completion, body) = try #require(bed.broker.completion(job.attempt))
+        #expect(completion.status == 200)
+        #expect(completion.length == 1000)
+        #expect(completion.sha256 == SHA256.digest(of: Self.kilobyte.span).hex)
+        #expect(completion.file == nil)
+        #expect(body == Self.kilobyte)
+        #expect(completion.httpFields == Array("Content-Length: 1000\nETag: \"1\"".utf8))
+        let request = try #require(bed.origin.requests.first)
+        #expect(request.contains("\r\naccept: image/*\r\n"))
+        #expect(request.contains("\r\nx-name: \u{fc}\r\n"))
+        #expect(request.contains("\r\nUser-Agent: earshot/0.1\r\n"))
+        #expect(bed.spool.isEmpty)
+    }
+
+    @Test func `a large body becomes a file that only this user can read`() throws {
+        let body = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        let bed = try Bed(inlineBytes: 1000) { _ in .ok(body) }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        let (completion, frame) = try #require(bed.broker.completion(job.attempt))
+        #expect(frame == nil)
+        #expect(completion.length == body.count)
+        let name = try #require(completion.file)
+        #expect(name == "\(getpid())-\(job.attempt).part")
+        let path = bed.folder.appending(path: "spool/\(name)")
+        let content = try Array(Data(contentsOf: path))
+        #expect(content == body)
+        #expect(completion.sha256 == SHA256.digest(of: body.span).hex)
+        let mode = try FileManager.default.attributesOfItem(atPath: path.path)[.posixPermissions] as? Int
+        #expect(mode == 0o400)
+    }
+
+    @Test func `a body of exactly the inline limit stays in memory`() throws {
+        let bed = try Bed(inlineBytes: 1000) { _ in .ok(Self.kilobyte) }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.completion(job.attempt)?.body == Self.kilobyte)
+        #expect(bed.spool.isEmpty)
+    }
+
+    @Test func `an error page is told like any other answer`() throws {
+        let bed = try Bed { _ in .init("HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy") }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        let (completion, body) = try #require(bed.broker.completion(job.attempt))
+        #expect(completion.status == 503)
+        #expect(body == Array("busy".utf8))
+    }
+
+    @Test(arguments: ["HEAD", "GET"])
+    func `an answer without a body has none, whatever length it announces`(method: String) throws {
+        let bed = try Bed { _ in
+            .init("HTTP/1.1 \(method == "HEAD" ? 200 : 304) X\r\nContent-Length: 5000\r\n\r\n")
+        }
+        var job = bed.job()
+        job.method = method
+        job.maxBytes = 10
+        #expect(try bed.fetch(job))
+        let (completion, body) = try #require(bed.broker.completion(job.attempt))
+        #expect(completion.length == 0)
+        #expect(completion.sha256 == nil)
+        #expect(body == nil)
+        #expect(bed.origin.requests.first?.hasPrefix(method + " ") == true)
+    }
+
+    @Test func `an interim answer is dropped and a folded field unfolded`() throws {
+        let bed = try Bed { _ in
+            .init(
+                "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+                    + "HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\nContent-Length: 0\r\n\r\n")
+        }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        let (completion, _) = try #require(bed.broker.completion(job.attempt))
+        #expect(completion.status == 200)
+        #expect(completion.httpFields == Array("X-Long: one two\nContent-Length: 0".utf8))
+    }
+
+    @Test func `names are looked up once however many jobs wait, and then known`() throws {
+        let bed = try Bed(names: .knowsAll) { _ in .ok([1]) }
+        #expect(try bed.meet())
+        let jobs = (0..<5).map { _ in bed.job(bed.origin.url(host: "Origin.Example")) }
+        for job in jobs { try bed.broker.tell(.job(job)) }
+        #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
+        #expect(bed.nameServer?.questions == 1)
+        #expect(try bed.fetch(bed.job(bed.origin.url(host: "origin.example"))))
+        #expect(bed.nameServer?.questions == 1)
+    }
+
+    @Test(arguments: ["localhost", "a.localhost"])
+    func `localhost is this machine and asks nobody`(host: String) throws {
+        let bed = try Bed(names: .knowsNone) { _ in .ok([1]) }
+        let job = bed.job(bed.origin.url(host: host))
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.completion(job.attempt) != nil)
+        #expect(bed.nameServer?.questions == 0)
+    }
+
+    @Test func `hundreds of jobs run at once over several multi handles`() throws {
+        try ResourceLimits.raiseDescriptorLimit()
+        var waiting = 0
+        let bed = try Bed(slots: 600) { _ in
+            waiting += 1
+            return .init("")
+        }
+        #expect(try bed.meet())
+        let jobs = (0..<600).map { bed.job(bed.origin.url("/\($0)", host: "h\($0 % 40).localhost")) }
+        for job in jobs { try bed.broker.tell(.job(job)) }
+        #expect(try bed.run { waiting == 600 })
+        #expect(bed.worker.pool.count == 600)
+        bed.origin.send(Origin.Reply.ok([1]).bytes)
+        #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
+        #expect(bed.worker.pool.count == 0)
+    }
+}

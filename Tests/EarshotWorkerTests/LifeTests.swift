@@ -1,0 +1,157 @@
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Testing
+
+@testable import EarshotWorker
+
+/// Cancelling, progress, a broker that comes and goes, and the worker's own end.
+@Suite struct LifeTests {
+    /// The beginning of an answer that goes on when the test says so.
+    static let started = Origin.Reply(
+        "HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n", body: [UInt8](repeating: 1, count: 5000))
+    static let rest = [UInt8](repeating: 1, count: 1000)
+
+    @Test func `a cancelled job's socket is closed and its file deleted before it is answered`() throws {
+        let bed = try Bed(inlineBytes: 100) { _ in Self.started }
+        let job = bed.job()
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { !bed.spool.isEmpty })
+        try bed.broker.tell(.cancel(job.attempt))
+        #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
+        #expect(bed.spool.isEmpty)
+        #expect(bed.worker.pool.count == 0)
+        #expect(try bed.run { bed.origin.closedByPeer == 1 })
+    }
+
+    @Test func `a job that waits for its name can be cancelled`() throws {
+        let bed = try Bed(names: .isSilent) { _ in .ok([]) }
+        let job = bed.job("http://host.example/")
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        try bed.broker.tell(.cancel(job.attempt))
+        #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
+    }
+
+    @Test func `cancelling what has ended or never was is not answered`() throws {
+        let bed = try Bed { _ in .ok([1]) }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        let count = bed.broker.said.count
+        try bed.broker.tell(.cancel(job.attempt))
+        try bed.broker.tell(.cancel(bed.job().attempt))
+        #expect(try bed.barrier())
+        #expect(bed.broker.said.count == count + 1)
+    }
+
+    @Test func `messages that are none are passed over`() throws {
+        let bed = try Bed { _ in .ok([1]) }
+        #expect(try bed.meet())
+        let count = bed.broker.said.count
+        for head in ["", "NONSENSE", "JOB", "JOB x y", "CANCEL", "LIMITS", "LIMITS\nbroker: 1", "\u{0}\n\n\n"] {
+            try bed.broker.tell(head: Array(head.utf8))
+        }
+        try bed.broker.tell(head: Array("PING".utf8), more: [[1], [2], [3]])
+        try bed.broker.tell(.error(code: "limit", detail: "\u{1b}[31m"))
+        #expect(try bed.barrier())
+        #expect(bed.broker.said.count == count + 1)
+        #expect(try bed.fetch(bed.job()))
+    }
+
+    @Test func `progress is told when it was asked for, and when bytes came`() throws {
+        let bed = try Bed { _ in Self.started }
+        var job = bed.job()
+        job.progressMilliseconds = 1
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5000, total: 6000)) == 1 })
+        bed.origin.send([1, 1])
+        #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5002, total: 6000)) == 1 })
+    }
+
+    @Test func `a new broker hears what runs and gets what the old one did not`() throws {
+        let bed = try Bed(inlineBytes: 100) { _ in Self.started }
+        let (running, ended) = (bed.job(), bed.job(bed.origin.url("/ended")))
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(running))
+        try bed.broker.tell(.job(ended))
+        #expect(try bed.run { bed.spool.count == 2 })
+        try bed.endBroker()
+        #expect(try bed.run { !bed.worker.link.isUp })
+        bed.origin.send(Self.rest, to: "/ended")
+        #expect(try bed.run { bed.worker.link.waitingCount == 1 })
+
+        try bed.startBroker(instance: 2)
+        #expect(try bed.run { bed.broker.hasEnded(ended.attempt) })
+        let ready = try #require(bed.broker.readies.first)
+        #expect(Set(ready.holds) == [running.attempt, ended.attempt])
+        #expect(bed.broker.completion(ended.attempt)?.completion.length == 6000)
+
+        bed.origin.send(Self.rest, to: "/file")
+        #expect(try bed.run { bed.broker.hasEnded(running.attempt) })
+        let completion = try #require(bed.broker.completion(running.attempt)?.completion)
+        #expect(bed.spool.contains(try #require(completion.file)))
+    }
+
+    @Test func `a broker that takes nobody in gets no results`() throws {
+        let bed = try Bed { _ in Self.started }
+        let job = bed.job()
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.origin.requests.count == 1 })
+        try bed.endBroker()
+        #expect(try bed.run { !bed.worker.link.isUp })
+        try bed.startBroker(instance: 2, answersReady: false)
+        #expect(try bed.run { bed.broker.readies.count == 1 })
+        bed.origin.send(Self.rest)
+        #expect(try bed.run { bed.worker.link.waitingCount == 1 })
+        try bed.broker.tell(.job(bed.job()))
+        #expect(try bed.run { bed.worker.link.waitingCount == 2 })
+        #expect(bed.broker.said.count == 1)
+        try bed.broker.tell(.limits(WorkerLimits(broker: bed.broker.instance, spool: "/nonexistent")))
+        #expect(try bed.run { bed.broker.said.count == 3 })
+    }
+
+    @Test func `a draining worker finishes what runs, refuses more, and says goodbye`() throws {
+        let bed = try Bed { _ in Self.started }
+        let job = bed.job()
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.origin.requests.count == 1 })
+        try bed.broker.tell(.drain)
+        #expect(try bed.failure(bed.job()) == "worker-lost")
+        #expect(!bed.broker.hasEnded(job.attempt))
+        bed.origin.send(Self.rest)
+        // The worker stops the loop; what it said last is still on its way.
+        #expect(try !bed.run { false })
+        #expect(bed.worker.phase == .stopped)
+        #expect(try bed.run { bed.broker.count(of: .bye) == 1 })
+        #expect(bed.broker.completion(job.attempt)?.completion.length == 6000)
+    }
+
+    @Test func `a worker that is stopped deletes what it had begun`() throws {
+        let bed = try Bed(inlineBytes: 100) { _ in Self.started }
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(bed.job()))
+        #expect(try bed.run { !bed.spool.isEmpty })
+        bed.loop.setTimer(after: .zero) { bed.worker.stop() }
+        #expect(try !bed.run { false })
+        #expect(bed.spool.isEmpty)
+        #expect(try bed.run { bed.origin.closedByPeer == 1 && bed.broker.count(of: .bye) == 1 })
+    }
+
+    @Test func `an idle worker sleeps until something happens`() throws {
+        let bed = try Bed { _ in .ok([1]) }
+        #expect(try bed.fetch(bed.job()))
+        #expect(try bed.barrier())
+        var passes = 0
+        let hook = bed.loop.addHook {
+            passes += 1
+            return .untilEvent
+        }
+        #expect(try !bed.loop.run(for: .milliseconds(300)) { false })
+        bed.loop.removeHook(hook)
+        #expect(passes < 5)
+    }
+}

@@ -1,0 +1,77 @@
+import EarshotLoop
+import Testing
+
+@testable import EarshotWorker
+
+@Suite struct NameTests {
+    static let known = NameAnswer.addresses(["192.0.2.1"])
+    static let start = LoopTime(nanoseconds: 0)
+
+    private func time(_ seconds: Int) -> LoopTime { Self.start.advanced(by: .seconds(seconds)) }
+
+    @Test func `the first who asks starts a lookup and the others wait`() {
+        var table = NameTable<Int>()
+        #expect(table.asked("a", by: 1, now: Self.start) == .lookUp)
+        #expect(table.asked("a", by: 2, now: Self.start) == .wait)
+        #expect(table.asked("b", by: 3, now: Self.start) == .lookUp)
+        #expect(table.answered("a", Self.known, lifetime: .seconds(9), now: Self.start) == [1, 2])
+        #expect(table.asked("a", by: 4, now: time(8)) == .known(Self.known))
+    }
+
+    @Test func `an answer is forgotten when its time is over`() {
+        var table = NameTable<Int>()
+        _ = table.asked("a", by: 1, now: Self.start)
+        _ = table.answered("a", .unknown, lifetime: .seconds(5), now: Self.start)
+        #expect(table.asked("a", by: 2, now: time(4)) == .known(.unknown))
+        #expect(table.asked("a", by: 2, now: time(5)) == .lookUp)
+    }
+
+    @Test func `who withdrew is not told, and the lookup goes on for others`() {
+        var table = NameTable<Int>()
+        _ = table.asked("a", by: 1, now: Self.start)
+        table.withdrawn("a", by: 1)
+        #expect(table.asked("a", by: 2, now: Self.start) == .wait)
+        #expect(table.answered("a", .failed, lifetime: .seconds(1), now: Self.start) == [2])
+    }
+
+    @Test func `the oldest answers make room`() {
+        var table = NameTable<Int>(limit: 2)
+        for name in ["a", "b", "c"] { _ = table.answered(name, Self.known, lifetime: .seconds(9), now: Self.start) }
+        #expect(table.count == 2)
+        #expect(table.asked("a", by: 1, now: Self.start) == .lookUp)
+        #expect(table.asked("c", by: 1, now: Self.start) == .known(Self.known))
+    }
+
+    @Test(arguments: ["localhost", "localhost.", "a.b.localhost"])
+    func `localhost is this machine`(name: String) {
+        #expect(NameAnswer.special(name) == .addresses(["127.0.0.1", "::1"]))
+    }
+
+    @Test func `invalid does not exist and other names are not special`() {
+        #expect(NameAnswer.special("a.invalid.") == .unknown)
+        #expect(NameAnswer.special("notlocalhost") == nil)
+        #expect(NameAnswer.special("localhost.example") == nil)
+        #expect(NameAnswer.special(".") == nil)
+    }
+
+    @Test func `addresses are given to libcurl by host and port, IPv6 in brackets`() {
+        let answer = NameAnswer.addresses(["192.0.2.1", "2001:db8::1"])
+        #expect(answer.resolveEntries(host: "a.example", port: 80) == ["+a.example:80:192.0.2.1,[2001:db8::1]"])
+        #expect(
+            Self.known.resolveEntries(host: "a.example.", port: 443)
+                == ["+a.example.:443:192.0.2.1", "+a.example:443:192.0.2.1"])
+        #expect(NameAnswer.unknown.resolveEntries(host: "a", port: 80) == nil)
+    }
+
+    @Test func `few transfers share a multi handle and many are spread by host`() {
+        #expect(TransferPool.index(host: "a.example", running: Limits.firstShardTransfers - 1) == 0)
+        let hosts = (0..<200).map { "host-\($0).example" }
+        let shards = Set(hosts.map { TransferPool.index(host: $0, running: Limits.firstShardTransfers) })
+        #expect(shards == Set(0..<Limits.shards))
+    }
+
+    @Test func `text from outside is made printable and short`() {
+        #expect(Printable.sentence("a\u{1b}[1m\nb\u{e9}") == "a?[1m?b??")
+        #expect(Printable.sentence(String(repeating: "x", count: 900)).count == Limits.sentenceBytes)
+    }
+}

@@ -1,0 +1,72 @@
+import Testing
+
+@testable import EarshotWorker
+
+@Suite struct ResponseHeadTests {
+    private func head(_ lines: [String]) throws(ResponseHead.Fault) -> ResponseHead {
+        var head = ResponseHead()
+        for line in lines {
+            let bytes = Array(line.utf8)
+            try head.append(bytes.span)
+        }
+        return head
+    }
+
+    @Test func `a block is complete with its empty line and not before`() throws {
+        #expect(try !head(["HTTP/1.1 200 OK\r\n", "A: 1\r\n"]).isComplete)
+        let whole = try head(["HTTP/1.1 200 OK\r\n", "A: 1\r\n", "b:2\r\n", "\r\n"])
+        #expect(whole.isComplete)
+        #expect(whole.status == 200)
+        #expect(whole.fields == Array("A: 1\nb:2".utf8))
+    }
+
+    @Test(arguments: [
+        ["HTTP/1.1 100 Continue\r\n", "X: 1\r\n", "\r\n"], ["HTTP/1.1 200 Connection established\r\n", "\r\n"],
+    ])
+    func `a block before the last one is dropped`(before: [String]) throws {
+        let head = try head(before + ["HTTP/2 404 \r\n", "Y: 2\r\n", "\r\n"])
+        #expect(head.status == 404)
+        #expect(head.fields == Array("Y: 2".utf8))
+        #expect(head.isComplete)
+    }
+
+    @Test func `an interim answer alone is none`() throws {
+        #expect(try !head(["HTTP/1.1 103 Early Hints\r\n", "\r\n"]).isComplete)
+    }
+
+    @Test func `trailers are dropped`() throws {
+        let head = try head(["HTTP/1.1 200\r\n", "A: 1\r\n", "\r\n", "Sum: 5\r\n", "\r\n"])
+        #expect(head.fields == Array("A: 1".utf8))
+        #expect(head.isComplete)
+    }
+
+    @Test func `folded lines are joined by one space`() throws {
+        let head = try head(["HTTP/1.1 200 OK\r\n", " lost\r\n", "A: 1\r\n", "\t  2\n", " 3\r\n", "\r\n"])
+        #expect(head.fields == Array("A: 1 2 3".utf8))
+    }
+
+    @Test func `lines without a name are dropped`() throws {
+        let head = try head(["HTTP/1.1 200 OK\r\n", "nonsense\r\n", ": 1\r\n", "A: 1\r\n", "\r\n"])
+        #expect(head.fields == Array("A: 1".utf8))
+    }
+
+    @Test(arguments: [
+        "HTTP/1.1 200 OK\rX\r\n", "HTTP/1.1 200 \0\r\n", "HTTP/1.1\r\n", "HTTP/1.1 20\r\n", "HTTP/1.1 2000\r\n",
+        "HTTP/1.1 099 X\r\n", "HTTP/1.1 abc\r\n", "A: 1\r\n", "\r\n", "",
+    ])
+    func `what is no status line is refused`(line: String) {
+        #expect(throws: ResponseHead.Fault.malformed) { try head([line]) }
+    }
+
+    @Test(arguments: ["A: 1\r2\r\n", "A: \0\r\n", "A: 1\nB: 2\r\n", "A: 1\r\r\n"])
+    func `a field with a NUL or a bare line end is refused`(line: String) {
+        #expect(throws: ResponseHead.Fault.malformed) { try head(["HTTP/1.1 200 OK\r\n", line]) }
+    }
+
+    @Test func `the fields have a bound`() throws {
+        let line = "A: " + String(repeating: "x", count: 1020) + "\r\n"
+        let many = [String](repeating: line, count: 46)
+        #expect(try head(["HTTP/1.1 200 OK\r\n"] + many + ["\r\n"]).isComplete)
+        #expect(throws: ResponseHead.Fault.tooLong) { try head(["HTTP/1.1 200 OK\r\n"] + many + many) }
+    }
+}

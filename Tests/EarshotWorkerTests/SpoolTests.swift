@@ -1,0 +1,94 @@
+import Crypto
+import EarshotLoop
+import Foundation
+import Testing
+
+@testable import EarshotWorker
+
+@Suite final class SpoolTests {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
+
+    init() throws {
+        try FileManager.default.createDirectory(
+            at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+    }
+
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    private var names: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? [] }
+
+    @Test func `a file is deleted with its object unless it was kept`() throws {
+        let spool = try SpoolFolder(folder.path)
+        var file: SpoolFile? = try SpoolFile("one.part", in: spool)
+        #expect(names == ["one.part"])
+        file = nil
+        #expect(names.isEmpty)
+        file = try SpoolFile("two.part", in: spool)
+        try file?.keep()
+        file = nil
+        #expect(names == ["two.part"])
+        spool.delete("two.part")
+        #expect(names.isEmpty)
+    }
+
+    @Test func `a name that is taken, be it by a link, is refused`() throws {
+        let spool = try SpoolFolder(folder.path)
+        try FileManager.default.createSymbolicLink(
+            atPath: folder.appending(path: "a.part").path, withDestinationPath: "elsewhere")
+        let error = #expect(throws: SystemError.self) { try SpoolFile("a.part", in: spool) }
+        #expect(error?.number == EEXIST)
+    }
+
+    @Test func `a folder that is a link, or that others may write into, is refused`() throws {
+        let link = folder.appending(path: "link").path
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: folder.path)
+        #expect(throws: SystemError.self) { try SpoolFolder(link) }
+        try FileManager.default.setAttributes([.posixPermissions: 0o770], ofItemAtPath: folder.path)
+        let error = #expect(throws: SystemError.self) { try SpoolFolder(folder.path) }
+        #expect(error?.number == EPERM)
+    }
+
+    @Test(arguments: [
+        (ENOSPC, BodyStore.Fault.spoolFull), (EDQUOT, .spoolFull),
+        (EIO, .spoolFailed(SystemError("create spool file", number: EIO))),
+    ])
+    func `a full disk is told from a broken one`(number: Int32, fault: BodyStore.Fault) {
+        #expect(throws: fault) {
+            var store = BodyStore(inlineLimit: 1, maximum: nil) { () throws(SystemError) in
+                throw SystemError("create spool file", number: number)
+            }
+            try store.append([1, 2].span)
+        }
+    }
+
+    @Test func `a body is the same whether it stays in memory or not`() throws {
+        let spool = try SpoolFolder(folder.path)
+        for limit in [0, 2, 3, 4] {
+            var store = BodyStore(inlineLimit: limit, maximum: 4) { () throws(SystemError) in
+                try SpoolFile("\(limit).part", in: spool)
+            }
+            try store.append([1, 2].span)
+            try store.append([3, 4].span)
+            let body = try store.finish()
+            #expect(body.length == 4)
+            #expect(body.digest == SHA256.digest(of: [1, 2, 3, 4].span))
+            #expect(body.inline == (limit == 4 ? [1, 2, 3, 4] : nil))
+            #expect(body.file == (limit == 4 ? nil : "\(limit).part"))
+            if let file = body.file {
+                let content = try Array(Data(contentsOf: folder.appending(path: file)))
+                #expect(content == [1, 2, 3, 4])
+            }
+        }
+    }
+
+    @Test func `a body beyond its bound is refused at the first byte too many`() throws {
+        #expect(throws: BodyStore.Fault.tooLarge) {
+            var store = BodyStore(inlineLimit: 9, maximum: 4) { () throws(SystemError) in
+                throw SystemError("unused", number: EIO)
+            }
+            try store.append([1, 2, 3, 4].span)
+            #expect(store.count == 4)
+            try store.append([5].span)
+        }
+    }
+}
