@@ -83,7 +83,7 @@ let package = Package(
             [
                 "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Curl", logging,
             ]),
-        tests("EarshotClientTests", ["EarshotClient", "EarshotWire"]),
+        tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
         tests("ProtocolTests", ["EarshotWire"]),
         tests("TidyTests", []),
     ]

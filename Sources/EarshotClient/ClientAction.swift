@@ -1,0 +1,24 @@
+internal import EarshotWire
+
+/// What the client's core asks its shell to do, in this order.
+enum ClientAction: Equatable {
+    /// Over the connection that stands; dropped with it.
+    case send(ClientMessage)
+    /// Hand the terminal, and the body that came with it, to the consumer.
+    case deliver(Delivery)
+    case report(ClientReport)
+    /// Close the connection and make another.
+    case reconnect
+}
+
+/// What the client's core tells besides terminals.
+enum ClientReport: Equatable {
+    case progress(Progress)
+    case cancelled(RequestKey)
+    case removed(HandlerPattern, count: Int)
+    /// The body that came with it is the answer.
+    case answered(Query)
+    /// The broker refused something; a request named in it is over.
+    case refused(ErrorReply)
+    case state(ClientState)
+}

@@ -1,0 +1,203 @@
+internal import DequeModule
+public import EarshotLoop
+public import EarshotWire
+internal import ZeroMQ
+
+/// A client of the bus, in a loop of its owner's.
+///
+/// What is asked for outlives the connection: when the broker goes, another socket is made, HELLO said and everything
+/// still wanted asked for again, until it has its terminal, which is delivered once. All calls and all events are on
+/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted.
+public final class ClientConnection {
+    /// Messages taken in one pass: no peer starves the timers.
+    private static let messagesPerPass = 256
+    /// Milliseconds between two tries to connect: at first, and at most.
+    private static let reconnectMilliseconds = 10...100
+
+    private let loop: EventLoop
+    private let endpoint: String
+    private let context: Context
+    private let onEvent: (ClientEvent) -> Void
+    private var core: ClientCore
+    private var link: ClientLink?
+    private var outbox = Deque<[UInt8]>()
+    private var parts = Multipart(capacity: WireLimits.frames)
+    private var reports: Deque<ClientEvent> = []
+    private var hook: EventLoop.HookID?
+    private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
+    private var reconnectTimer: TimerID?
+    /// What ended the connection for good.
+    public private(set) var failure: (any Error)?
+
+    /// Begins to connect to a broker's endpoint `bus`, be there one or not.
+    ///
+    /// - Parameters:
+    ///   - client: this instance's name in the broker's reports, 1 to 64 bytes of visible ASCII.
+    ///   - window: terminals that may be unfinished at once, 1 to 4,096.
+    ///   - onEvent: called for each event; it may call this object.
+    /// - Throws: `ZeroMQError` or `SystemError` when there are no sockets to be had.
+    public init(
+        endpoint: String, client: String? = nil, window: Int = 256, loop: EventLoop,
+        onEvent: @escaping (ClientEvent) -> Void
+    ) throws {
+        self.loop = loop
+        self.endpoint = endpoint
+        self.onEvent = onEvent
+        context = try Context.make()
+        core = ClientCore(hello: Hello(client: client, window: window))
+        try connect()
+        hook = loop.addHook { [unowned self] in
+            do {
+                return try pass()
+            } catch {
+                fail(error)
+                return .untilEvent
+            }
+        }
+    }
+
+    deinit { close() }
+
+    /// Leaves: the broker purges what this client wanted. Nothing is told any more.
+    public func close() {
+        if let hook { loop.removeHook(hook) }
+        if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
+        hook = nil
+        reconnectTimer = nil
+        link?.close()
+        link = nil
+    }
+
+    // MARK: What is wanted
+
+    /// Asks for a URL. Its end comes as ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/refused(_:)``; with
+    /// `subscribes: false` it is the handler's affair and this client hears nothing of it.
+    ///
+    /// - Throws: `ClientError` when it cannot be said on the wire.
+    public func fetch(_ fetch: Fetch) throws(ClientError) {
+        guard (1...WireLimits.urlBytes).contains(fetch.url.utf8.count),
+            fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+        else {
+            throw ClientError(
+                .invalidRequest, "a URL is 1 to \(WireLimits.urlBytes) bytes of ASCII without spaces and controls")
+        }
+        guard ClientMessage.fetch(fetch).encoded().count <= WireLimits.headBytes else {
+            throw ClientError(.invalidRequest, "the header fields are longer than \(WireLimits.headBytes) bytes")
+        }
+        carryOut(core.fetch(fetch))
+    }
+
+    /// No longer wants one request. Answered by ``ClientEvent/cancelled(_:)``, be there such a request or not.
+    public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
+
+    /// No longer wants anything of a handler, or of those below a name. Answered by ``ClientEvent/removed(_:count:)``.
+    public func remove(_ pattern: HandlerPattern) { carryOut(core.remove(pattern)) }
+
+    /// Hears what others ask for under a handler, or under those below a name.
+    public func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }
+
+    /// No longer hears it.
+    public func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
+
+    /// Changes a waiting request's class.
+    public func setPriority(_ key: RequestKey, _ priority: PriorityClass) {
+        carryOut(core.setPriority(key, priority))
+    }
+
+    /// Asks the broker about itself. Answered by ``ClientEvent/answer(_:json:)``.
+    public func query(_ query: Query) { carryOut(core.query(query)) }
+
+    /// Says that a delivery's file has been read: it may vanish from now on.
+    public func finish(_ delivery: Delivery) { core.finish(delivery.id) }
+
+    /// Says that a delivery's file could not be read (a broker that restarts sweeps its spool), and asks again.
+    ///
+    /// - Returns: false when it has been lost too often or was not asked for by this client: then that was its end.
+    public func askAgain(_ delivery: Delivery) -> Bool {
+        guard let actions = core.askAgain(delivery) else { return false }
+        carryOut(actions)
+        return true
+    }
+
+    // MARK: The pass
+
+    private func pass() throws -> EventLoop.Rest {
+        if try link?.wasDisconnected() == true { disconnect() }
+        try takeMessages()
+        while let event = reports.popFirst() { onEvent(event) }
+        carryOut(core.passEnded())
+        try flush()
+        let isPending = try link?.hasPending() ?? false
+        return isPending || !reports.isEmpty ? .none : .untilEvent
+    }
+
+    private func takeMessages() throws {
+        var count = 0
+        while count < Self.messagesPerPass, let link, try link.socket.receive(into: &parts) {
+            count += 1
+            do throws(WireError) {
+                let message = try BrokerMessage(head: parts.bytes(0))
+                // A terminal's or an answer's.
+                let body = parts.count > 1 ? parts.bytes(1) : []
+                carryOut(core.received(message), body: body)
+            } catch {
+                reports.append(.refused(ErrorReply(error)))
+            }
+        }
+    }
+
+    private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
+        for action in actions {
+            switch action {
+            case .send(let message): outbox.append(message.encoded())
+            case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
+            case .report(let report): reports.append(event(report, body))
+            case .reconnect: disconnect()
+            }
+        }
+    }
+
+    private func event(_ report: ClientReport, _ body: [UInt8]) -> ClientEvent {
+        switch report {
+        case .progress(let progress): return .progress(progress)
+        case .cancelled(let key): return .cancelled(key)
+        case .removed(let pattern, let count): return .removed(pattern, count: count)
+        case .answered(let query): return .answer(query, json: body)
+        case .refused(let reply): return .refused(reply)
+        case .state(let state):
+            if case .connected = state { reconnectDelay = Self.reconnectMilliseconds.lowerBound }
+            return .state(state)
+        }
+    }
+
+    private func flush() throws {
+        guard let link else { return }
+        while let head = outbox.first, try link.socket.send(head) == .sent { outbox.removeFirst() }
+    }
+
+    // MARK: Connecting
+
+    private func connect() throws {
+        link = try ClientLink(context, endpoint: endpoint, loop: loop)
+        carryOut(core.linkOpened())
+    }
+
+    /// Drops the connection and what was to go over it, and sets the next try.
+    private func disconnect() {
+        guard let old = link else { return }
+        old.close()
+        link = nil
+        outbox.removeAll()
+        carryOut(core.linkLost())
+        reconnectTimer = loop.setTimer(after: .milliseconds(reconnectDelay)) { [unowned self] in
+            do { try connect() } catch { fail(error) }
+        }
+        reconnectDelay = min(reconnectDelay * 2, Self.reconnectMilliseconds.upperBound)
+    }
+
+    private func fail(_ error: any Error) {
+        failure = error
+        close()
+        onEvent(.state(.apart))
+    }
+}

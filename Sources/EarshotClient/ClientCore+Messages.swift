@@ -1,0 +1,134 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// What the broker's messages mean to what is wanted.
+extension ClientCore {
+    mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
+        resetLink()
+        phase = .ready
+        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        actions += subscriptions.map { .send(.subscribe($0)) }
+        actions += awaited.map { .send($0.message) }
+        for key in open.keys.sorted(by: { open[$0]?.order ?? 0 < open[$1]?.order ?? 0 }) {
+            if let message = open[key]?.takeMessage() { actions.append(.send(message)) }
+        }
+        return actions
+    }
+
+    mutating func resetLink() {
+        link += 1
+        ledger = DeliveryLedger()
+        isDraining = false
+        for key in waiting { open[key]?.waitsFor = nil }
+        waiting.removeAll()
+    }
+
+    mutating func terminalReceived(_ terminal: Terminal) -> [ClientAction] {
+        let key = RequestKey(terminal.handler, terminal.request)
+        guard ledger.receive(terminal.sequence, of: key) else { return [] }
+        let id = Delivery.ID(link: link, sequence: terminal.sequence)
+        let isRefusedByDraining =
+            switch terminal.outcome {
+            case .failed(let failure): failure.code == "stopping" && open[key] != nil
+            case .result: false
+            }
+        // A broker that is about to end has not answered: the next one will.
+        if isStale(key) || isRefusedByDraining {
+            ledger.finish(terminal.sequence)
+            return []
+        }
+        let request = open.removeValue(forKey: key)
+        let delivery = Delivery(
+            id: id, terminal: terminal, fetch: request?.fetch, losses: request?.losses ?? 0)
+        if !delivery.isFile { ledger.finish(terminal.sequence) }
+        return [.deliver(delivery)]
+    }
+
+    /// Whether a message about `key` is of before its cancellation or removal: the answer to that is still to come.
+    func isStale(_ key: RequestKey) -> Bool {
+        awaited.contains { entry in
+            switch entry {
+            case .cancel(let cancelled): cancelled == key
+            case .remove(let pattern): pattern.matches(key.handler)
+            case .query, .submission: false
+            }
+        }
+    }
+
+    mutating func answered(_ query: Query) -> [ClientAction] {
+        guard let index = awaited.firstIndex(of: .query(query)) else { return [] }
+        // In order on one connection: what was submitted before the query was taken in before its answer.
+        let earlier = awaited[..<index].filter { if case .submission = $0 { false } else { true } }
+        awaited.replaceSubrange(...index, with: earlier)
+        return [.report(.answered(query))]
+    }
+
+    mutating func refused(_ reply: ErrorReply) -> [ClientAction] {
+        switch reply.code {
+        case "hello-required":
+            // Once for each message that was under way; the first is enough.
+            guard phase == .ready else { return [] }
+            resetLink()
+            return linkOpened()
+        case "version":
+            return [.report(.state(.incompatible)), .report(.refused(reply))]
+        default: break
+        }
+        if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
+            let key = RequestKey(handler, request)
+            open[key] = nil
+            waiting.remove(key)
+            awaited.removeAll { if case .submission(let fetch) = $0 { RequestKey(fetch) == key } else { false } }
+        } else if reply.verb == "QUERY" {
+            if let index = awaited.firstIndex(where: { if case .query = $0 { true } else { false } }) {
+                awaited.remove(at: index)
+            }
+        }
+        return [.report(.refused(reply))]
+    }
+
+    mutating func ask(_ fetch: Fetch, losses: Int) -> [ClientAction] {
+        let key = RequestKey(fetch)
+        lastOrder += 1
+        open[key] = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        guard phase == .ready else { return [] }
+        if let sequence = ledger.unacknowledged(key) {
+            open[key]?.waitsFor = sequence
+            waiting.insert(key)
+            guard fetch.options.replacesHandler else { return [] }
+            // What is asked for meanwhile comes before it, and must not be purged by it.
+            open[key]?.wasSaid = true
+            awaited.append(.remove(.handler(key.handler)))
+            return [.send(.remove(.handler(key.handler)))]
+        }
+        guard !isDraining, let message = open[key]?.takeMessage() else { return [] }
+        return [.send(message)]
+    }
+
+    mutating func forget(_ isMeant: (RequestKey) -> Bool) {
+        open = open.filter { !isMeant($0.key) }
+        waiting = waiting.filter { !isMeant($0) }
+    }
+
+    mutating func settle(_ entry: Awaited) -> Bool {
+        guard let index = awaited.firstIndex(of: entry) else { return false }
+        awaited.remove(at: index)
+        return true
+    }
+
+    func say(_ message: ClientMessage) -> [ClientAction] {
+        phase == .ready ? [.send(message)] : []
+    }
+}
+
+extension ClientCore.Awaited {
+    /// What it was said with.
+    fileprivate var message: ClientMessage {
+        switch self {
+        case .cancel(let key): .cancel(key.handler, key.request)
+        case .remove(let pattern): .remove(pattern)
+        case .query(let query): .query(query)
+        case .submission(let fetch): .fetch(fetch)
+        }
+    }
+}

@@ -1,0 +1,157 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// What a client wants, and how far it has got: decides what to say over whatever connection there is.
+///
+/// All that is wanted outlives connections and brokers. After each WELCOME everything is said again: first the
+/// subscriptions, then what awaits an answer, then each open request; asking twice for one request is one request. So
+/// each terminal is delivered once.
+struct ClientCore {
+    /// `apart -> greeting -> ready`, and from both back to `apart`.
+    enum Phase: Equatable {
+        /// No connection.
+        case apart
+        /// HELLO was said, WELCOME is awaited.
+        case greeting
+        /// What is wanted is said at once.
+        case ready
+    }
+
+    /// What was said and has its answer to come, in the order it was said.
+    enum Awaited: Equatable {
+        case cancel(RequestKey)
+        case remove(HandlerPattern)
+        case query(Query)
+        /// A request that is not ours to hear of; the answer to a later query tells that it was taken in.
+        case submission(Fetch)
+    }
+
+    let hello: Hello
+    var phase = Phase.apart
+    var isDraining = false
+    var open: [RequestKey: OpenRequest] = [:]
+    var lastOrder: UInt64 = 0
+    /// Requests with `waitsFor`, so that an acknowledgement need not look at all.
+    var waiting: Set<RequestKey> = []
+    var subscriptions: [HandlerPattern] = []
+    var awaited = Deque<Awaited>()
+    var ledger = DeliveryLedger()
+    /// Counts connections, so that what is finished late is not taken for one of the next.
+    var link: UInt64 = 0
+
+    init(hello: Hello) {
+        self.hello = hello
+    }
+
+    // MARK: The connection
+
+    /// A connection was begun; what is sent waits until it stands.
+    mutating func linkOpened() -> [ClientAction] {
+        phase = .greeting
+        return [.send(.hello(hello))]
+    }
+
+    /// The connection is gone, and with it all that was under way.
+    mutating func linkLost() -> [ClientAction] {
+        let wasApart = phase == .apart
+        resetLink()
+        phase = .apart
+        return wasApart ? [] : [.report(.state(.apart))]
+    }
+
+    /// A message of the broker arrived.
+    mutating func received(_ message: BrokerMessage) -> [ClientAction] {
+        switch message {
+        case .welcome(let welcome): return welcomed(by: welcome)
+        case .terminal(let terminal): return terminalReceived(terminal)
+        case .progress(let progress):
+            let key = RequestKey(progress.handler, progress.request)
+            return isStale(key) ? [] : [.report(.progress(progress))]
+        case .cancelled(let handler, let request):
+            let key = RequestKey(handler, request)
+            return settle(.cancel(key)) ? [.report(.cancelled(key))] : []
+        case .removed(let pattern, let count):
+            return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
+        case .answer(let query): return answered(query)
+        case .error(let reply): return refused(reply)
+        case .goodbye(let reason):
+            guard reason == "draining" else { return [.reconnect] }
+            isDraining = true
+            return [.report(.state(.draining))]
+        }
+    }
+
+    /// A pass has ended: what was finished in it is acknowledged in one.
+    mutating func passEnded() -> [ClientAction] {
+        guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
+        var actions: [ClientAction] = [.send(.acknowledge(sequence))]
+        for key in waiting {
+            guard let waitsFor = open[key]?.waitsFor, waitsFor <= sequence else { continue }
+            waiting.remove(key)
+            open[key]?.waitsFor = nil
+            if !isDraining, let message = open[key]?.takeMessage() { actions.append(.send(message)) }
+        }
+        return actions
+    }
+
+    // MARK: What the consumer wants
+
+    /// A request, to be heard of until its terminal; or a submission, if it says `subscribes: false`.
+    mutating func fetch(_ fetch: Fetch) -> [ClientAction] {
+        guard fetch.options.subscribes else {
+            awaited.append(.submission(fetch))
+            return say(.fetch(fetch))
+        }
+        if fetch.options.replacesHandler { forget { $0.handler == fetch.handler } }
+        return ask(fetch, losses: 0)
+    }
+
+    mutating func cancel(_ key: RequestKey) -> [ClientAction] {
+        open[key] = nil
+        waiting.remove(key)
+        awaited.append(.cancel(key))
+        return say(.cancel(key.handler, key.request))
+    }
+
+    mutating func remove(_ pattern: HandlerPattern) -> [ClientAction] {
+        forget { pattern.matches($0.handler) }
+        awaited.append(.remove(pattern))
+        return say(.remove(pattern))
+    }
+
+    mutating func subscribe(_ pattern: HandlerPattern) -> [ClientAction] {
+        guard !subscriptions.contains(pattern) else { return [] }
+        subscriptions.append(pattern)
+        return say(.subscribe(pattern))
+    }
+
+    mutating func unsubscribe(_ pattern: HandlerPattern) -> [ClientAction] {
+        subscriptions.removeAll { $0 == pattern }
+        return say(.unsubscribe(pattern))
+    }
+
+    mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {
+        open[key]?.fetch.options.priority = priority
+        return say(.priority(key.handler, key.request, priority))
+    }
+
+    mutating func query(_ query: Query) -> [ClientAction] {
+        awaited.append(.query(query))
+        return say(.query(query))
+    }
+
+    /// The consumer is done with a delivery. Late ones, of a connection that is gone, mean nothing.
+    mutating func finish(_ id: Delivery.ID) {
+        guard id.link == link else { return }
+        ledger.finish(id.sequence)
+    }
+
+    /// The consumer could not read the delivery's file: asks again for what was asked.
+    ///
+    /// - Returns: nil when that has happened too often, or when it was not this client's request.
+    mutating func askAgain(_ delivery: Delivery) -> [ClientAction]? {
+        finish(delivery.id)
+        guard let fetch = delivery.fetch, delivery.losses < OpenRequest.mostLosses else { return nil }
+        return ask(fetch, losses: delivery.losses + 1)
+    }
+}

@@ -1,0 +1,20 @@
+public import EarshotWire
+
+/// What a ``ClientConnection`` tells its consumer, always from the loop and never from inside a call of the consumer.
+public enum ClientEvent: Sendable {
+    /// The end of a request, own or watched, once. `body` is its content if it came inline, else empty.
+    ///
+    /// If ``Delivery/isFile``, the consumer must finish it: see there.
+    case terminal(Delivery, body: [UInt8])
+    case progress(Progress)
+    /// After this nothing of the request follows.
+    case cancelled(RequestKey)
+    /// After this nothing of what was removed follows. `count` requests were.
+    case removed(HandlerPattern, count: Int)
+    /// A query's answer, JSON.
+    case answer(Query, json: [UInt8])
+    /// The broker refused a message, or sent one that this version cannot read. If it names a request, that is over,
+    /// without a terminal.
+    case refused(ErrorReply)
+    case state(ClientState)
+}

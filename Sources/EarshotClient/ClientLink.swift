@@ -1,0 +1,52 @@
+internal import EarshotLoop
+internal import ZeroMQ
+
+/// One connection: a socket and its monitor in the loop, thrown away as a whole, so that nothing said over the old one
+/// survives into the next.
+final class ClientLink {
+    let socket: Socket
+    private let monitor: Monitor
+    private let loop: EventLoop
+    private var registrations: [EventLoop.Registration] = []
+
+    init(_ context: borrowing Context, endpoint: String, loop: EventLoop) throws {
+        var options = SocketOptions()
+        // A window's worth of terminals and the answers between them; the broker bounds what it sends by the window.
+        options.receiveHighWaterMark = 0
+        // The outbox is ours: what the socket has not taken is not lost with it.
+        options.sendHighWaterMark = 1000
+        self.loop = loop
+        socket = try context.socket(.dealer, options)
+        monitor = try Monitor.make(of: socket)
+        // The descriptors only end the sleep: the pass's hook looks at both sockets.
+        registrations = [
+            try loop.add(socket.descriptor, .readable) { _ in },
+            try loop.add(monitor.descriptor, .readable) { _ in },
+        ]
+        try socket.connect(endpoint)
+    }
+
+    /// Takes both sockets out of the loop; to be called before the last reference goes.
+    func close() {
+        for registration in registrations { loop.remove(registration) }
+        registrations = []
+    }
+
+    /// Reads the monitor to its end and tells whether the connection broke.
+    func wasDisconnected() throws(ZeroMQError) -> Bool {
+        var isGone = false
+        while let event = try monitor.next() {
+            switch event.kind {
+            case .disconnected, .handshakeFailed: isGone = true
+            case .accepted, .connected, .connectRetried, .handshakeSucceeded, .closed, .acceptFailed: break
+            }
+        }
+        return isGone
+    }
+
+    /// Whether there is something to read that no wake will tell of: any call may have eaten it.
+    func hasPending() throws(ZeroMQError) -> Bool {
+        if try monitor.isReadable() { return true }
+        return try socket.readiness().contains(.readable)
+    }
+}

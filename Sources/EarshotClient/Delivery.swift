@@ -1,0 +1,27 @@
+public import EarshotWire
+
+/// A terminal as its consumer gets it.
+///
+/// Where the body is a file (`terminal.response?.file`), the path is good until the delivery is finished: call
+/// ``ClientConnection/finish(_:)`` when done with it, or ``ClientConnection/askAgain(_:)`` when it could not be opened.
+/// A delivery without a file finishes by itself.
+public struct Delivery: Equatable, Sendable {
+    /// Names a delivery for finishing it: the number of the connection it came by, and its sequence number there.
+    public struct ID: Hashable, Sendable {
+        let link: UInt64
+        let sequence: UInt64
+    }
+
+    public let id: ID
+    public let terminal: Terminal
+    /// What was asked for; nil for what somebody else asked for and this client hears as a watcher.
+    public let fetch: Fetch?
+    /// Times the same request's file was gone before.
+    let losses: Int
+
+    /// The request that ended.
+    public var key: RequestKey { RequestKey(terminal.handler, terminal.request) }
+
+    /// Whether the body is a file that has to be finished.
+    public var isFile: Bool { terminal.response?.file != nil }
+}

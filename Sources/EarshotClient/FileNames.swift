@@ -1,0 +1,71 @@
+/// Names for files made of URLs, safe in any folder, and each given once.
+///
+/// A name is the last segment of the URL's path, its percent signs decoded where that gives text. It has no separators
+/// and no control or direction characters, begins with neither dot nor dash, and is at most 200 bytes long; `download`
+/// where nothing is left. A name given before, in any case of letters, is followed by a number: `name-2.ext`.
+public struct FileNames {
+    /// Leaves room in the 255 bytes of a file's name for a number and a temporary ending.
+    static let mostBytes = 200
+
+    private var given: Set<String> = []
+    private var lastNumbers: [String: Int] = [:]
+
+    public init() {}
+
+    /// The next file's name.
+    public mutating func name(for url: String) -> String {
+        let name = FileNames.safe(FileNames.lastSegment(url))
+        if given.insert(name.lowercased()).inserted { return name }
+        let dot = name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? $0 : nil } ?? name.endIndex
+        var number = lastNumbers[name.lowercased(), default: 1]
+        while true {
+            number += 1
+            let numbered = "\(name[..<dot])-\(number)\(name[dot...])"
+            guard given.insert(numbered.lowercased()).inserted else { continue }
+            lastNumbers[name.lowercased()] = number
+            return numbered
+        }
+    }
+
+    /// What stands behind the last slash of the path.
+    private static func lastSegment(_ url: String) -> Substring {
+        let path = url.prefix { $0 != "?" && $0 != "#" }
+        var rest = path[...]
+        if let scheme = rest.firstRange(of: "://") {
+            guard let slash = rest[scheme.upperBound...].firstIndex(of: "/") else { return "" }
+            rest = rest[slash...]
+        }
+        return rest.split(separator: "/").last ?? ""
+    }
+
+    private static func safe(_ segment: Substring) -> String {
+        var name = ""
+        for scalar in (decoded(segment) ?? String(segment)).unicodeScalars {
+            let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)
+            let next = String(replaced ? "_" : Character(scalar))
+            guard name.utf8.count + next.utf8.count <= mostBytes else { break }
+            name += next
+        }
+        while let first = name.unicodeScalars.first, first == "." || first == "-" || first == " " {
+            name.unicodeScalars.removeFirst()
+        }
+        return name.isEmpty ? "download" : name
+    }
+
+    /// The text that percent signs stand for; nil if it is none.
+    private static func decoded(_ segment: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = segment.utf8[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%"), rest.count >= 2,
+                let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
+            {
+                bytes.append(value)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}

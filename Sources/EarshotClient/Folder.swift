@@ -1,0 +1,73 @@
+internal import Glibc
+
+/// Folders that are one user's alone.
+public enum Folder {
+    /// `path` from the root, without slashes at its end.
+    static func absolute(_ path: String) -> String {
+        var path = Substring(path)
+        while path.count > 1, path.last == "/" { path.removeLast() }
+        guard path.first != "/" else { return String(path) }
+        while path.hasPrefix("./") { path.removeFirst(2) }
+        guard let current = unsafe getcwd(nil, 0) else { return String(path) }
+        defer { unsafe free(current) }
+        let folder = unsafe String(cString: current)
+        return path.isEmpty || path == "." ? folder : "\(folder == "/" ? "" : folder)/\(path)"
+    }
+
+    /// Makes the folder and those above it, 0700, where they are missing.
+    ///
+    /// - Throws: `ClientError` when it cannot be made, is no folder, is another user's, or others may enter it.
+    public static func makePrivate(_ path: String) throws(ClientError) {
+        try make(path)
+        guard try isPrivate(path) else { throw ClientError(.folder, "the folder \(path) vanished") }
+    }
+
+    /// Makes the folder and those above it where they are missing, with the mode the umask leaves of `mode`.
+    ///
+    /// - Throws: `ClientError` when one cannot be made.
+    public static func make(_ path: String, mode: UInt32 = 0o700) throws(ClientError) {
+        guard unsafe mkdir(path, mode) != 0, errno != EEXIST else { return }
+        var number = errno
+        if number == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            try make(String(path[..<slash]), mode: mode)
+            if unsafe mkdir(path, mode) == 0 || errno == EEXIST { return }
+            number = errno
+        }
+        throw ClientError(.folder, unsafe "cannot make the folder \(path): \(String(cString: strerror(number)))")
+    }
+
+    /// Whether the folder is there.
+    ///
+    /// - Throws: `ClientError` when it is no folder, is another user's, or others may enter it.
+    static func isPrivate(_ path: String) throws(ClientError) -> Bool {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else {
+            if errno == ENOENT { return false }
+            throw ClientError(.folder, unsafe "cannot look at \(path): \(String(cString: strerror(errno)))")
+        }
+        guard status.st_mode & S_IFMT == S_IFDIR else { throw ClientError(.folder, "\(path) is no folder") }
+        guard status.st_uid == geteuid() else {
+            throw ClientError(.folder, "the folder \(path) belongs to another user")
+        }
+        guard status.st_mode & 0o077 == 0 else {
+            throw ClientError(.folder, "others may enter the folder \(path): chmod 700 it")
+        }
+        return true
+    }
+
+    /// Removes a folder with all that is in it, links as links. What cannot be removed stays.
+    public static func remove(_ path: String) {
+        if let folder = unsafe opendir(path) {
+            while let entry = unsafe readdir(folder) {
+                let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                    unsafe pointer.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+                }
+                guard name != ".", name != ".." else { continue }
+                let inner = "\(path)/\(name)"
+                if unsafe unlink(inner) != 0 { remove(inner) }
+            }
+            unsafe closedir(folder)
+        }
+        unsafe rmdir(path)
+    }
+}

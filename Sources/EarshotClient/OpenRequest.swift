@@ -1,0 +1,25 @@
+internal import EarshotWire
+
+/// A request that is wanted and has no terminal.
+struct OpenRequest: Equatable {
+    /// Times a request is asked again because its file was gone before it was read: a broker can die twice in a row.
+    static let mostLosses = 3
+
+    var fetch: Fetch
+    /// Requests are said again in the order they were first asked for.
+    let order: UInt64
+    /// Times its file was gone before its consumer could read it.
+    var losses = 0
+    /// Asked for only once the terminal of this number is acknowledged: until then the broker holds the ID taken.
+    var waitsFor: UInt64?
+    /// Whether it was asked for before, over whatever connection. It does not replace its handler's requests twice.
+    var wasSaid = false
+
+    /// What to say now.
+    mutating func takeMessage() -> ClientMessage {
+        var fetch = fetch
+        if wasSaid { fetch.options.replacesHandler = false }
+        wasSaid = true
+        return .fetch(fetch)
+    }
+}

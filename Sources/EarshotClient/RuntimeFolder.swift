@@ -1,0 +1,75 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// The folder in which a broker listens and by which clients find it: `bus`, `work` and lock files, for one user alone.
+public struct RuntimeFolder: Equatable, Sendable {
+    /// Bytes that fit into a Unix socket's address, unix(7), without the zero at the end.
+    static let socketPathBytes = 107
+
+    /// Absolute, without a slash at its end.
+    public let path: String
+
+    /// Where the broker's clients connect.
+    public var busEndpoint: String { "ipc://\(path)/bus" }
+    /// Where the workers connect.
+    public var workEndpoint: String { "ipc://\(path)/work" }
+    /// Held by the broker.
+    public var brokerLock: String { "\(path)/broker.lock" }
+    /// Held by the supervisor.
+    public var supervisorLock: String { "\(path)/serve.lock" }
+    /// Where the spool is when it was not named but the runtime folder was.
+    public var ownSpool: String { "\(path)/spool" }
+
+    /// The folder named, else that of `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else `earshot-UID` in the
+    /// system's folder for temporary files. Nothing is looked at or made yet.
+    ///
+    /// - Throws: `ClientError` when its path is too long for a socket.
+    public init(named: String? = nil) throws(ClientError) {
+        let chosen =
+            if let named {
+                named
+            } else if let variable = Environment.value("EARSHOT_RUNTIME") {
+                variable
+            } else if let folder = Environment.value("XDG_RUNTIME_DIR") {
+                "\(folder)/earshot"
+            } else {
+                "\(P_tmpdir)/earshot-\(geteuid())"
+            }
+        path = Folder.absolute(chosen)
+        guard "\(path)/work".utf8.count <= RuntimeFolder.socketPathBytes else {
+            throw ClientError(
+                .pathTooLong,
+                "the runtime folder \(path) is too long: a socket's path has at most \(RuntimeFolder.socketPathBytes)"
+                    + " bytes, give a shorter --runtime")
+        }
+    }
+
+    /// Makes the folder, for this user alone, if it is not there.
+    ///
+    /// - Throws: `ClientError` when it cannot be made, or others could get in.
+    public func prepare() throws(ClientError) { try Folder.makePrivate(path) }
+
+    /// Whether a broker or a supervisor serves here, found by its locks.
+    ///
+    /// - Throws: `ClientError` when the folder is another user's: nothing in it is to be trusted.
+    public func isServed() throws(ClientError) -> Bool {
+        guard try Folder.isPrivate(path) else { return false }
+        do throws(SystemError) {
+            if try LockFile.isHeld(brokerLock) { return true }
+            return try LockFile.isHeld(supervisorLock)
+        } catch {
+            throw ClientError(.folder, "cannot look for a broker in \(path): \(error)")
+        }
+    }
+
+    /// The user's usual spool: `earshot/spool` in `XDG_CACHE_HOME`, else in `.cache` at home.
+    ///
+    /// - Throws: `ClientError` when neither is known.
+    public static func usualSpool() throws(ClientError) -> String {
+        if let cache = Environment.value("XDG_CACHE_HOME") { return Folder.absolute("\(cache)/earshot/spool") }
+        guard let home = Environment.value("HOME") else {
+            throw ClientError(.folder, "neither XDG_CACHE_HOME nor HOME is set: give --spool")
+        }
+        return Folder.absolute("\(home)/.cache/earshot/spool")
+    }
+}

@@ -1,0 +1,135 @@
+import EarshotClient
+import EarshotLoop
+import EarshotWire
+import Testing
+
+/// Longer than any of these tests takes; only a failing one waits so long.
+private let patience = Duration.seconds(10)
+
+@Suite struct ClientConnectionTests {
+    @Test func `hello, fetch, result, acknowledgement`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var terminals: [(Delivery, [UInt8])] = []
+        let connection = try ClientConnection(endpoint: endpoint.name, client: "test", loop: loop) { event in
+            if case .terminal(let delivery, let body) = event { terminals.append((delivery, body)) }
+        }
+        try connection.fetch(fetch("1"))
+        // The broker comes later than its client.
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1))
+            case .fetch: try broker.say(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
+            default: break
+            }
+        }
+        #expect(try loop.run(for: patience) { broker.said.count == 3 })
+        #expect(broker.said == [.hello(hello), .fetch(fetch("1")), .acknowledge(1)])
+        #expect(terminals.count == 1)
+        #expect(terminals.first?.0.fetch == fetch("1"))
+        #expect(terminals.first?.1 == [1, 2, 3])
+        broker.die()
+    }
+
+    @Test func `a new broker is told hello and asked again, over a new socket`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var delivered: [Delivery] = []
+        var states: [ClientState] = []
+        let connection = try ClientConnection(endpoint: endpoint.name, client: "test", loop: loop) { event in
+            switch event {
+            case .terminal(let delivery, _): delivered.append(delivery)
+            case .state(let state): states.append(state)
+            default: break
+            }
+        }
+        var first: ScriptedBroker? = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1))
+            case .fetch(let fetch) where fetch.request.description == "1":
+                try broker.say(.terminal(result("1", sequence: 1)))
+            default: break
+            }
+        }
+        try connection.fetch(fetch("1"))
+        try connection.fetch(fetch("2"))
+        #expect(try loop.run(for: patience) { first?.said.count == 4 && delivered.count == 1 })
+        first?.die()
+        first = nil
+        #expect(try loop.run(for: patience) { states.last == .apart })
+
+        // Asked for while nobody is there: heard once, by the next one.
+        try connection.fetch(fetch("3"))
+        let second = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(2))
+            case .fetch(let fetch):
+                let number = fetch.request.description
+                try broker.say(.terminal(result(number, sequence: number == "2" ? 1 : 2)))
+            default: break
+            }
+        }
+        #expect(try loop.run(for: patience) { delivered.count == 3 && second.said.contains(.acknowledge(2)) })
+        #expect(second.said.prefix(3) == [.hello(hello), .fetch(fetch("2")), .fetch(fetch("3"))])
+        #expect(delivered.map(\.key) == [key("1"), key("2"), key("3")])
+        #expect(states.filter { $0 != .apart } == [1, 2].map { .connected(BrokerInstance(rawValue: $0)) })
+        second.die()
+    }
+
+    @Test func `a file is acknowledged when its consumer is done with it`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var held: Delivery?
+        let connection = try ClientConnection(endpoint: endpoint.name, client: "test", loop: loop) { event in
+            if case .terminal(let delivery, _) = event, delivery.isFile { held = delivery }
+        }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1))
+            case .fetch:
+                try broker.say(.terminal(result("1", sequence: 1, file: "/spool/1")))
+            case .query(let query): try broker.say(.answer(query), body: Array("{}".utf8))
+            default: break
+            }
+        }
+        try connection.fetch(fetch("1"))
+        #expect(try loop.run(for: patience) { held != nil })
+        connection.query(.ping)
+        #expect(try loop.run(for: patience) { broker.said.last == .query(.ping) })
+        #expect(!broker.said.contains(.acknowledge(1)))
+        connection.finish(try #require(held))
+        #expect(try loop.run(for: patience) { broker.said.last == .acknowledge(1) })
+        broker.die()
+    }
+
+    @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\u{e4}", "http://127.0.0.1/\n"])
+    func `a URL that would break a head is not said`(url: String) throws {
+        let connection = try ClientConnection(endpoint: Endpoint().name, loop: EventLoop()) { _ in }
+        var request = fetch("1")
+        request.url = url
+        #expect(throws: ClientError.self) { try connection.fetch(request) }
+    }
+
+    @Test func `a connected client that waits does not wake`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var isConnected = false
+        let connection = try ClientConnection(endpoint: endpoint.name, client: "test", loop: loop) { event in
+            if case .state(.connected) = event { isConnected = true }
+        }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, _ in try broker.say(welcome(1)) }
+        #expect(try loop.run(for: patience) { isConnected })
+        // What the connection's beginning left in the descriptors is taken in first.
+        try loop.run(for: .milliseconds(20)) { false }
+        var passes = 0
+        let hook = loop.addHook {
+            passes += 1
+            return .untilEvent
+        }
+        try loop.run(for: .milliseconds(100)) { false }
+        #expect(passes == 2)
+        loop.removeHook(hook)
+        broker.die()
+        connection.close()
+    }
+}

@@ -1,0 +1,205 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+@Suite struct ClientCoreTests {
+    @Test func `nothing is said before WELCOME, and then all of it, in order`() {
+        var core = ClientCore(hello: hello)
+        #expect(core.subscribe(pattern("others/")) == [])
+        #expect(core.fetch(fetch("1")) == [])
+        #expect(core.query(.status) == [])
+        #expect(core.fetch(fetch("2")) == [])
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+        #expect(core.fetch(fetch("3")) == [])
+        #expect(
+            core.received(welcome(1)) == [
+                .report(.state(.connected(BrokerInstance(rawValue: 1)))),
+                .send(.subscribe(pattern("others/"))),
+                .send(.query(.status)),
+                .send(.fetch(fetch("1"))), .send(.fetch(fetch("2"))), .send(.fetch(fetch("3"))),
+            ])
+        #expect(core.fetch(fetch("4")) == [.send(.fetch(fetch("4")))])
+    }
+
+    @Test func `a terminal is delivered once and acknowledged at the end of the pass`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        let actions = core.received(.terminal(result("1", sequence: 1)))
+        #expect(deliveries(actions) == [result("1", sequence: 1)])
+        #expect(core.received(.terminal(result("1", sequence: 1))) == [])
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        #expect(core.passEnded() == [])
+    }
+
+    @Test func `a pass's terminals are acknowledged in one, up to the first whose file is in use`() {
+        var core = ready()
+        var held: [Delivery] = []
+        for number in 1...6 {
+            _ = core.fetch(fetch("\(number)"))
+            let file = number == 3 || number == 5 ? "/spool/\(number)" : nil
+            held += core.received(.terminal(result("\(number)", sequence: UInt64(number), file: file))).compactMap {
+                if case .deliver(let delivery) = $0, delivery.isFile { delivery } else { nil }
+            }
+        }
+        #expect(core.passEnded() == [.send(.acknowledge(2))])
+        core.finish(held[1].id)
+        #expect(core.passEnded() == [])
+        core.finish(held[0].id)
+        #expect(core.passEnded() == [.send(.acknowledge(6))])
+    }
+
+    @Test func `a new broker is asked for what has no terminal, and for nothing else`() {
+        var core = ready()
+        for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
+        _ = core.received(.terminal(result("2", sequence: 1)))
+        #expect(core.linkLost() == [.report(.state(.apart))])
+        #expect(core.linkLost() == [])
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+        #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("3"))])
+        // Numbers begin again, and what was finished of the old connection is not acknowledged to the new one.
+        #expect(core.passEnded() == [])
+        #expect(deliveries(core.received(.terminal(result("1", sequence: 1)))).count == 1)
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+    }
+
+    @Test func `a delivery finished after its connection is gone means nothing`() throws {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        let late = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
+        reconnect(&core)
+        _ = core.fetch(fetch("2"))
+        _ = core.received(.terminal(result("2", sequence: 1, file: "/spool/2")))
+        core.finish(late.id)
+        #expect(core.passEnded() == [])
+    }
+
+    @Test func `hello-required is answered once, and everything asked again after the WELCOME`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        let complaint = BrokerMessage.error(ErrorReply(code: "hello-required"))
+        #expect(core.received(complaint) == [.send(.hello(hello))])
+        #expect(core.received(complaint) == [])
+        #expect(core.fetch(fetch("2")) == [])
+        #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("2"))])
+    }
+
+    @Test func `what was cancelled is not delivered, what is asked anew after it is`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        #expect(core.cancel(key("1")) == [.send(.cancel(handler, key("1").request))])
+        #expect(core.received(.terminal(result("1", sequence: 1))) == [])
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        #expect(core.fetch(fetch("1")) == [.send(.fetch(fetch("1")))])
+        #expect(core.received(.cancelled(handler, key("1").request)) == [.report(.cancelled(key("1")))])
+        #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))).count == 1)
+    }
+
+    @Test func `a removal outlives the connection and takes its requests along`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        #expect(core.remove(.handler(handler)) == [.send(.remove(.handler(handler)))])
+        #expect(core.received(.progress(progress("1"))) == [])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.remove(.handler(handler))])
+        let removed = BrokerMessage.removed(.handler(handler), count: 0)
+        #expect(core.received(removed) == [.report(.removed(.handler(handler), count: 0))])
+        #expect(core.received(removed) == [])
+    }
+
+    @Test func `an ID is asked for again only once its last terminal is acknowledged`() throws {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        let first = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
+        #expect(core.fetch(fetch("1")) == [])
+        #expect(core.passEnded() == [])
+        core.finish(first.id)
+        #expect(core.passEnded() == [.send(.acknowledge(1)), .send(.fetch(fetch("1")))])
+    }
+
+    @Test func `a lost file is asked again, three times`() throws {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        for sequence in UInt64(1)...3 {
+            let lost = try #require(delivery(core.received(.terminal(result("1", sequence: sequence, file: "/gone")))))
+            #expect(core.askAgain(lost) == [])
+            #expect(core.passEnded() == [.send(.acknowledge(sequence)), .send(.fetch(fetch("1")))])
+        }
+        let last = try #require(delivery(core.received(.terminal(result("1", sequence: 4, file: "/gone")))))
+        #expect(core.askAgain(last) == nil)
+        #expect(core.passEnded() == [.send(.acknowledge(4))])
+    }
+
+    @Test func `a broker that drains is asked for nothing new, and what it refuses is the next one's`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        #expect(core.received(.goodbye(reason: "draining")) == [.report(.state(.draining))])
+        #expect(core.fetch(fetch("2")) == [])
+        let refusal = Terminal(
+            handler: handler, request: key("1").request, sequence: 1,
+            outcome: .failed(Terminal.Failure(code: "stopping")))
+        #expect(core.received(.terminal(refusal)) == [])
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("2"))])
+    }
+
+    @Test(arguments: ["stopping", "too-slow"])
+    func `any other farewell ends the connection`(reason: String) {
+        var core = ready()
+        #expect(core.received(.goodbye(reason: reason)) == [.reconnect])
+    }
+
+    @Test func `a refused request is over`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        var reply = ErrorReply(code: "id-in-use")
+        reply.verb = "FETCH"
+        reply.handler = handler
+        reply.request = key("1").request
+        #expect(core.received(.error(reply)) == [.report(.refused(reply))])
+        reconnect(&core)
+        #expect(core.passEnded() == [])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(3))) == [])
+    }
+
+    @Test func `a submission is said again until a later query is answered`() {
+        var core = ready()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        #expect(core.fetch(submission) == [.send(.fetch(submission))])
+        _ = core.query(.ping)
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(submission), .query(.ping)])
+        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
+        reconnect(&core)
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(3))) == [])
+    }
+
+    @Test func `a watched terminal is delivered without a request of ours`() {
+        var core = ready()
+        _ = core.subscribe(.handler(handler))
+        let delivery = delivery(core.received(.terminal(result("others", sequence: 1))))
+        #expect(delivery != nil)
+        #expect(delivery?.fetch == nil)
+    }
+
+    @Test func `a request that replaces its handler's replaces them once`() {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        var second = fetch("2")
+        second.options.replacesHandler = true
+        #expect(core.fetch(second) == [.send(.fetch(second))])
+        _ = core.fetch(fetch("3"))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(fetch("2")), .fetch(fetch("3"))])
+    }
+}

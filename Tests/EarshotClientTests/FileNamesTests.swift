@@ -1,0 +1,36 @@
+import EarshotClient
+import Testing
+
+@Suite struct FileNamesTests {
+    @Test(arguments: [
+        ("http://h/a.png", "a.png"), ("http://h/a/b/c.tar.gz?x=/y#/z", "c.tar.gz"), ("http://h/a/", "a"),
+        ("http://h", "download"), ("http://h/", "download"), ("http://h/?q=1", "download"), ("", "download"),
+        ("http://h/%2e%2e%2fetc", "_etc"), ("http://h/..", "download"), ("http://h/.profile", "profile"),
+        ("http://h/-rf", "rf"), ("http://h/a%00b%0ac", "a_b_c"), ("http://h/a%1b[31m", "a_[31m"),
+        ("http://h/%C3%A4.txt", "\u{e4}.txt"), ("http://h/%C3.txt", "%C3.txt"), ("http://h/a%5cb", "a_b"),
+        ("http://h/gpj.%E2%80%AEexe", "gpj._exe"), ("http://h/%20%2d%2dx", "x"), ("http://h/100%", "100%"),
+    ])
+    func `a name is safe`(url: String, name: String) {
+        var names = FileNames()
+        #expect(names.name(for: url) == name)
+    }
+
+    @Test func `each name is given once, whatever the case of its letters`() {
+        var names = FileNames()
+        let given = ["a.png", "a.png", "A.png", "a-2.png", "a.png", "b", "b", ".b"].map {
+            names.name(for: "http://h/\($0)")
+        }
+        #expect(given == ["a.png", "a-2.png", "A-3.png", "a-2-2.png", "a-4.png", "b", "b-2", "b-3"])
+    }
+
+    @Test func `a long name is cut between characters`() {
+        var names = FileNames()
+        let name = names.name(for: "http://h/" + String(repeating: "%C3%A4", count: 500))
+        #expect(name == String(repeating: "\u{e4}", count: 100))
+    }
+
+    @Test func `strangers' text cannot command a terminal`() {
+        #expect(TerminalText.escaped("a\u{1b}[2J\nb\u{202e}c\u{9b}") == "a\\u{1b}[2J\\u{a}b\\u{202e}c\\u{9b}")
+        #expect(TerminalText.escaped("plain \u{e4} text") == "plain \u{e4} text")
+    }
+}

@@ -1,0 +1,59 @@
+import EarshotClient
+import EarshotLoop
+import Glibc
+import Testing
+
+@Suite struct RuntimeFolderTests {
+    @Test func `a folder is made for one user alone, and removed with all that is in it`() throws {
+        let folder = try RuntimeFolder(named: Endpoint().path + "/deep/run//")
+        #expect(try !folder.isServed())
+        try folder.prepare()
+        try folder.prepare()
+        var status = stat()
+        #expect(unsafe stat(folder.path, &status) == 0)
+        #expect(status.st_mode & 0o777 == 0o700)
+        #expect(folder.busEndpoint == "ipc://\(folder.path)/bus")
+        Folder.remove(String(folder.path.dropLast("/deep/run".count)))
+        #expect(try !folder.isServed())
+    }
+
+    @Test func `a folder is served while one of its locks is held`() throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        try folder.prepare()
+        defer { Folder.remove(folder.path) }
+        #expect(try !folder.isServed())
+        for path in [folder.brokerLock, folder.supervisorLock] {
+            let lock = try LockFile.take(path)
+            #expect(try folder.isServed())
+            withExtendedLifetime(lock) {}
+        }
+        #expect(try !folder.isServed())
+    }
+
+    @Test func `a folder that others may enter is refused`() throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        unsafe mkdir(folder.path, 0o755)
+        unsafe chmod(folder.path, 0o755)
+        defer { Folder.remove(folder.path) }
+        let error = #expect(throws: ClientError.self) { try folder.prepare() }
+        #expect(error?.code == .folder)
+        #expect(throws: ClientError.self) { try folder.isServed() }
+    }
+
+    @Test func `a path too long for a socket is refused with the number`() throws {
+        let error = #expect(throws: ClientError.self) {
+            try RuntimeFolder(named: "/" + String(repeating: "x", count: 102))
+        }
+        #expect(error?.code == .pathTooLong)
+        #expect(error?.description.contains("107") == true)
+        #expect(try RuntimeFolder(named: "/" + String(repeating: "x", count: 101)).path.count == 102)
+    }
+
+    @Test func `a relative path becomes absolute`() throws {
+        let current = unsafe getcwd(nil, 0)
+        defer { unsafe free(current) }
+        let folder = unsafe current.map { unsafe String(cString: $0) } ?? ""
+        #expect(try RuntimeFolder(named: ".").path == folder)
+        #expect(try RuntimeFolder(named: "./x/").path == "\(folder)/x")
+    }
+}

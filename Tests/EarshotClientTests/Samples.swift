@@ -1,0 +1,58 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+let hello = Hello(client: "test")
+let handler = HandlerID("gallery/1")!
+
+func key(_ request: String) -> RequestKey { RequestKey(handler, RequestID(request)!) }
+
+func pattern(_ text: String) -> HandlerPattern { HandlerPattern(text)! }
+
+func fetch(_ request: String) -> Fetch {
+    Fetch(handler: handler, request: RequestID(request)!, url: "http://127.0.0.1/\(request)")
+}
+
+func welcome(_ instance: UInt64) -> BrokerMessage {
+    .welcome(Welcome(broker: BrokerInstance(rawValue: instance), window: 256))
+}
+
+func result(_ request: String, sequence: UInt64, file: String? = nil) -> Terminal {
+    var response = Terminal.Response(url: "http://127.0.0.1/\(request)")
+    response.file = file
+    return Terminal(
+        handler: handler, request: RequestID(request)!, sequence: sequence,
+        outcome: .result(status: 200, response))
+}
+
+func progress(_ request: String) -> Progress {
+    Progress(handler: handler, request: RequestID(request)!, received: 1, total: 2)
+}
+
+/// A core that has been welcomed.
+func ready() -> ClientCore {
+    var core = ClientCore(hello: hello)
+    _ = core.linkOpened()
+    _ = core.received(welcome(1))
+    return core
+}
+
+func reconnect(_ core: inout ClientCore) {
+    _ = core.linkLost()
+    _ = core.linkOpened()
+    _ = core.received(welcome(2))
+}
+
+func sent(_ actions: [ClientAction]) -> [ClientMessage] {
+    actions.compactMap { if case .send(let message) = $0 { message } else { nil } }
+}
+
+func delivery(_ actions: [ClientAction]) -> Delivery? {
+    guard case .deliver(let delivery)? = actions.first else { return nil }
+    return delivery
+}
+
+func deliveries(_ actions: [ClientAction]) -> [Terminal] {
+    actions.compactMap { if case .deliver(let delivery) = $0 { delivery.terminal } else { nil } }
+}

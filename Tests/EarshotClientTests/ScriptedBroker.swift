@@ -1,0 +1,65 @@
+import EarshotLoop
+import EarshotWire
+import Glibc
+import ZeroMQ
+
+/// A router in the test's own loop that notes what clients say and answers as its script says.
+final class ScriptedBroker {
+    private let context: Context
+    private let socket: Socket
+    private let loop: EventLoop
+    private var registration: EventLoop.Registration?
+    private var hook: EventLoop.HookID?
+    private(set) var said: [ClientMessage] = []
+    /// The client that spoke last.
+    private(set) var peer: [UInt8] = []
+
+    init(
+        _ endpoint: String, _ loop: EventLoop, answer: @escaping (ScriptedBroker, ClientMessage) throws -> Void
+    ) throws {
+        self.loop = loop
+        context = try Context.make()
+        socket = try context.socket(.router)
+        try socket.bind(endpoint)
+        registration = try loop.add(socket.descriptor, .readable) { _ in }
+        hook = loop.addHook { [unowned self] in
+            do {
+                var parts = Multipart(capacity: 3)
+                while try socket.receive(into: &parts) {
+                    peer = parts.bytes(0)
+                    let message = try ClientMessage(head: parts.bytes(1))
+                    said.append(message)
+                    try answer(self, message)
+                }
+                return try socket.readiness().contains(.readable) ? .none : .untilEvent
+            } catch {
+                preconditionFailure("the scripted broker failed: \(error)")
+            }
+        }
+    }
+
+    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws {
+        _ = try socket.send(peer, more: true)
+        _ = try socket.send(message.encoded(), more: body != nil)
+        if let body { _ = try socket.send(body) }
+    }
+
+    /// Dies, as far as its clients can tell.
+    func die() {
+        if let registration { loop.remove(registration) }
+        if let hook { loop.removeHook(hook) }
+    }
+}
+
+/// An ipc endpoint that no other test has; its file goes with it.
+final class Endpoint {
+    let path: String
+    var name: String { "ipc://\(path)" }
+
+    init() {
+        let folder = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? P_tmpdir
+        path = "\(folder)/earshot-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+    }
+
+    deinit { unsafe unlink(path) }
+}
