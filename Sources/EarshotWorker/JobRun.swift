@@ -146,10 +146,9 @@ final class JobRun: TransferSink {
         _ = body.take()
     }
 
-    /// When the next PROGRESS may go out.
+    /// When the next PROGRESS may go out; a job that ends before the first is due sends none.
     var progressDue: LoopTime {
-        guard let progressSent, let interval = job.progressMilliseconds else { return loop.now }
-        return progressSent.advanced(by: .milliseconds(interval))
+        (progressSent ?? started).advanced(by: .milliseconds(job.progressMilliseconds ?? 0))
     }
 
     /// The PROGRESS that tells how far it is; the next bytes are worth another.
