@@ -39,7 +39,9 @@ extension BrokerCore {
 
     private func auditFlights(_ check: Check) {
         check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
+        var counts = FlightCounts()
         for number in flights.indices {
+            counts[flights[number].phase] += 1
             let flight = flights[number]
             check(
                 !flight.interests.isEmpty || !flight.parents.isEmpty, "4: flight \(flight.id) runs for nobody")
@@ -58,6 +60,7 @@ extension BrokerCore {
                     "4: flight \(flight.id) follows one that does not know it")
             }
         }
+        check(flightCounts == counts, "10: flights are counted \(flightCounts), not \(counts)")
     }
 
     private func auditInterests(_ check: Check) {

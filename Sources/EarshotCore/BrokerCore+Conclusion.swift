@@ -32,7 +32,7 @@ extension BrokerCore {
             fail(flight, .redirectLoop, now: now)
             return
         }
-        flights[flight].phase = .following(child: child)
+        enter(.following(child: child), flight)
         parentChains.append(flight, to: &flights[child].parents)
         flights[child].timeoutMilliseconds = max(
             flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
@@ -58,7 +58,7 @@ extension BrokerCore {
             if let response { drop(response) }
             ledger.flights.retried += 1
             let at = now.advanced(byNanoseconds: pause)
-            flights[flight].phase = .backingOff(until: at)
+            enter(.backingOff(until: at), flight)
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
         case .retry, .giveUp:
             let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts), endedAt: now)

@@ -48,7 +48,7 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         let origin = flights[flight].origin
         origins[origin].running += 1
-        flights[flight].phase = .running(worker: worker)
+        enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         flights[flight].startedAt = now
         flights[flight].maxBytes = sizeLimit(of: flight)

@@ -31,11 +31,12 @@ extension BrokerCore {
             }
         }
         json.member("flights-now") { json in
-            var counts = ["queued": 0, "running": 0, "backing-off": 0, "following": 0]
-            for flight in flights.indices { counts[name(of: flights[flight].phase), default: 0] += 1 }
             let cancelling = workers.indices.reduce(0) { $0 + workers[$1].cancelling }
             json.object { json in
-                for (name, count) in counts.sorted(by: { $0.key < $1.key }) { json.member(name, count) }
+                json.member("queued", flightCounts.queued)
+                json.member("running", flightCounts.running)
+                json.member("backing-off", flightCounts.backingOff)
+                json.member("following", flightCounts.following)
                 json.member("cancelling", cancelling)
             }
         }

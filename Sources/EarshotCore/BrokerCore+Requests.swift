@@ -128,6 +128,7 @@ extension BrokerCore {
                 id: lastFlight, request: request, variant: key.variant, redirect: redirect, origin: origin,
                 hops: UInt8(clamping: hops)))
         flightNumbers.insert(flight, key.hashValue)
+        flightCounts[.queued] += 1
         if let own { ownKeys[flight] = own }
         ledger.flights.started += 1
         return (flight, true)
@@ -189,8 +190,14 @@ extension BrokerCore {
         for parent in parentChains.members(of: flights[flight].parents) { forEachInterest(of: parent, body) }
     }
 
+    mutating func enter(_ phase: Flight.Phase, _ flight: Int32) {
+        flightCounts[flights[flight].phase] -= 1
+        flights[flight].phase = phase
+        flightCounts[phase] += 1
+    }
+
     mutating func enqueue(flight: Int32, first: Bool = false) {
-        flights[flight].phase = .queued
+        enter(.queued, flight)
         let origin = flights[flight].origin
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, origin: origin, first: first) }
     }
@@ -213,6 +220,7 @@ extension BrokerCore {
         flightNumbers.remove(flight, flights[flight].key.hashValue)
         ownKeys[flight] = nil
         let origin = flights[flight].origin
+        flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)
         origins[origin].flights -= 1
         dropOriginIfIdle(origin)

@@ -42,6 +42,7 @@ public struct BrokerCore {
     /// Interests by handler and request ID, flights by key: a million of each, so only their numbers are stored.
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
+    var flightCounts = FlightCounts()
     /// Coalescing keys of the clients' own, for redirects to inherit.
     var ownKeys: [Int32: String] = [:]
     var handlerNumbers: [HandlerID: Int32] = [:]

@@ -68,6 +68,33 @@ struct Flight {
     var key: FlightKey { FlightKey(url: request.url.description, variant: variant) }
 }
 
+/// How many flights are in each phase, so that nobody has to count a million.
+struct FlightCounts: Equatable {
+    private(set) var queued = 0
+    private(set) var running = 0
+    private(set) var backingOff = 0
+    private(set) var following = 0
+
+    subscript(phase: Flight.Phase) -> Int {
+        get {
+            switch phase {
+            case .queued: queued
+            case .running: running
+            case .backingOff: backingOff
+            case .following: following
+            }
+        }
+        set {
+            switch phase {
+            case .queued: queued = newValue
+            case .running: running = newValue
+            case .backingOff: backingOff = newValue
+            case .following: following = newValue
+            }
+        }
+    }
+}
+
 /// A flight as timers and lists name it: its record's number, and its ID, which tells it from a later one there.
 struct FlightName: Equatable {
     var number: Int32
