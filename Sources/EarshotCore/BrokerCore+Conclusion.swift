@@ -7,6 +7,12 @@ extension BrokerCore {
     mutating func conclude(_ flight: Int32, _ response: Outcome.Response, now: Tick) {
         let record = flights[flight]
         let fields = HeaderFields(lines: response.fields)
+        if Self.asksToWait(response.status) {
+            let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: calendarSeconds) }
+            cool(record.scope, asked: asked, now: now)
+        } else {
+            probeEnded(flight, isAnswered: true)
+        }
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         let outcome = rule.outcome(
             status: response.status, response: fields, request: record.request, hops: Int(record.hops), ancestors: [])
@@ -40,23 +46,25 @@ extension BrokerCore {
         if isNew { flights[child].workerDeaths = flights[flight].workerDeaths }
         let leaf = leaf(of: child)
         guard case .queued = flights[leaf].phase else { return }
-        let origin = flights[leaf].origin
-        forEachInterest(of: flight) { core, interest in core.enqueue(interest, origin: origin) }
+        forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }
     }
 
     /// Tries again after a pause, or ends with this failure.
     mutating func retryOrFail(_ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, now: Tick) {
         flights[flight].failures += 1
         let record = flights[flight]
-        let wish = response.flatMap { HeaderFields(lines: $0.fields).first("retry-after") }
         let decision = RetryRule().decision(
             after: code, status: response?.status, method: record.request.method, attempts: Int(record.failures),
-            retries: Int(record.retries), retryAfter: wish.flatMap { RetryAfter($0, now: calendarSeconds) },
-            random: generator.next())
+            retries: Int(record.retries), retryAfter: nil, random: generator.next())
         switch decision {
         case .retry(let pause) where !isDraining:
-            if let response { drop(response) }
             ledger.flights.retried += 1
+            let waitsForOrigin = response.map { Self.asksToWait($0.status) } ?? false
+            if let response { drop(response) }
+            if waitsForOrigin {
+                enqueue(flight: flight, first: true)
+                return
+            }
             let at = now.advanced(byNanoseconds: pause)
             enter(.backingOff(until: at), flight)
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
@@ -65,6 +73,9 @@ extension BrokerCore {
             end(flight, outcome, now: now)
         }
     }
+
+    /// 429 and 503, RFC 6585 section 4 and RFC 9110 section 15.6.4: the origin, not the request, is the trouble.
+    private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
     mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
         end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts), endedAt: now), now: now)
@@ -100,6 +111,7 @@ extension BrokerCore {
         let number = outcomes.insert(outcome)
         outcomes[number].holders += 1
         for interest in waiting {
+            queue.remove(interest)
             interests[interest].flight = -1
             if let code = objection(of: interest, to: outcome) {
                 settle(interest, with: outcomes.insert(Outcome(failure: code, endedAt: now)), now: now)

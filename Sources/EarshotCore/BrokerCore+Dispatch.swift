@@ -7,13 +7,23 @@ extension BrokerCore {
     public mutating func dispatch(now: Tick) {
         guard !isDraining else { return }
         startReturned(now: now)
+        isBehind = false
         guard queue.count > 0 else { return }
+        var refusals = 0
         while let worker = freestWorker() {
             let slots = workers.indices.reduce(0) { $0 + (workers[$1].phase == .ready ? workers[$1].slots : 0) }
             let free = workers.indices.reduce(0) { $0 + max(0, workers[$1].freeSlots) }
             let classes: [PriorityClass] = free > slots / 4 ? PriorityClass.allCases : [.high]
             guard let interest = nextInterest(among: classes) else { return }
-            start(leaf(of: interests[interest].flight), at: worker, now: now)
+            let flight = leaf(of: interests[interest].flight)
+            guard case .refusing = scopes[flights[flight].scope].coolDown?.phase else {
+                start(flight, at: worker, now: now)
+                continue
+            }
+            fail(flight, .originCooling, now: now)
+            refusals += 1
+            isBehind = refusals == limits.refusalsPerPass
+            if isBehind { return }
         }
     }
 
@@ -22,19 +32,22 @@ extension BrokerCore {
         while let name = returned.last, let worker = freestWorker() {
             returned.removeLast()
             guard let flight = flight(name), flights[flight].phase == .queued,
-                origins[flights[flight].origin].hasRoom(for: .high)
+                scopes[flights[flight].scope].admits, origins[origin(of: flight)].hasRoom(for: .high)
             else { continue }
             start(flight, at: worker, now: now)
         }
     }
 
     private mutating func nextInterest(among classes: [PriorityClass]) -> Int32? {
+        // Copies to look at while the queue turns; their storage is shared.
         let clients = clients
+        let scopes = scopes
         let origins = origins
         let limits = limits
-        return queue.next(among: classes) { client, origin, priority in
+        return queue.next(among: classes) { client, scope, priority in
             if client >= 0, clients[client].isClosed(limits) { return .client }
-            return origins[origin].hasRoom(for: priority) ? .none : .origin
+            if !scopes[scope].admits { return .scope }
+            return origins[scopes[scope].origin].hasRoom(for: priority) ? .none : .origin
         }
     }
 
@@ -46,8 +59,9 @@ extension BrokerCore {
 
     private mutating func start(_ flight: Int32, at worker: Int32, now: Tick) {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        let origin = flights[flight].origin
+        let origin = origin(of: flight)
         origins[origin].running += 1
+        noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         flights[flight].startedAt = now

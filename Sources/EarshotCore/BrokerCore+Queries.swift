@@ -9,10 +9,10 @@ extension BrokerCore {
             json.member("broker", instance.description)
             switch query {
             case .ping: break
-            case .status: writeStatus(to: &json)
+            case .status: writeStatus(to: &json, now: now)
             case .ledger: write(ledger, to: &json)
             case .handlers: json.member("handlers") { $0.array(handlers.indices) { writeHandler($1, to: &$0) } }
-            case .origins: writeOrigins(to: &json)
+            case .origins: writeOrigins(to: &json, now: now)
             case .workers: writeWorkers(to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
             }
@@ -20,7 +20,7 @@ extension BrokerCore {
         actions.append(.answer(clients[client].id, query, json: json.bytes))
     }
 
-    private func writeStatus(to json: inout JSONText) {
+    private func writeStatus(to json: inout JSONText, now: Tick) {
         write(ledger, to: &json)
         json.member("phase", isDraining ? "draining" : "serving")
         json.member("queue") { json in
@@ -43,7 +43,7 @@ extension BrokerCore {
         json.member("clients", clients.count)
         json.member("handlers", handlers.count)
         writeWorkers(to: &json)
-        writeOrigins(to: &json)
+        writeOrigins(to: &json, now: now)
     }
 
     private func write(_ ledger: Ledger, to json: inout JSONText) {
@@ -64,6 +64,7 @@ extension BrokerCore {
                 json.member("cancelled", ledger.flights.cancelled)
                 json.member("retried", ledger.flights.retried)
                 json.member("lost", ledger.flights.lost)
+                json.member("cool-downs", ledger.flights.coolDowns)
                 json.member("stale", ledger.flights.stale)
             }
         }
@@ -92,14 +93,18 @@ extension BrokerCore {
         }
     }
 
-    private func writeOrigins(to json: inout JSONText) {
+    private func writeOrigins(to json: inout JSONText, now: Tick) {
+        let byOrigin = Dictionary(grouping: scopes.indices.map { scopes[$0] }, by: \.origin)
         json.member("origins") { json in
             json.array(origins.indices) { json, origin in
+                let scopes = byOrigin[origin, default: []]
                 json.object { json in
                     json.member("origin", origins[origin].name)
                     json.member("running", origins[origin].running)
                     json.member("limit", origins[origin].limit)
-                    json.member("flights", origins[origin].flights)
+                    json.member("flights", scopes.reduce(0) { $0 + $1.flights })
+                    let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
+                    if let wait = waits.max() { json.member("cooling-ms", wait) }
                 }
             }
         }
@@ -160,7 +165,7 @@ extension BrokerCore {
         json.member("state", name(of: flight.phase))
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {
-        case .queued: json.member("reason", reasonToWait(interest, flight))
+        case .queued: json.member("reason", reasonToWait(interest, flight, now: now))
         case .running(let worker):
             json.member("reason", "a worker fetches it")
             json.member("worker", workers[worker].pid)
@@ -172,11 +177,16 @@ extension BrokerCore {
         }
     }
 
-    private func reasonToWait(_ interest: Int32, _ flight: Flight) -> String {
+    private func reasonToWait(_ interest: Int32, _ flight: Flight, now: Tick) -> String {
         let owner = interests[interest].owner
         if !workers.indices.contains(where: { workers[$0].phase == .ready }) { return "no worker is connected" }
         if owner >= 0, clients[owner].isClosed(limits) { return "the client's window is full: it has to acknowledge" }
-        let origin = origins[flight.origin]
+        let scope = scopes[flight.scope]
+        if let until = scope.coolDown?.end {
+            return "its origin asked to be left alone for \(until.milliseconds(since: now)) ms more"
+        }
+        if !scope.admits { return "one request tries first whether its origin takes any again" }
+        let origin = origins[scope.origin]
         if !origin.hasRoom(for: interests[interest].priority) {
             return "its origin has \(origin.running) of \(origin.limit) transfers"
         }

@@ -55,7 +55,7 @@ extension BrokerCore {
         ownerChains.remove(interest, from: &clients[owner].owned)
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
-        if waits { enqueue(interest, origin: flights[leaf(of: interests[interest].flight)].origin) }
+        if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
     }
 
     /// Makes the record of a new request.
@@ -120,12 +120,12 @@ extension BrokerCore {
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own)
         if let flight = openFlight(key) { return (flight, false) }
-        let origin = originNumber(request.url.origin.description)
-        origins[origin].flights += 1
+        let scope = scopeNumber(of: request)
+        scopes[scope].flights += 1
         lastFlight += 1
         let flight = flights.insert(
             Flight(
-                id: lastFlight, request: request, variant: key.variant, redirect: redirect, origin: origin,
+                id: lastFlight, request: request, variant: key.variant, redirect: redirect, scope: scope,
                 hops: UInt8(clamping: hops)))
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
@@ -166,7 +166,7 @@ extension BrokerCore {
             flights[flight].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
         flights[flight].retries = max(flights[flight].retries, UInt8(clamping: options.retries))
         let leaf = leaf(of: flight)
-        if case .queued = flights[leaf].phase { enqueue(interest, origin: flights[leaf].origin) }
+        if case .queued = flights[leaf].phase { enqueue(interest, for: leaf) }
     }
 
     /// The flight that is, or will be, fetched for this one: the last of its redirects so far.
@@ -176,11 +176,12 @@ extension BrokerCore {
         return flight
     }
 
-    mutating func enqueue(_ interest: Int32, origin: Int32, first: Bool = false) {
+    /// Lets a request wait for a queued flight: its own, or the last of its redirects.
+    mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
         let record = interests[interest]
         let place = FairQueue.Place(
-            priority: record.priority, root: handlers[record.handler].root, client: record.owner, origin: origin,
-            handler: record.handler)
+            priority: record.priority, root: handlers[record.handler].root, client: record.owner,
+            origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
         queue.push(interest, at: place, first: first)
     }
 
@@ -198,8 +199,7 @@ extension BrokerCore {
 
     mutating func enqueue(flight: Int32, first: Bool = false) {
         enter(.queued, flight)
-        let origin = flights[flight].origin
-        forEachInterest(of: flight) { core, interest in core.enqueue(interest, origin: origin, first: first) }
+        forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
 
     /// Ends a flight that nobody wants any more, and those it was redirected to.
@@ -219,24 +219,12 @@ extension BrokerCore {
     mutating func forget(_ flight: Int32) {
         flightNumbers.remove(flight, flights[flight].key.hashValue)
         ownKeys[flight] = nil
-        let origin = flights[flight].origin
+        probeEnded(flight, isAnswered: false)
+        let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)
-        origins[origin].flights -= 1
-        dropOriginIfIdle(origin)
-    }
-
-    private mutating func originNumber(_ name: String) -> Int32 {
-        if let origin = originNumbers[name] { return origin }
-        let origin = origins.insert(OriginEntry(name: name, limit: limits.transfersPerOrigin))
-        originNumbers[name] = origin
-        return origin
-    }
-
-    mutating func dropOriginIfIdle(_ origin: Int32) {
-        guard origins[origin].flights == 0, origins[origin].running == 0 else { return }
-        originNumbers[origins[origin].name] = nil
-        origins.remove(origin)
+        scopes[scope].flights -= 1
+        dropScopeIfIdle(scope)
     }
 
     // MARK: Changes
@@ -254,6 +242,6 @@ extension BrokerCore {
         let waits = queue.contains(interest)
         queue.remove(interest)
         interests[interest].priority = priority
-        if waits { enqueue(interest, origin: flights[leaf(of: interests[interest].flight)].origin) }
+        if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
     }
 }

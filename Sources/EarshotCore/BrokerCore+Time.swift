@@ -13,6 +13,7 @@ extension BrokerCore {
             case .grace(let interest, let serial): gracePassed(interest, serial)
             case .abandoned(let handler, let serial): handlerAbandoned(handler, serial)
             case .retry(let name): pauseEnded(name)
+            case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
@@ -45,6 +46,7 @@ extension BrokerCore {
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
         case .abandoned(let handler, let serial): handlers.contains(handler) && handlers[handler].serial == serial
         case .retry(let name): flight(name) != nil
+        case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }
     }

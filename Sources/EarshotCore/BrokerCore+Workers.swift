@@ -30,6 +30,7 @@ extension BrokerCore {
             endTransfer(at: lease.origin)
             guard lease.flight >= 0 else { continue }
             ledger.flights.lost += 1
+            probeEnded(lease.flight, isAnswered: false)
             flights[lease.flight].workerDeaths += 1
             if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
                 fail(lease.flight, .poisonous, now: now)
@@ -119,6 +120,7 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
     ) {
         guard let flight = endLease(attempt, at: worker) else { return }
+        probeEnded(flight, isAnswered: false)
         switch code {
         case .tooLarge: requeueOrFailTooLarge(flight, now: now)
         case .workerLost:
@@ -172,12 +174,6 @@ extension BrokerCore {
             return nil
         }
         return lease.flight
-    }
-
-    private mutating func endTransfer(at origin: Int32) {
-        origins[origin].running -= 1
-        queue.originOpened(origin)
-        dropOriginIfIdle(origin)
     }
 
     /// Tells a worker to stop; slot and origin stay taken until it confirms.

@@ -25,6 +25,8 @@ public struct BrokerCore {
 
     var generator: SplitMix
     var isDraining = false
+    /// Whether assignment left work to the next pass.
+    var isBehind = false
     var actions: [Action] = []
     var serial: UInt64 = 0
     var lastFlight: UInt64 = 0
@@ -38,6 +40,7 @@ public struct BrokerCore {
     var clients = Slab<ClientSession>()
     var workers = Slab<WorkerSession>()
     var origins = Slab<OriginEntry>()
+    var scopes = Slab<OriginScope>()
 
     /// Interests by handler and request ID, flights by key: a million of each, so only their numbers are stored.
     var requestNumbers = NumberTable()
@@ -50,6 +53,7 @@ public struct BrokerCore {
     var clientNumbers: [ClientID: Int32] = [:]
     var workerNumbers: [WorkerID: Int32] = [:]
     var originNumbers: [String: Int32] = [:]
+    var scopeNumbers: [OriginScopeKey: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
@@ -88,7 +92,7 @@ public struct BrokerCore {
     }
 
     /// When `timePassed` is to be called next; nil for never.
-    public var nextTimer: Tick? { timers.min?.at }
+    public var nextTimer: Tick? { isBehind ? Tick(nanoseconds: .min) : timers.min?.at }
 
     /// Attempts that run, those being cancelled included.
     public var runningAttempts: Int {

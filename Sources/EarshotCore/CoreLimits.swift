@@ -18,6 +18,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var workerDeathsPerFlight = 2
     /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
     public var progressMilliseconds = 250
+    /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.
+    public var coolDownMilliseconds = 600_000
+    /// Requests to such a server that are failed in one pass: a few milliseconds' worth.
+    public var refusalsPerPass = 1_000
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.

@@ -3,9 +3,9 @@ internal import EarshotWire
 /// The queue of interests: classes by weight, in a class round robin over roots, in a root over lanes, in a lane over
 /// handlers, in a handler first come first served.
 ///
-/// A *lane* is what one client asks of one origin under one root. A lane whose origin is full, or whose client's window
-/// is, leaves the rotation when its turn comes up, with all that waits in it, and returns when there is room again: so
-/// every operation is O(1), and what cannot start costs nothing.
+/// A *lane* is what one client asks of one origin, with one set of credentials, under one root. A lane whose client's
+/// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that waits
+/// in it, and returns when there is room again: so every operation is O(1), and what cannot start costs nothing.
 struct FairQueue {
     /// Where an interest waits.
     struct Place: Hashable {
@@ -15,13 +15,16 @@ struct FairQueue {
         /// The owner whose window counts; -1 for an interest that belongs to its handler.
         var client: Int32
         var origin: Int32
+        /// The origin as one set of credentials sees it: what cools down.
+        var scope: Int32
         var handler: Int32
     }
 
-    /// Why a lane may not start anything now.
+    /// Why a lane may not start anything now; the first of these that holds.
     enum Obstacle: Equatable {
         case none
         case client
+        case scope
         case origin
     }
 
@@ -34,6 +37,7 @@ struct FairQueue {
         var root: Int32
         var client: Int32
         var origin: Int32
+        var scope: Int32
     }
 
     private struct LeafKey: Hashable {
@@ -52,6 +56,7 @@ struct FairQueue {
     /// What a parked lane waits for.
     private enum ParkingKey: Hashable {
         case client(Int32)
+        case scope(Int32)
         case origin(Int32)
     }
 
@@ -130,7 +135,7 @@ struct FairQueue {
     /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised.
     mutating func next(
         among classes: [PriorityClass],
-        obstacle: (_ client: Int32, _ origin: Int32, _ priority: PriorityClass) -> Obstacle
+        obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
     ) -> Int32? {
         var busy = classes.filter { !rotations[Int($0.rawValue)].isEmpty }
         while let priority = schedule.next(of: busy) {
@@ -153,6 +158,11 @@ struct FairQueue {
         unpark(.origin(origin))
     }
 
+    /// A cool-down is over: as for an origin.
+    mutating func scopeOpened(_ scope: Int32) {
+        unpark(.scope(scope))
+    }
+
     // MARK: Queries
 
     func contains(_ interest: Int32) -> Bool {
@@ -171,20 +181,16 @@ struct FairQueue {
             while roots[root].lanes.first >= 0 {
                 let lane = roots[root].lanes.first
                 let key = lanes[lane].key
-                switch obstacle(key.client, key.origin, priority) {
+                switch obstacle(key.client, key.scope, priority) {
                 case .none:
                     laneChains.rotate(&roots[root].lanes)
                     let leaf = lanes[lane].leaves.first
                     leafChains.rotate(&lanes[lane].leaves)
-                    unpark(.client(key.client))
-                    unpark(.origin(key.origin))
+                    succeed(key)
                     return leaves[leaf].interests.first
-                case .client:
-                    park(lane, .client(key.client))
-                    unpark(.origin(key.origin))
-                case .origin:
-                    park(lane, .origin(key.origin))
-                    unpark(.client(key.client))
+                case .client: park(lane, .client(key.client))
+                case .scope: park(lane, .scope(key.scope))
+                case .origin: park(lane, .origin(key.origin))
                 }
             }
         }
@@ -196,10 +202,18 @@ struct FairQueue {
         lanes[lane].parking = parking
         let row = Int(lanes[lane].priority.rawValue)
         laneChains.append(lane, to: &parkings[parking, default: Parking()].byClass[row])
+        succeed(lanes[lane].key, except: parking)
     }
 
-    /// Returns the longest parked lane of each class to the rotation. Whoever lets a lane leave the rotation calls this
-    /// for what that lane had held, so that room is never left with nobody in the rotation to take it.
+    /// Brings a lane back for each thing that one which left the rotation had held, so that room is never left with
+    /// nobody in the rotation to take it.
+    private mutating func succeed(_ key: LaneKey, except parking: ParkingKey? = nil) {
+        for held in [ParkingKey.client(key.client), .scope(key.scope), .origin(key.origin)] where held != parking {
+            unpark(held)
+        }
+    }
+
+    /// Returns the longest parked lane of each class to the rotation.
     private mutating func unpark(_ parking: ParkingKey) {
         guard parkings[parking] != nil else { return }
         for priority in PriorityClass.allCases {
@@ -223,7 +237,7 @@ struct FairQueue {
     private mutating func leafNumber(for place: Place) -> Int32 {
         let rootKey = RootKey(priority: place.priority, root: place.root)
         let root = rootNumbers[rootKey] ?? insertRoot(rootKey)
-        let laneKey = LaneKey(root: root, client: place.client, origin: place.origin)
+        let laneKey = LaneKey(root: root, client: place.client, origin: place.origin, scope: place.scope)
         let lane = laneNumbers[laneKey] ?? insertLane(laneKey, place.priority)
         let leafKey = LeafKey(lane: lane, handler: place.handler)
         if let leaf = leafNumbers[leafKey] { return leaf }
@@ -288,7 +302,6 @@ struct FairQueue {
             rootNumbers[roots[key.root].key] = nil
             roots.remove(key.root)
         }
-        unpark(.client(key.client))
-        unpark(.origin(key.origin))
+        succeed(key)
     }
 }

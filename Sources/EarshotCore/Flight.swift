@@ -42,7 +42,8 @@ struct Flight {
     var variant: String
     var redirect: RedirectMode
     var phase = Phase.queued
-    var origin: Int32
+    /// Its origin, as its credentials see it.
+    var scope: Int32
     /// Requests that wait for it.
     var interests = Chain()
     /// Flights that were redirected to it.
@@ -131,8 +132,8 @@ struct OriginEntry {
     var limit: Int
     /// Transfers at once, cancelled ones included until their end is confirmed.
     var running = 0
-    /// Flights that name it.
-    var flights = 0
+    /// Scopes that name it.
+    var scopes = 0
 
     /// Room for one more transfer of this class: the last slot of four or more is kept for `high`.
     func hasRoom(for priority: PriorityClass) -> Bool {

@@ -52,6 +52,8 @@ public struct Ledger: Equatable, Sendable {
         public var retried = 0
         /// Attempts lost with their worker.
         public var lost = 0
+        /// Times an origin asked to be left alone.
+        public var coolDowns = 0
         /// Completions that were nobody's current attempt: dropped.
         public var stale = 0
 

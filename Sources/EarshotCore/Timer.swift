@@ -11,6 +11,8 @@ struct Timer: Comparable {
         case abandoned(handler: Int32, serial: UInt64)
         /// A flight's pause before its next attempt is over.
         case retry(FlightName)
+        /// The time an origin asked for is over.
+        case cooled(scope: Int32, serial: UInt64)
         /// A worker with work has been silent.
         case heartbeat(WorkerID)
     }

@@ -42,6 +42,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case removed
     case cancelled
     case queueFull = "queue-full"
+    /// The origin asked to be left alone for longer than anybody is made to wait.
+    case originCooling = "origin-cooling"
     case workerLost = "worker-lost"
     /// Workers died of it, two of them.
     case poisonous
@@ -64,7 +66,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             true
         case .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .poisonous, .stopping, .internalError:
+            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .poisonous, .stopping,
+            .internalError:
             false
         }
     }
@@ -99,6 +102,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .removed: "The handler was removed."
         case .cancelled: "The request was cancelled."
         case .queueFull: "The queue is full."
+        case .originCooling: "The server asked to be left alone for a long time."
         case .workerLost: "The worker that fetched it was lost."
         case .poisonous: "Two workers were lost while they fetched it."
         case .stopping: "The broker is stopping."

@@ -114,7 +114,9 @@ struct RandomWalkTests {
             let attempts = workers[id, default: [:]].keys.sorted { $0.flight < $1.flight }
             let attempt = attempts[pick(attempts.count)]
             guard let job = workers[id]?.removeValue(forKey: attempt) else { return }
-            switch pick(10) {
+            switch pick(12) {
+            case 10: rig.done(job, by: id, status: 429, fields: pick(8) == 0 ? "retry-after: 700" : "retry-after: 3")
+            case 11: rig.done(job, by: id, status: 503)
             case 0: rig.failed(job, "reset", by: id)
             case 1: rig.failed(job, "too-large", by: id)
             case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
@@ -207,7 +209,7 @@ struct RandomWalkTests {
                 faults.append("1: \(client) still waits for \(open[client] ?? [])")
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }
-            rig.now = rig.now.advanced(byMilliseconds: 60_000)
+            rig.now = rig.now.advanced(byMilliseconds: 1_000_000)
             rig.pass { _ in }
             take()
             if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }

@@ -1,0 +1,86 @@
+internal import EarshotHTTP
+
+/// Origins: how much each is given at once, and when it is left alone.
+extension BrokerCore {
+    mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
+        let name = request.url.origin.description
+        let origin = originNumbers[name] ?? origins.insert(OriginEntry(name: name, limit: limits.transfersPerOrigin))
+        originNumbers[name] = origin
+        let key = OriginScopeKey(origin: origin, scope: CredentialRule().scope(of: request))
+        if let scope = scopeNumbers[key] { return scope }
+        let scope = scopes.insert(OriginScope(origin: origin, scope: key.scope))
+        scopeNumbers[key] = scope
+        origins[origin].scopes += 1
+        return scope
+    }
+
+    func origin(of flight: Int32) -> Int32 { scopes[flights[flight].scope].origin }
+
+    mutating func dropScopeIfIdle(_ scope: Int32) {
+        guard scopes[scope].flights == 0, scopes[scope].coolDown?.end == nil else { return }
+        let origin = scopes[scope].origin
+        scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
+        scopes.remove(scope)
+        origins[origin].scopes -= 1
+        dropOriginIfIdle(origin)
+    }
+
+    /// A transfer ended, whatever came of it.
+    mutating func endTransfer(at origin: Int32) {
+        origins[origin].running -= 1
+        queue.originOpened(origin)
+        dropOriginIfIdle(origin)
+    }
+
+    private mutating func dropOriginIfIdle(_ origin: Int32) {
+        guard origins[origin].scopes == 0, origins[origin].running == 0 else { return }
+        originNumbers[origins[origin].name] = nil
+        origins.remove(origin)
+    }
+
+    // MARK: Cool-downs
+
+    /// An origin asks to be left alone.
+    mutating func cool(_ scope: Int32, asked: RetryAfter?, now: Tick) {
+        if case .cooling = scopes[scope].coolDown?.phase, asked == nil { return }
+        let strikes = (scopes[scope].coolDown?.strikes ?? 0) + 1
+        let wish = (asked?.seconds ?? 0) * 1_000_000_000
+        let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
+        let until = now.advanced(byNanoseconds: pause)
+        if case .cooling(let earlier) = scopes[scope].coolDown?.phase, earlier >= until { return }
+        let isTooLong = wish > Int64(limits.coolDownMilliseconds) * 1_000_000
+        let serial = nextSerial()
+        scopes[scope].coolDown = CoolDown(
+            phase: isTooLong ? .refusing(until: until) : .cooling(until: until), strikes: strikes, serial: serial)
+        ledger.flights.coolDowns += 1
+        setTimer(until, .cooled(scope: scope, serial: serial))
+        if isTooLong { queue.scopeOpened(scope) }
+    }
+
+    /// A cool-down's time is over: one transfer may try.
+    mutating func cooled(_ scope: Int32) {
+        scopes[scope].coolDown?.phase = .due
+        queue.scopeOpened(scope)
+        dropScopeIfIdle(scope)
+    }
+
+    /// A flight starts: the first one after a cool-down is the probe.
+    mutating func noteProbe(_ flight: Int32) {
+        let scope = flights[flight].scope
+        if scopes[scope].coolDown?.phase == .due {
+            scopes[scope].coolDown?.phase = .probing(flight: flights[flight].id)
+        }
+    }
+
+    /// A probe ended: an answer other than a refusal ends the cool-down, no answer gives the turn to the next.
+    mutating func probeEnded(_ flight: Int32, isAnswered: Bool) {
+        let scope = flights[flight].scope
+        guard scopes[scope].coolDown?.phase == .probing(flight: flights[flight].id) else { return }
+        if isAnswered {
+            scopes[scope].coolDown = nil
+        } else {
+            scopes[scope].coolDown?.phase = .due
+        }
+        queue.scopeOpened(scope)
+    }
+}

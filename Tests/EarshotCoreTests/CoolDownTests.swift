@@ -1,0 +1,103 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// An origin that asks to be left alone is left alone, by all who use the same credentials.
+struct CoolDownTests {
+    private var rig = CoreRig()
+
+    @Test mutating func `no request goes to an origin while it cools, others go on, and one tries first`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { rig in
+            for n in 1...10 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) }
+        }
+        let jobs = rig.jobs
+        #expect(jobs.count == 5)
+        rig.pass { $0.done(jobs[0], by: worker, status: 429, fields: "retry-after: 5") }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { rig in for job in jobs[1...] { rig.done(job, by: worker) } }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.fetch("h", "other", "http://fast/", by: a) }
+        #expect(rig.jobs.map(\.url) == ["http://fast/"])
+        rig.wait(milliseconds: 4_999)
+        #expect(rig.jobs.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.jobs.count == 1)
+        let probe = rig.jobs[0]
+        rig.pass { $0.done(probe, by: worker) }
+        #expect(rig.jobs.count == 5)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a probe that is cancelled gives its turn to the next`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { rig in
+            for n in 1...3 { rig.fetch("h/\(n)", "1", "http://slow/\(n)", by: a) { $0.options.retries = 9 } }
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker, status: 503, fields: "retry-after: 70") } }
+        rig.wait(milliseconds: 70_000)
+        #expect(rig.jobs.count == 1)
+        let probe = rig.jobs[0]
+        let handler = "h/" + probe.url.suffix(1)
+        rig.pass { $0.remove(handler, by: a) }
+        #expect(rig.jobs.count == 1)
+        #expect(rig.jobs[0].url != probe.url)
+    }
+
+    @Test mutating func `a refused probe lets the origin rest for longer`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://slow/", by: a) { $0.options.retries = 5 } }
+        var pauses: [Int] = []
+        for _ in 0..<5 {
+            let job = rig.jobs[0]
+            rig.pass { $0.done(job, by: worker, status: 503) }
+            let before = rig.now
+            while rig.jobs.isEmpty { rig.wait(milliseconds: 100) }
+            pauses.append(rig.now.milliseconds(since: before))
+        }
+        for (shorter, longer) in zip(pauses, pauses.dropFirst(2)) { #expect(longer > shorter) }
+        let last = rig.jobs[0]
+        rig.pass { $0.done(last, by: worker, status: 503) }
+        #expect(rig.terminals(for: a) == ["h 1 http-status"])
+    }
+
+    @Test mutating func `a server that refuses one credential is still asked with another`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        func asking(_ who: String) -> (inout Fetch) -> Void { { $0.httpFields = Array("authorization: \(who)".utf8) } }
+        rig.pass { $0.fetch("h", "1", "http://api/", by: a, asking("x")) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 60") }
+        rig.pass { rig in
+            rig.fetch("h", "2", "http://api/2", by: a, asking("x"))
+            rig.fetch("h", "3", "http://api/2", by: a, asking("y"))
+        }
+        #expect(rig.jobs.map { String(decoding: $0.httpFields, as: UTF8.self) } == ["authorization: y"])
+    }
+
+    @Test mutating func `requests to an origin that asks for more than ten minutes fail at once, then one tries`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://slow/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
+        #expect(rig.terminals(for: a) == ["h 1 origin-cooling"])
+        rig.pass { $0.fetch("h", "2", "http://slow/2", by: a) }
+        #expect(rig.terminals(for: a) == ["h 2 origin-cooling"])
+        rig.wait(milliseconds: 601_000)
+        rig.pass { $0.fetch("h", "3", "http://slow/3", by: a) }
+        #expect(rig.jobs.count == 1)
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        let probe = AttemptID(broker: rig.core.instance, flight: 3, attempt: 1)
+        rig.pass {
+            $0.core.workerSaid(
+                .failed(probe, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker, now: $0.now)
+        }
+        #expect(rig.core.isIdle)
+    }
+}
