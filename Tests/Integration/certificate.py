@@ -1,0 +1,14 @@
+"""A certificate that nobody trusts, made when it is needed."""
+
+import pathlib
+import subprocess
+
+
+def self_signed(folder):
+    """Paths of a new certificate for localhost and of its key, both in `folder`."""
+    certificate, key = pathlib.Path(folder) / "certificate.pem", pathlib.Path(folder) / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True)
+    return certificate, key

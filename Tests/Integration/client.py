@@ -1,0 +1,235 @@
+"""A small EAR/1 client over one DEALER: it says what a test tells it to, and hides nothing it hears."""
+
+import collections
+import json
+import time
+import uuid
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+TERMINALS = ("RESULT", "FAILED")
+
+
+class Message:
+    """A message as it came: `verb`, `operands`, `fields`, HTTP `headers`, `body` (None without a second frame)."""
+
+    def __init__(self, frames):
+        self.at = time.monotonic()
+        head = frames[0].decode("latin-1")
+        top, _, rest = head.partition("\n\n")
+        lines = top.rstrip("\n").split("\n")
+        self.verb, *self.operands = lines[0].split(" ")
+        self.fields = dict(part.split(": ", 1) if ": " in part else (part.rstrip(":"), "") for part in lines[1:])
+        self.headers = [line.partition(":")[::2] for line in rest.split("\n") if line]
+        self.body = frames[1] if len(frames) > 1 else None
+
+    @property
+    def is_terminal(self):
+        return self.verb in TERMINALS
+
+    @property
+    def id(self):
+        """(handler, request)."""
+        return tuple(self.operands[:2])
+
+    def content(self):
+        """The bytes of the body, wherever they are."""
+        if "file" in self.fields:
+            with open(self.fields["file"], "rb") as file:
+                return file.read()
+        return self.body or b""
+
+    def __repr__(self):
+        return f"<{self.verb} {' '.join(self.operands)} {self.fields}>"
+
+
+class Client:
+    """One connection. `window`: terminals that may be unacknowledged, or "none". Acknowledges what it reads."""
+
+    def __init__(self, runtime, window=256, hello=True, linger=1000):
+        self.socket = zmq.Context.instance().socket(zmq.DEALER)
+        self.socket.linger = linger
+        self.socket.rcvhwm = 0
+        self.socket.reconnect_ivl = 10
+        self.window = window
+        self.name = f"test-{uuid.uuid4()}"
+        self.broker = None
+        self._inbox = collections.deque()
+        self._acknowledged = 0
+        self._seen = 0
+        self._connect(f"ipc://{runtime}/bus")
+        if hello:
+            self.hello()
+
+    def _connect(self, address):
+        self.socket.connect(address)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Says BYE, so that what this client still wants is purged though its process lives on."""
+        if not self.socket.closed:
+            try:
+                self.socket.send(b"BYE\n", zmq.DONTWAIT)
+            except zmq.Again:
+                pass
+            self.socket.close()
+
+    # Saying.
+
+    def say(self, line, headers=(), body=None, **fields):
+        """Sends a message; `max_bytes=5` is the field `max-bytes: 5`."""
+        head = [line] + [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+        if headers:
+            head += [""] + [f"{name}: {value}" for name, value in headers]
+        frames = [("\n".join(head) + "\n").encode("latin-1")]
+        if body is not None:
+            frames.append(body)
+        if not self.socket.poll(10_000, zmq.POLLOUT):
+            raise AssertionError(f"the broker took nothing for 10 s: {line}")
+        self.socket.send_multipart(frames)
+
+    def hello(self):
+        self.say("HELLO EAR/1", client=self.name, window=self.window)
+        self.broker = self.expect("WELCOME").fields["broker"]
+
+    def fetch(self, handler, request, url, headers=(), **fields):
+        self.say(f"FETCH {handler} {request} {url}", headers, **fields)
+
+    def remove(self, handler):
+        """The answer to REMOVE."""
+        self.say(f"REMOVE {handler}")
+        return self.expect("REMOVED", handler)
+
+    def cancel(self, handler, request):
+        self.say(f"CANCEL {handler} {request}")
+        return self.expect("CANCELLED", handler, str(request))
+
+    def query(self, what, timeout=10):
+        """The parsed ANSWER to `QUERY what`."""
+        self.say(f"QUERY {what}")
+        answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
+        return json.loads(answer.body) if answer.body else None
+
+    # Hearing.
+
+    def receive(self, timeout=10):
+        """The next message, or None when none came in time."""
+        if self._inbox:
+            return self._inbox.popleft()
+        return self._read(timeout)
+
+    def expect(self, verb, *operands, timeout=10):
+        """The first message with this verb and these first operands; what came before it stays to be read."""
+        def fits(message):
+            return message.verb == verb and message.operands[:len(operands)] == list(operands)
+
+        for index, message in enumerate(self._inbox):
+            if fits(message):
+                del self._inbox[index]
+                return message
+        deadline = time.monotonic() + timeout
+        while (message := self._read(deadline - time.monotonic())) is not None:
+            if fits(message):
+                return message
+            self._inbox.append(message)
+        raise AssertionError(f"no {verb} {' '.join(operands)} within {timeout} s; unread: {list(self._inbox)[:10]}")
+
+    def terminals(self, count, timeout=30):
+        """The next `count` terminals in their order; fails when they are not there in time. Other messages stay."""
+        found, others = [], []
+        deadline = time.monotonic() + timeout
+        while len(found) < count:
+            message = self.receive(max(0, deadline - time.monotonic()))
+            if message is None:
+                raise AssertionError(f"{len(found)} of {count} terminals within {timeout} s; besides: {others[:10]}")
+            (found if message.is_terminal else others).append(message)
+        self._inbox.extendleft(reversed(others))
+        return found
+
+    def terminal(self, timeout=30):
+        return self.terminals(1, timeout)[0]
+
+    def rest(self):
+        """All that is still unread, up to the answer to a question asked now. Empty: nothing more had followed."""
+        self.query("ping")
+        rest = list(self._inbox)
+        self._inbox.clear()
+        return rest
+
+    def _read(self, timeout):
+        if not self.socket.poll(max(0, timeout) * 1000):
+            return None
+        message = Message(self.socket.recv_multipart())
+        if message.is_terminal and "seq" in message.fields:
+            self._seen = int(message.fields["seq"])
+        self._acknowledge()
+        return message
+
+    def _acknowledge(self):
+        if self.window == "none" or self._seen == self._acknowledged:
+            return
+        if self._seen - self._acknowledged >= 32 or not self.socket.poll(0):
+            self._acknowledged = self._seen
+            self.socket.send(f"ACK {self._seen}\n".encode())
+
+
+class StubbornClient(Client):
+    """A client that gets what it asked for although the broker dies: at each reconnect it says HELLO and asks again."""
+
+    def __init__(self, runtime, window=256):
+        self._connections = 0
+        self._open = {}
+        super().__init__(runtime, window)
+
+    def _connect(self, address):
+        self._monitor = self.socket.get_monitor_socket(zmq.EVENT_CONNECTED)
+        super()._connect(address)
+
+    def close(self):
+        if not self.socket.closed:
+            self.socket.disable_monitor()
+        super().close()
+
+    def fetch(self, handler, request, url, headers=(), **fields):
+        self._open[(handler, str(request))] = (url, headers, fields)
+        super().fetch(handler, request, url, headers, **fields)
+
+    def collect(self, timeout=60):
+        """Every terminal of what was asked, by (handler, request), each a list: one that came twice shows."""
+        answers = collections.defaultdict(list)
+        deadline = time.monotonic() + timeout
+        poller = zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while self._open:
+            ready = dict(poller.poll(max(0, deadline - time.monotonic()) * 1000))
+            if not ready:
+                raise AssertionError(f"{len(self._open)} requests unanswered after {timeout} s")
+            if self._monitor in ready:
+                recv_monitor_message(self._monitor)
+                self._connections += 1
+                if self._connections > 1:
+                    self._greet_again()
+            while self._inbox or self.socket.poll(0):
+                message = self.receive(0)
+                if message.verb == "WELCOME":
+                    self._ask_again(message)
+                elif message.is_terminal:
+                    answers[message.id].append(message)
+                    self._open.pop(message.id, None)
+        return answers
+
+    def _greet_again(self):
+        self._seen = self._acknowledged = 0
+        self.say("HELLO EAR/1", client=self.name, window=self.window)
+
+    def _ask_again(self, welcome):
+        self.broker = welcome.fields["broker"]
+        for (handler, request), (url, headers, fields) in list(self._open.items()):
+            super().fetch(handler, request, url, headers, **fields)

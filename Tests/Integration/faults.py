@@ -1,0 +1,213 @@
+"""What the test origin answers, by path.
+
+    /bytes/N?seed=S        N bytes that depend on N and S alone (`body(N, S)` are the same bytes)
+    /chunked/N?seed=S      the same, without a Content-Length
+    /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire
+    /slow/SECONDS?bytes=N  says nothing for so long, then as /bytes/N
+    /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
+    /drip?bytes=N&seconds=S  N bytes spread evenly over S seconds
+    /stall/BYTES           promises twice as many and one more, sends BYTES, then nothing
+    /cut/BYTES/OF          promises OF, sends BYTES, closes
+    /hang                  accepts the request and says nothing
+    /reset                 resets the connection (RST)
+    /garbage               answers with something that is not HTTP
+    /status/CODE           that status and a body that says so; `?retry-after=S` adds the field
+    /flaky/N?status=C      status C (503) the first N times, then as /bytes/1000: counted by whole target
+    /redirect/N            N redirects, then a short body
+    /redirect-to?url=U     one redirect to U
+    /loop/a, /loop/b       each redirects to the other
+    /headers               the request as the origin saw it, in JSON
+"""
+
+import asyncio
+import hashlib
+import json
+import socket
+import struct
+import zlib
+
+PIECE = 64 * 1024
+"""Bodies repeat a block of this size, so that a large one costs no memory."""
+
+REASONS = {200: "OK", 204: "No Content", 302: "Found", 304: "Not Modified", 400: "Bad Request", 404: "Not Found",
+           429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable"}
+
+
+class BadRequest(Exception):
+    """The path names no fault, or is not whole."""
+
+
+def block(size, seed=""):
+    """What a body of `size` bytes repeats."""
+    return hashlib.shake_128(f"{size}/{seed}".encode()).digest(min(size, PIECE))
+
+
+def body(size, seed=""):
+    """The bytes that `/bytes/SIZE?seed=SEED` answers."""
+    whole = block(size, seed)
+    return (whole * (size // PIECE + 1))[:size]
+
+
+def head(status, fields, length=None):
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
+    lines += [f"{name}: {value}" for name, value in fields]
+    if length is not None:
+        lines.append(f"Content-Length: {length}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def plain(status, content, fields=()):
+    return head(status, [("Content-Type", "text/plain"), *fields], len(content)) + content
+
+
+async def answer(connection, request, origin):
+    """Answers `request` on `connection`; whether another request may follow there."""
+    name, *operands = request.path.strip("/").split("/")
+    fault = FAULTS.get(name)
+    if fault is None:
+        raise BadRequest(f"no such path: {request.path}")
+    try:
+        return await fault(connection, request, origin, *operands)
+    except (TypeError, ValueError, KeyError) as error:
+        raise BadRequest(f"{request.target}: {error!r}") from error
+
+
+async def bytes_(connection, request, _, size):
+    size = int(size)
+    await connection.send(head(200, [("Content-Type", "application/octet-stream")], size))
+    if request.method != "HEAD":
+        await send_body(connection, size, request.query.get("seed", ""))
+    return True
+
+
+async def send_body(connection, size, seed):
+    piece = block(size, seed)
+    for start in range(0, size, PIECE):
+        await connection.send(piece[:size - start])
+
+
+async def chunked(connection, request, _, size):
+    size = int(size)
+    await connection.send(head(200, [("Transfer-Encoding", "chunked")]))
+    piece = block(size, request.query.get("seed", ""))
+    for start in range(0, size, PIECE):
+        part = piece[:size - start]
+        await connection.send(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+    await connection.send(b"0\r\n\r\n")
+    return True
+
+
+async def gzip_bomb(connection, _request, _origin, size):
+    await connection.send(head(200, [("Content-Encoding", "gzip"), ("Connection", "close")]))
+    encoder = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zeros = bytes(1 << 20)
+    for start in range(0, int(size), len(zeros)):
+        await connection.send(encoder.compress(zeros[:int(size) - start]))
+        await asyncio.sleep(0)
+    await connection.send(encoder.flush())
+    return False
+
+
+async def slow(connection, request, origin, seconds):
+    await asyncio.sleep(float(seconds))
+    return await bytes_(connection, request, origin, request.query.get("bytes", 100))
+
+
+async def gate(connection, request, origin, name):
+    await origin.gate(name).wait()
+    return await bytes_(connection, request, origin, request.query.get("bytes", 100))
+
+
+async def drip(connection, request, _):
+    size, seconds = int(request.query["bytes"]), float(request.query["seconds"])
+    whole = body(size, request.query.get("seed", ""))
+    steps = max(1, min(size, int(seconds * 20)))
+    await connection.send(head(200, [], size))
+    for step in range(steps):
+        await connection.send(whole[size * step // steps:size * (step + 1) // steps])
+        await asyncio.sleep(seconds / steps)
+    return True
+
+
+async def stall(connection, request, _, size):
+    size = int(size)
+    await connection.send(head(200, [], 2 * size + 1))
+    await send_body(connection, size, request.query.get("seed", ""))
+    await forever()
+
+
+async def cut(connection, request, _, size, promised):
+    await connection.send(head(200, [], int(promised)))
+    await send_body(connection, int(size), request.query.get("seed", ""))
+    return False
+
+
+async def hang(*_):
+    await forever()
+
+
+async def forever():
+    await asyncio.get_running_loop().create_future()
+
+
+async def reset(connection, *_):
+    raw = connection.transport.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.transport.abort()
+    return False
+
+
+async def garbage(connection, *_):
+    await connection.send(b"\x16\x03\x01 this is not HTTP \xff\xfe\r\n\r\n")
+    return False
+
+
+async def status(connection, request, _, code):
+    code = int(code)
+    fields = [("Retry-After", request.query["retry-after"])] if "retry-after" in request.query else []
+    if code in (204, 304):
+        await connection.send(head(code, fields))
+    else:
+        await connection.send(plain(code, f"the origin answers {code}\n".encode(), fields))
+    return True
+
+
+async def flaky(connection, request, origin, times):
+    if origin.count(request.target) <= int(times):
+        return await status(connection, request, origin, request.query.get("status", "503"))
+    return await bytes_(connection, request, origin, 1000)
+
+
+async def redirect(connection, _request, _origin, times):
+    if int(times) == 0:
+        await connection.send(plain(200, b"arrived\n"))
+    else:
+        await go_to(connection, f"/redirect/{int(times) - 1}")
+    return True
+
+
+async def redirect_to(connection, request, _):
+    await go_to(connection, request.query["url"])
+    return True
+
+
+async def loop(connection, _request, _origin, side):
+    await go_to(connection, "/loop/b" if side == "a" else "/loop/a")
+    return True
+
+
+async def go_to(connection, location):
+    await connection.send(plain(302, b"elsewhere\n", [("Location", location)]))
+
+
+async def headers(connection, request, _):
+    seen = {"method": request.method, "target": request.target, "headers": request.headers}
+    await connection.send(plain(200, json.dumps(seen).encode()))
+    return True
+
+
+FAULTS = {
+    "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
+    "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
+    "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "headers": headers,
+}

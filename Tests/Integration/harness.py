@@ -1,0 +1,230 @@
+"""The built program under test: a bus in a folder of its own, and the commands that speak to it.
+
+Builds nothing: the program is EARSHOT_BINARY (`bin/test` sets it), else what `swift build` left in `.build`. Everything
+waits for an event with a deadline, and every process that a bus started is gone when its `with` ends, or the test fails.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import unittest
+import uuid
+
+from client import Client, StubbornClient
+from processes import Program, Watched, children, command, eventually, marked
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = "/usr/bin/python3"
+
+
+def binary():
+    """The program under test."""
+    candidates = [os.environ.get("EARSHOT_BINARY"), ROOT / ".build/debug/earshot", ROOT / ".build/release/earshot"]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return str(candidate)
+    raise AssertionError("no built earshot: run bin/test, or set EARSHOT_BINARY")
+
+
+def temporary_folder():
+    """A new folder with a short path (an ipc path holds 107 bytes at most)."""
+    return pathlib.Path(tempfile.mkdtemp(prefix="ear-"))
+
+
+def check_ledgers(ledger):
+    """Fails unless both ledgers balance."""
+    requests, deliveries = ledger["requests"], ledger["deliveries"]
+    ends = (requests["answered"] + sum(requests["failed"].values()) + requests["removed"] + requests["orphaned"]
+            + requests["pending"])
+    if requests["submitted"] != ends:
+        raise AssertionError(f"requests do not balance: submitted {requests['submitted']}, accounted {ends}: {requests}")
+    accounted = deliveries["acknowledged"] + deliveries["lost"] + deliveries["outstanding"]
+    if deliveries["due"] != accounted:
+        raise AssertionError(f"deliveries do not balance: due {deliveries['due']}, accounted {accounted}: {deliveries}")
+
+
+class Commands:
+    """Runs the program against one runtime folder. Its processes carry a mark by which survivors are found."""
+
+    def __init__(self, runtime, folder):
+        self.runtime = runtime
+        self.folder = folder
+        self.mark = f"EARSHOT_TEST={uuid.uuid4()}"
+        self.environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        name, _, value = self.mark.partition("=")
+        self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder)})
+
+    def start(self, *arguments, cwd=None):
+        return Program([binary(), *arguments], self.environment, cwd or self.folder)
+
+    def run(self, *arguments, cwd=None, timeout=60, input=None):
+        """Runs to the end. The program's `status` is its exit code."""
+        program = self.start(*arguments, cwd=cwd)
+        if input is not None:
+            program.write(input)
+        program.status = program.wait(timeout)
+        if program.crash_lines:
+            raise AssertionError(f"it crashed\n{program.describe()}")
+        return program
+
+    def await_no_survivors(self, timeout=10):
+        """Every process that was started here, or by what was started here, is gone."""
+        eventually(lambda: not marked(self.mark),
+                   lambda: f"all processes gone; left: {[(p, command(p)) for p in marked(self.mark)]}", timeout)
+
+
+class Bus(Commands):
+    """A running `earshot serve`: `with Bus(workers=1) as bus:`."""
+
+    def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=()):
+        self._owned = folder is None
+        folder = folder or temporary_folder()
+        super().__init__(folder / "run", folder)
+        self.spool = folder / "spool"
+        self._options = ["--workers", workers, "--slots", slots, *arguments]
+        if origin_limit:
+            self._options += ["--origin-limit", origin_limit]
+        self._count = workers
+        self._clients = []
+        self.program = None
+
+    def __enter__(self):
+        self.program = self.start("serve", "--runtime", self.runtime, "--spool", self.spool, *self._options)
+        try:
+            self.program.await_line("earshot: ready", timeout=20)
+        except AssertionError:
+            self._abort()
+            raise
+        return self
+
+    def __exit__(self, kind, error, _):
+        for client in self._clients:
+            client.close()
+        try:
+            if error is None:
+                self._stop()
+            else:
+                error.add_note(self.program.describe())
+        finally:
+            self._abort()
+
+    # Its processes.
+
+    @property
+    def supervisor(self):
+        return self.program.pid
+
+    @property
+    def broker(self):
+        """The broker's pid, once there is one."""
+        return eventually(lambda: self._pids("broker"), "the supervisor has a broker")[0]
+
+    @property
+    def workers(self):
+        """The workers' pids, once all of them are there."""
+        def all_of_them():
+            pids = self._pids("worker")
+            return pids if len(pids) == self._count else None
+        return eventually(all_of_them, f"the supervisor has {self._count} workers")
+
+    def family(self):
+        """The supervisor, the broker and the workers."""
+        return [self.supervisor, self.broker, *self.workers]
+
+    def _pids(self, role):
+        return [pid for pid in children(self.supervisor) if role in command(pid)[1:2]]
+
+    # What it says of itself.
+
+    def client(self, kind=Client, **options):
+        """A new client, closed at the end."""
+        client = kind(self.runtime, **options)
+        self._clients.append(client)
+        return client
+
+    def stubborn_client(self, **options):
+        return self.client(StubbornClient, **options)
+
+    def status(self):
+        answer = self.run("status", "--json")
+        if answer.status:
+            raise AssertionError(f"status failed with {answer.status}\n{answer.describe()}")
+        return json.loads(answer.stdout)
+
+    # Its end.
+
+    def kill(self):
+        """`kill -9` of the supervisor, and the death of all of its processes awaited."""
+        self.program.kill()
+        self.await_no_survivors()
+
+    def _stop(self):
+        """SIGTERM; once more if something is left to finish; then nothing may be left, and nothing have crashed."""
+        watched = [Watched(pid) for pid in marked(self.mark)]
+        try:
+            if self.program.running:
+                self.program.signal(signal.SIGTERM)
+                if not watched_death(watched, self.supervisor, 2):
+                    self.program.signal(signal.SIGTERM)
+                status = self.program.wait(10)
+                if status != 0:
+                    raise AssertionError(f"serve ended with {status}\n{self.program.describe()}")
+            for process in watched:
+                if not process.await_death():
+                    raise AssertionError(f"{process.pid} {command(process.pid)} outlived serve\n"
+                                         + self.program.describe())
+        finally:
+            for process in watched:
+                process.close()
+        if self.program.crash_lines:
+            raise AssertionError(f"a process crashed\n{self.program.describe()}")
+
+    def _abort(self):
+        for pid in marked(self.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if self.program.running:
+            self.program.kill()
+        if self._owned:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def watched_death(watched, pid, timeout):
+    """Whether the one with this pid died in time; one that was not there any more did."""
+    return all(process.await_death(timeout) for process in watched if process.pid == pid)
+
+
+class TestCase(unittest.TestCase):
+    """What the tests share."""
+
+    longMessage = True
+
+    def balance(self, client):
+        """The ledger, after checking that both sides of it agree."""
+        ledger = client.query("ledger")
+        check_ledgers(ledger)
+        return ledger
+
+    def await_requests(self, client, timeout=10, **wanted):
+        """Asks for the ledger until the requests' side says so: `pending=0, orphaned=50`."""
+        last = {}
+
+        def reached():
+            last.update(client.query("ledger")["requests"])
+            return all(last[name] == value for name, value in wanted.items())
+        eventually(reached, lambda: f"requests {wanted}, they are {last}", timeout)
+
+    def assertResult(self, message, content):
+        """A RESULT with just this content, whose length and checksum are right."""
+        self.assertEqual(message.verb, "RESULT", message)
+        self.assertEqual(int(message.fields["length"]), len(content), message)
+        self.assertTrue(message.content() == content, f"{message}: other bytes than the origin's")
+
+    def assertFailed(self, message, code):
+        self.assertEqual((message.verb, message.operands[2:]), ("FAILED", [code]), message)

@@ -1,0 +1,75 @@
+"""nginx from Debian with a configuration of its own: one process, one folder served, one line a request in its log."""
+
+import collections
+import os
+import pathlib
+import signal
+import socket
+
+from processes import Program, eventually
+
+CONFIGURATION = """
+{user}
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log stderr error;
+events {{ worker_connections 4096; }}
+http {{
+    log_format target "$request_uri";
+    access_log {folder}/access.log target;
+    sendfile on;
+    keepalive_requests 1000000;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }}
+}}
+"""
+
+
+class Nginx:
+    """`with Nginx(folder, root) as nginx:` serves `root`; its own files go to `folder`."""
+
+    def __init__(self, folder, root):
+        self._folder = pathlib.Path(folder)
+        self._root = root
+        self._program = None
+        self.port = None
+
+    def __enter__(self):
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        configuration = self._folder / "nginx.conf"
+        configuration.write_text(CONFIGURATION.format(
+            folder=self._folder, root=self._root, port=self.port, user="user root;" if os.geteuid() == 0 else ""))
+        self._program = Program(["nginx", "-e", "stderr", "-p", self._folder, "-c", configuration],
+                                environment=dict(os.environ, PATH="/usr/sbin:" + os.environ.get("PATH", "")))
+        try:
+            eventually(self._listens, lambda: f"nginx listens\n{self._program.describe()}")
+        except AssertionError:
+            self._program.kill()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._program.signal(signal.SIGTERM)
+        self._program.wait()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def requests(self):
+        """How often each target was asked for."""
+        return collections.Counter((self._folder / "access.log").read_text().splitlines())
+
+    def _listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            return True
+        except OSError:
+            return False
