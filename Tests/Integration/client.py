@@ -185,10 +185,14 @@ class StubbornClient(Client):
     def __init__(self, runtime, window=256):
         self._connections = 0
         self._open = {}
+        self._answers = collections.defaultdict(list)
         super().__init__(runtime, window)
 
     def _connect(self, address):
         self._monitor = self.socket.get_monitor_socket(zmq.EVENT_CONNECTED)
+        self._poller = zmq.Poller()
+        self._poller.register(self.socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
         super()._connect(address)
 
     def close(self):
@@ -200,30 +204,35 @@ class StubbornClient(Client):
         self._open[(handler, str(request))] = (url, headers, fields)
         super().fetch(handler, request, url, headers, **fields)
 
+    def await_next_broker(self, timeout=20):
+        """Returns once another broker than now has said WELCOME and was asked again."""
+        last, deadline = self.broker, time.monotonic() + timeout
+        while self.broker == last:
+            self._turn(deadline, "no other broker answered")
+
     def collect(self, timeout=60):
         """Every terminal of what was asked, by (handler, request), each a list: one that came twice shows."""
-        answers = collections.defaultdict(list)
         deadline = time.monotonic() + timeout
-        poller = zmq.Poller()
-        poller.register(self.socket, zmq.POLLIN)
-        poller.register(self._monitor, zmq.POLLIN)
         while self._open:
-            ready = dict(poller.poll(max(0, deadline - time.monotonic()) * 1000))
-            if not ready:
-                raise AssertionError(f"{len(self._open)} requests unanswered after {timeout} s")
-            if self._monitor in ready:
-                recv_monitor_message(self._monitor)
-                self._connections += 1
-                if self._connections > 1:
-                    self._greet_again()
-            while self._inbox or self.socket.poll(0):
-                message = self.receive(0)
-                if message.verb == "WELCOME":
-                    self._ask_again(message)
-                elif message.is_terminal:
-                    answers[message.id].append(message)
-                    self._open.pop(message.id, None)
-        return answers
+            self._turn(deadline, f"{len(self._open)} requests unanswered")
+        return self._answers
+
+    def _turn(self, deadline, otherwise):
+        ready = dict(self._poller.poll(max(0, deadline - time.monotonic()) * 1000))
+        if not ready:
+            raise AssertionError(otherwise)
+        if self._monitor in ready:
+            recv_monitor_message(self._monitor)
+            self._connections += 1
+            if self._connections > 1:
+                self._greet_again()
+        while self._inbox or self.socket.poll(0):
+            message = self.receive(0)
+            if message.verb == "WELCOME":
+                self._ask_again(message)
+            elif message.is_terminal:
+                self._answers[message.id].append(message)
+                self._open.pop(message.id, None)
 
     def _greet_again(self):
         self._seen = self._acknowledged = 0

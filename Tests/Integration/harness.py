@@ -1,7 +1,8 @@
 """The built program under test: a bus in a folder of its own, and the commands that speak to it.
 
-Builds nothing: the program is EARSHOT_BINARY (`bin/test` sets it), else what `swift build` left in `.build`. Everything
-waits for an event with a deadline, and every process that a bus started is gone when its `with` ends, or the test fails.
+Builds nothing: the program is EARSHOT_BINARY (`bin/test` sets it), else what `swift build` left in `.build`.
+Everything waits for an event with a deadline, and every process that a bus started is gone when its `with` ends, or the
+test fails.
 """
 
 import json
@@ -41,10 +42,10 @@ def check_ledgers(ledger):
     ends = (requests["answered"] + sum(requests["failed"].values()) + requests["removed"] + requests["orphaned"]
             + requests["pending"])
     if requests["submitted"] != ends:
-        raise AssertionError(f"requests do not balance: submitted {requests['submitted']}, accounted {ends}: {requests}")
+        raise AssertionError(f"requests do not balance: {ends} accounted: {requests}")
     accounted = deliveries["acknowledged"] + deliveries["lost"] + deliveries["outstanding"]
     if deliveries["due"] != accounted:
-        raise AssertionError(f"deliveries do not balance: due {deliveries['due']}, accounted {accounted}: {deliveries}")
+        raise AssertionError(f"deliveries do not balance: {accounted} accounted: {deliveries}")
 
 
 class Commands:

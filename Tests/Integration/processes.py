@@ -135,6 +135,17 @@ class Watched:
         os.close(self._descriptor)
 
 
+def kill(pid):
+    """`kill -9` of a process that is not our child, and its death awaited."""
+    process = Watched(pid)
+    try:
+        process.signal(signal.SIGKILL)
+        if not process.await_death():
+            raise AssertionError(f"{pid} lives after kill -9")
+    finally:
+        process.close()
+
+
 def children(pid):
     """The living children of `pid`."""
     found = []

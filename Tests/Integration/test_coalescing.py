@@ -1,0 +1,92 @@
+"""Many who want one URL are one request to its origin."""
+
+from harness import Bus, TestCase
+from origin import Origin, body
+
+
+class CoalescingTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus())
+        self.url = f"{self.origin.url}/gate/slow?bytes=30000"
+
+    def test_200_clients_and_one_request(self):
+        clients = [self.bus.client() for _ in range(200)]
+        for index, client in enumerate(clients):
+            client.fetch(f"many/{index}", 1, self.url)
+        self.await_requests(clients[0], pending=200)
+        self.origin.await_count("/gate/slow", 1)
+        self.origin.open_gate("slow")
+        for client in clients:
+            self.assertResult(client.terminal(), body(30_000))
+            self.assertEqual(client.rest(), [])
+        self.assertEqual(self.origin.count("/gate/slow"), 1)
+        ledger = self.balance(clients[0])
+        self.assertEqual(ledger["requests"]["answered"], 200)
+        self.assertEqual(ledger["flights"]["started"], 1)
+        self.assertEqual(ledger["flights"]["joined"], 199)
+
+    def test_50_of_200_vanish_and_150_are_answered(self):
+        # The 50 are processes, to be killed; they come first, so that the flight was theirs.
+        doomed = [self.bus.start("get", self.url) for _ in range(50)]
+        observer = self.bus.client()
+        self.await_requests(observer, pending=50, timeout=30)
+        clients = [self.bus.client() for _ in range(150)]
+        for index, client in enumerate(clients):
+            client.fetch(f"many/{index}", 1, self.url)
+        self.await_requests(observer, pending=200)
+        for program in doomed:
+            program.kill()
+        self.await_requests(observer, pending=150, orphaned=50)
+        self.balance(observer)
+        self.origin.open_gate("slow")
+        for client in clients:
+            self.assertResult(client.terminal(), body(30_000))
+            self.assertEqual(client.rest(), [])
+        self.assertEqual(self.origin.count("/gate/slow"), 1)
+        self.assertEqual(self.origin.log("/gate/slow")[0].aborted, None)
+        ledger = self.balance(observer)["requests"]
+        self.assertEqual((ledger["submitted"], ledger["answered"], ledger["orphaned"], ledger["pending"]),
+                         (200, 150, 50, 0))
+
+    def test_other_header_fields_are_another_flight(self):
+        client = self.bus.client()
+        client.fetch("apart", 1, self.url, headers=[("accept", "a/b")])
+        client.fetch("apart", 2, self.url, headers=[("accept", "c/d")])
+        client.fetch("apart", 3, self.url, headers=[("accept", "a/b")])
+        self.await_requests(client, pending=3)
+        self.origin.await_count("/gate/slow", 2)
+        self.origin.open_gate("slow")
+        client.terminals(3)
+        self.assertEqual(self.origin.count("/gate/slow"), 2)
+
+    def test_a_credential_shares_with_the_same_credential_only(self):
+        client = self.bus.client()
+        for index, secret in enumerate(("one", "two", "one")):
+            client.fetch("secrets", index, self.url, headers=[("authorization", f"Bearer {secret}")])
+        client.fetch("secrets", "none", self.url)
+        self.await_requests(client, pending=4)
+        self.origin.await_count("/gate/slow", 3)
+        self.origin.open_gate("slow")
+        client.terminals(4)
+        sent = sorted(r.headers.get("authorization", "") for r in self.origin.log("/gate/slow"))
+        self.assertEqual(sent, ["", "Bearer one", "Bearer two"])
+
+    def test_one_who_leaves_leaves_the_others_their_flight(self):
+        first, second = self.bus.client(), self.bus.client()
+        first.fetch("first", 1, self.url)
+        self.origin.await_count("/gate/slow", 1)
+        second.fetch("second", 1, self.url)
+        self.await_requests(second, pending=2)
+        first.cancel("first", 1)
+        self.assertEqual(first.rest(), [])
+        self.origin.open_gate("slow")
+        self.assertResult(second.terminal(), body(30_000))
+        self.assertEqual(self.origin.count("/gate/slow"), 1)
+
+    def test_the_last_who_leaves_cuts_the_transfer(self):
+        client = self.bus.client()
+        client.fetch("alone", 1, self.url)
+        self.origin.await_count("/gate/slow", 1)
+        client.cancel("alone", 1)
+        self.origin.await_aborts("/gate/slow")

@@ -1,0 +1,192 @@
+"""What goes wrong is a FAILED with its code, a sentence on standard error and an exit code of its own."""
+
+import json
+import shutil
+import socket
+import time
+
+import certificate
+from harness import Bus, TestCase, temporary_folder
+from origin import Origin, body
+
+
+class FailureTests(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = temporary_folder()
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.origin = cls.enterClassContext(Origin())
+        cls.secure = cls.enterClassContext(Origin(certificate=certificate.self_signed(folder)))
+        cls.bus = cls.enterClassContext(Bus(origin_limit=64))
+        # A port that is ours and where nobody listens.
+        closed = cls.enterClassContext(socket.socket())
+        closed.bind(("127.0.0.1", 0))
+        cls.nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+
+    def check(self, url, code, status, *options):
+        """`get url` fails as it should, to the eye and in JSON, and writes nothing that looks like a result."""
+        if url.startswith("/"):
+            url = self.origin.url + url
+        plain = self.bus.run("get", "--retries", "0", *options, url)
+        self.assertEqual(plain.status, status, plain.describe())
+        self.assertEqual(plain.stdout, b"", "an error page is never a result")
+        self.assertIn(code, plain.stderr)
+        self.assertGreaterEqual(len(plain.stderr.split()), 4, f"a sentence: {plain.stderr!r}")
+        self.assertEqual(len(plain.stderr.splitlines()), 1, plain.stderr)
+
+        out = self.bus.folder / "out"
+        structured = self.bus.run("get", "--retries", "0", "--json", "-d", out, *options, url)
+        self.assertEqual(structured.status, status, structured.describe())
+        lines = structured.stdout.splitlines()
+        self.assertEqual(len(lines), 1, structured.describe())
+        line = json.loads(lines[0])
+        self.assertEqual((line["url"], line["code"]), (url, code), line)
+        self.assertEqual(list(out.iterdir()) if out.exists() else [], [], "nothing was written")
+        return line
+
+    def test_404(self):
+        self.assertEqual(self.check("/status/404", "http-status", 22)["status"], 404)
+
+    def test_500(self):
+        self.assertEqual(self.check("/status/500", "http-status", 22)["status"], 500)
+
+    def test_refused_connection(self):
+        self.check(self.nobody, "connect-refused", 7)
+
+    def test_unknown_host(self):
+        # No name under .onion is ever looked up in the DNS (RFC 7686): no network is asked.
+        self.check("http://nobody.onion/", "unknown-host", 6)
+
+    def test_time_out(self):
+        self.check("/hang", "timeout", 28, "--timeout", "0.3")
+        self.check("/stall/1000", "timeout", 28, "--timeout", "0.3")
+
+    def test_too_large(self):
+        self.check("/bytes/5000", "too-large", 63, "--max-bytes", "4999")
+        self.check("/chunked/5000", "too-large", 63, "--max-bytes", "4999")
+        self.check("/gzip-bomb/500000000", "too-large", 63, "--max-bytes", "1000000")
+
+    def test_as_large_as_allowed_is_no_failure(self):
+        got = self.bus.run("get", "--max-bytes", "5000", f"{self.origin.url}/chunked/5000")
+        self.assertEqual((got.status, got.stdout), (0, body(5000)), got.describe())
+
+    def test_bad_certificate(self):
+        self.check(f"{self.secure.url}/bytes/10", "tls", 60)
+        self.assertEqual(self.secure.total, 0, "nothing was asked of one who is not who he says")
+
+    def test_redirect_loop(self):
+        self.check("/loop/a", "redirect-loop", 47)
+
+    def test_too_many_redirects(self):
+        self.check("/redirect/50", "too-many-redirects", 47)
+        self.assertEqual(self.origin.count("/redirect/0"), 0)
+
+    def test_truncated_body(self):
+        self.check("/cut/1000/2000", "truncated", 18)
+        self.check("/cut/100000/200000", "truncated", 18)
+
+    def test_another_scheme(self):
+        self.check("ftp://127.0.0.1/file", "unsupported-scheme", 1)
+        self.check("file:///etc/hostname", "unsupported-scheme", 1)
+
+    def test_malformed_url(self):
+        for url in ("http://", "http://127.0.0.1:99999/", "http://[::1/", "no-scheme-at-all"):
+            self.check(url, "malformed-url", 3)
+
+    def test_not_http_and_reset(self):
+        client = self.bus.client()
+        client.fetch("odd", "garbage", f"{self.origin.url}/garbage", retries=0)
+        self.assertFailed(client.terminal(), "protocol-error")
+        client.fetch("odd", "reset", f"{self.origin.url}/reset", retries=0)
+        self.assertFailed(client.terminal(), "reset")
+
+    def test_an_error_page_comes_with_the_failure(self):
+        client = self.bus.client()
+        client.fetch("page", 1, f"{self.origin.url}/status/404")
+        answer = client.terminal()
+        self.assertFailed(answer, "http-status")
+        self.assertEqual(answer.fields["status"], "404")
+        self.assertEqual(answer.content(), b"the origin answers 404\n")
+
+    def test_a_retryable_failure_is_tried_three_times_and_another_once(self):
+        client = self.bus.client()
+        client.fetch("tries", 1, f"{self.origin.url}/status/502?three", retries=2)
+        client.fetch("tries", 2, f"{self.origin.url}/status/410?once", retries=2)
+        answers = {m.id[1]: m for m in client.terminals(2)}
+        self.assertEqual(answers["1"].fields["attempts"], "3")
+        self.assertEqual(self.origin.count("/status/502?three"), 3)
+        self.assertEqual(self.origin.count("/status/410?once"), 1)
+
+    def test_a_deadline_ends_one_interest_alone(self):
+        client = self.bus.client()
+        url = f"{self.origin.url}/gate/deadline?bytes=6"
+        client.fetch("deadline", "short", url, deadline="0.3")
+        client.fetch("deadline", "long", url)
+        asked = time.monotonic()
+        first = client.terminal()
+        self.assertFailed(first, "deadline")
+        self.assertEqual(first.id[1], "short")
+        self.assertLess(first.at - asked, 1.0)
+        self.origin.open_gate("deadline")
+        self.assertResult(client.terminal(), body(6))
+        self.assertEqual(self.origin.count("/gate/deadline"), 1)
+
+    def test_a_size_limit_and_a_digest_end_one_interest_alone(self):
+        client = self.bus.client()
+        url = f"{self.origin.url}/gate/sizes?bytes=3000"
+        client.fetch("sizes", "small", url, max_bytes=100)
+        client.fetch("sizes", "wrong", url, digest="sha-256=" + "0" * 64)
+        client.fetch("sizes", "right", url)
+        self.await_requests(client, pending=3)
+        self.origin.open_gate("sizes")
+        answers = {m.id[1]: m for m in client.terminals(3)}
+        self.assertFailed(answers["small"], "too-large")
+        self.assertFailed(answers["wrong"], "digest-mismatch")
+        self.assertResult(answers["right"], body(3000))
+        self.assertEqual(self.origin.count("/gate/sizes"), 1)
+
+    def test_redirects_can_be_refused_or_taken_as_they_are(self):
+        client = self.bus.client()
+        client.fetch("hops", "error", f"{self.origin.url}/redirect/1", redirect="error")
+        self.assertFailed(client.terminal(), "redirect-refused")
+        client.fetch("hops", "manual", f"{self.origin.url}/redirect/1", redirect="manual")
+        answer = client.terminal()
+        self.assertEqual((answer.verb, answer.operands[2]), ("RESULT", "302"))
+        client.fetch("hops", "scheme", f"{self.origin.url}/redirect-to?url=ftp://127.0.0.1/")
+        self.assertFailed(client.terminal(), "redirect-refused")
+
+
+class ExitCodeTests(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.bus = cls.enterClassContext(Bus())
+
+    def test_some_failed_is_2_and_the_others_are_there(self):
+        out = self.bus.folder / "mixed"
+        got = self.bus.run("get", "-d", out, f"{self.origin.url}/bytes/12", f"{self.origin.url}/status/404")
+        self.assertEqual(got.status, 2, got.describe())
+        self.assertEqual((out / "12").read_bytes(), body(12))
+
+    def test_all_failed_by_one_cause_is_that_causes(self):
+        got = self.bus.run("get", "-d", self.bus.folder / "none", f"{self.origin.url}/status/404",
+                           f"{self.origin.url}/status/410")
+        self.assertEqual(got.status, 22, got.describe())
+
+    def test_usage_is_64(self):
+        for arguments in (["get"], ["get", "--nonsense", "http://127.0.0.1/"], ["nonsense"],
+                          ["get", "--priority", "urgent", "http://127.0.0.1/"]):
+            got = self.bus.run(*arguments)
+            self.assertEqual(got.status, 64, got.describe())
+            self.assertTrue(got.stderr)
+
+    def test_an_empty_list_is_66(self):
+        got = self.bus.run("get", "-i", "-", input=b"\n\n")
+        self.assertEqual(got.status, 66, got.describe())
+
+    def test_no_broker_is_69_for_every_command_that_needs_one(self):
+        for arguments in (["submit", "http://127.0.0.1/"], ["watch", "h"], ["drop", "h"], ["cancel", "h", "1"],
+                          ["status"], ["why", "h", "1"], ["get", "--no-spawn", "http://127.0.0.1/"]):
+            got = self.bus.run(*arguments, "--runtime", self.bus.folder / "nowhere")
+            self.assertEqual(got.status, 69, got.describe())
+            self.assertIn("no broker", got.stderr.lower())

@@ -1,0 +1,216 @@
+"""A URL goes over the bus and comes back: one, ten thousand, and one of a gigabyte."""
+
+import hashlib
+import json
+import os
+import pathlib
+
+from harness import Bus, Commands, TestCase, temporary_folder
+from nginx import Nginx
+from origin import Origin, body
+from processes import reset_peak, resident, resident_peak
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class FetchTests(TestCase):
+    """Few bytes at a time, on one bus."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.bus = cls.enterClassContext(Bus())
+
+    def test_get_writes_the_body_to_standard_output_and_nothing_else(self):
+        for size in (0, 1, 1024, 65_536, 65_537, 3_000_000):
+            got = self.bus.run("get", f"{self.origin.url}/bytes/{size}?seed=out")
+            self.assertEqual(got.status, 0, got.describe())
+            self.assertTrue(got.stdout == body(size, "out"), f"{size} bytes: others came")
+            self.assertEqual(got.stderr, "", "nothing is shown in a pipe")
+
+    def test_get_writes_to_a_named_file(self):
+        target = self.bus.folder / "named"
+        got = self.bus.run("get", "-o", target, f"{self.origin.url}/bytes/200000")
+        self.assertEqual((got.status, got.stdout), (0, b""), got.describe())
+        self.assertTrue(target.read_bytes() == body(200_000))
+
+    def test_get_writes_several_into_a_folder_with_safe_names(self):
+        out = self.bus.folder / "several"
+        urls = [f"{self.origin.url}/bytes/{size}" for size in (10, 20)]
+        got = self.bus.run("get", "-d", out, *urls, f"{self.origin.url}/bytes/30/..%2f..%2fescaped",
+                           f"{self.origin.url}/redirect/0")
+        self.assertEqual(got.status, 2, "one of them is answered 400")
+        self.assertEqual((out / "10").read_bytes(), body(10))
+        self.assertEqual((out / "20").read_bytes(), body(20))
+        self.assertEqual(sorted(p.name for p in self.bus.folder.glob("*escaped*")), [])
+        self.assertEqual(sum(1 for p in out.rglob("*") if p.is_file()), 3)
+
+    def test_two_urls_with_one_name_become_two_files(self):
+        out = self.bus.folder / "same"
+        got = self.bus.run("get", "-d", out, *(f"{self.origin.url}/bytes/77?seed={s}" for s in "ab"))
+        self.assertEqual(got.status, 0, got.describe())
+        self.assertEqual({p.read_bytes() for p in out.iterdir()}, {body(77, "a"), body(77, "b")})
+
+    def test_a_list_comes_from_standard_input(self):
+        out = self.bus.folder / "listed"
+        lines = "".join(f"{self.origin.url}/bytes/{size}\n" for size in (5, 6, 7))
+        got = self.bus.run("get", "-i", "-", "-d", out, input=lines.encode())
+        self.assertEqual(got.status, 0, got.describe())
+        self.assertEqual(sorted(p.stat().st_size for p in out.iterdir()), [5, 6, 7])
+
+    def test_a_header_is_sent_along_and_the_answers_fields_come_back(self):
+        got = self.bus.run("get", "--header", "Accept: image/png", f"{self.origin.url}/headers")
+        self.assertEqual(json.loads(got.stdout)["headers"]["accept"], "image/png")
+        client = self.bus.client()
+        client.fetch("fields", 1, f"{self.origin.url}/headers", headers=[("x-one", "1")])
+        answer = client.terminal()
+        self.assertEqual(json.loads(answer.content())["headers"]["x-one"], "1")
+        self.assertIn(("content-type", " text/plain"), [(n.lower(), v) for n, v in answer.headers])
+
+    def test_a_terminal_tells_where_the_bytes_came_from(self):
+        client = self.bus.client()
+        for size in (100, 500_000):
+            url = f"{self.origin.url}/redirect-to?url=/bytes/{size}"
+            client.fetch("told", size, url, tag="a-tag")
+            answer = client.terminal()
+            self.assertResult(answer, body(size))
+            self.assertEqual(answer.operands, ["told", str(size), "200"])
+            self.assertEqual(answer.fields["url"], f"{self.origin.url}/bytes/{size}")
+            self.assertEqual(answer.fields["tag"], "a-tag")
+            self.assertEqual(answer.fields["source"], "network")
+            self.assertEqual(answer.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
+            self.assertEqual("file" in answer.fields, size > 65_536)
+
+    def test_HEAD_has_no_body_and_chunked_and_empty_ones_are_whole(self):
+        client = self.bus.client()
+        client.fetch("kinds", "head", f"{self.origin.url}/bytes/1000", method="HEAD")
+        self.assertResult(client.terminal(), b"")
+        client.fetch("kinds", "chunked", f"{self.origin.url}/chunked/300000")
+        self.assertResult(client.terminal(), body(300_000))
+        client.fetch("kinds", "empty", f"{self.origin.url}/bytes/0")
+        self.assertResult(client.terminal(), b"")
+        self.assertEqual(client.rest(), [])
+
+    def test_progress_is_told_when_it_was_asked_for(self):
+        client = self.bus.client()
+        client.fetch("progress", 1, f"{self.origin.url}/drip?bytes=100000&seconds=0.6", progress=50)
+        self.assertResult(client.terminal(), body(100_000))
+        told = [m for m in client.rest() if m.verb == "PROGRESS"]
+        received = [int(m.operands[2].split("/")[0]) for m in told]
+        self.assertGreaterEqual(len(received), 2)
+        self.assertEqual(received, sorted(received))
+        self.assertEqual({m.operands[2].split("/")[1] for m in told}, {"100000"})
+
+    def test_a_fault_that_passes_is_tried_again(self):
+        client = self.bus.client()
+        client.fetch("again", 1, f"{self.origin.url}/flaky/1", retries=2)
+        answer = client.terminal()
+        self.assertResult(answer, body(1000))
+        self.assertEqual(self.origin.count("/flaky/1"), 2)
+        self.assertEqual(answer.fields["attempts"], "2")
+
+
+class ManyFilesTests(TestCase):
+    COUNT = 10_000
+
+    def test_10000_files_come_right_none_lost_and_none_twice(self):
+        with Bus(workers=2, slots=64, origin_limit=64) as bus:
+            root, out = bus.folder / "files", bus.folder / "out"
+            root.mkdir()
+            wanted = {}
+            for index in range(self.COUNT):
+                content = body(1024, index)
+                (root / f"f{index}").write_bytes(content)
+                wanted[f"f{index}"] = hashlib.sha256(content).digest()
+            with Nginx(bus.folder / "nginx", root) as nginx:
+                (bus.folder / "list").write_text("".join(f"{nginx.url}/{name}\n" for name in wanted))
+                got = bus.run("get", "-i", bus.folder / "list", "-d", out, "--json", timeout=120)
+                requests = nginx.requests()
+            self.assertEqual(got.status, 0, got.describe())
+            found = {p.name: hashlib.sha256(p.read_bytes()).digest() for p in out.iterdir()}
+            self.assertEqual(len(found), self.COUNT)
+            self.assertTrue(found == wanted, "checksums differ")
+            self.assertEqual(len(got.stdout.splitlines()), self.COUNT, "one line of JSON for each")
+            self.assertEqual(requests, {f"/{name}": 1 for name in wanted}, "each was fetched once")
+            with bus.client() as client:
+                ledger = self.balance(client)
+            self.assertEqual(ledger["requests"]["answered"], self.COUNT)
+            self.assertEqual(ledger["deliveries"]["due"], self.COUNT)
+            self.assertEqual(ledger["deliveries"]["lost"], 0)
+
+
+class LargeFileTests(TestCase):
+    def test_a_gibibyte_comes_right_in_little_memory(self):
+        with Bus(workers=1) as bus:
+            root = bus.folder / "files"
+            root.mkdir()
+            digest = self.make_file(root / "large")
+            broker, worker = bus.broker, bus.workers[0]
+            with Nginx(bus.folder / "nginx", root) as nginx:
+                (root / "small").write_bytes(b"warm")
+                self.assertEqual(bus.run("get", f"{nginx.url}/small").stdout, b"warm")
+                before = {pid: resident(pid) for pid in (broker, worker)}
+                for pid in before:
+                    reset_peak(pid)
+                target = bus.folder / "got"
+                got = bus.run("get", "-o", target, f"{nginx.url}/large", timeout=120)
+                grown = {pid: resident_peak(pid) - before[pid] for pid in before}
+            self.assertEqual(got.status, 0, got.describe())
+            self.assertEqual(target.stat().st_size, GIB)
+            self.assertEqual(self.digest(target), digest)
+            self.assertLess(grown[broker], 32 * MIB, "the broker's growth")
+            self.assertLess(grown[worker], 64 * MIB, "the worker's growth")
+
+    def make_file(self, path):
+        """A sparse file in which each 16 MiB begin differently, so that order and place show."""
+        with path.open("wb") as file:
+            for place in range(0, GIB, 16 * MIB):
+                file.seek(place)
+                file.write(body(4096, place))
+            file.truncate(GIB)
+        return self.digest(path)
+
+    def digest(self, path):
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class PrivateBrokerTests(TestCase):
+    """`get` where no bus runs."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.folder = temporary_folder()
+        self.commands = Commands(self.folder / "run", self.folder)
+        self.commands.environment["XDG_RUNTIME_DIR"] = str(self.folder)
+
+    def tearDown(self):
+        self.commands.await_no_survivors()
+        left = [p for p in self.folder.rglob("*") if not p.is_dir()]
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        pathlib.Path(self.folder).rmdir()
+        self.assertEqual(left, [], "files left behind")
+
+    def test_get_starts_a_broker_of_its_own_and_ends_it(self):
+        for size in (1000, 200_000):
+            got = self.commands.run("get", f"{self.origin.url}/bytes/{size}")
+            self.assertEqual((got.status, got.stderr), (0, ""), got.describe())
+            self.assertTrue(got.stdout == body(size))
+            self.commands.await_no_survivors()
+
+    def test_its_processes_die_with_a_killed_get(self):
+        program = self.commands.start("get", f"{self.origin.url}/hang")
+        self.origin.await_count("/hang", 1)
+        program.kill()
+        self.commands.await_no_survivors()
+        # What such a death leaves is swept by the next one that starts.
+        self.assertEqual(self.commands.run("get", f"{self.origin.url}/bytes/5").stdout, body(5))
+
+    def test_no_spawn_refuses_instead(self):
+        got = self.commands.run("get", "--no-spawn", f"{self.origin.url}/bytes/10")
+        self.assertEqual((got.status, got.stdout), (69, b""), got.describe())
+        self.assertIn("no broker", got.stderr.lower())
+        self.assertEqual(self.origin.total, 0)
+        self.assertFalse(os.path.exists(self.folder / "run" / "bus"))

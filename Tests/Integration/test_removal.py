@@ -1,0 +1,157 @@
+"""A handler that goes takes its work with it: queued requests are purged, running transfers cut."""
+
+import time
+
+from harness import HERE, PYTHON, Bus, TestCase
+from origin import Origin, body
+from processes import Program, eventually
+
+QUEUED = 10_000
+RUNNING = 48
+
+
+class RemovalTests(TestCase):
+    """One worker of 64 slots (a quarter kept for `high`: 48 for the rest) and no limit by the origin."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1, slots=64, origin_limit=500))
+
+    def ask(self, client, handler, gate, count):
+        for index in range(count):
+            client.fetch(handler, index, f"{self.origin.url}/gate/{gate}?i={index}")
+
+    def test_drop_purges_10000_cuts_the_running_and_leaves_the_others(self):
+        other, client = self.bus.client(), self.bus.client(window=4096)
+        other.fetch("other", "running", f"{self.origin.url}/gate/other?bytes=9")
+        self.origin.await_count("/gate/other", 1)
+        self.ask(client, "h", "dropped", QUEUED)
+        self.origin.await_running(RUNNING)
+        for index in range(5):
+            other.fetch("other", index, f"{self.origin.url}/bytes/{index + 10}")
+        self.await_requests(other, pending=QUEUED + 6, timeout=60)
+
+        dropped = self.bus.run("drop", "h")
+        self.assertEqual(dropped.status, 0, dropped.describe())
+        self.assertIn(str(QUEUED), dropped.stdout.decode())
+
+        self.origin.await_aborts("/gate/dropped", RUNNING - 1)
+        answers = {m.operands[1]: m for m in other.terminals(5)}
+        for index in range(5):
+            self.assertResult(answers[str(index)], body(index + 10))
+        status = self.bus.status()
+        self.assertEqual(status["requests"]["removed"], QUEUED)
+        self.assertEqual(status["requests"]["pending"], 1)
+        self.assertEqual(status["flights"]["queued"] + status["flights"]["waiting"], 0)
+        self.assertEqual(sum(status["queue"].values()), 0)
+        # Its own asker is a subscriber who did not remove: he is told of each, once.
+        told = client.terminals(QUEUED)
+        self.assertEqual({tuple(m.operands) for m in told}, {("h", str(i), "removed") for i in range(QUEUED)})
+        self.assertEqual(client.rest(), [])
+        self.origin.open_gate("other")
+        self.assertResult(other.terminal(), body(9))
+        self.assertEqual(self.origin.count("/gate/dropped"), RUNNING - 1, "none of them was fetched any more")
+        self.balance(other)
+
+    def test_running_transfers_are_cut_within_50_ms_of_the_answer(self):
+        client = self.bus.client(window=4096)
+        delays = []
+        for turn in range(6):
+            gate = f"cut{turn}"
+            self.ask(client, f"h/{turn}", gate, 1000)
+            self.origin.await_running(RUNNING)
+            answer = client.remove(f"h/{turn}")
+            self.assertEqual(answer.operands[1], "1000")
+            delays += [moment - answer.at for moment in self.origin.await_aborts(f"/gate/{gate}", RUNNING)]
+            self.assertEqual(client.rest(), [], "the remover gets no terminal")
+            self.assertEqual(self.origin.count(f"/gate/{gate}"), RUNNING)
+        delays.sort()
+        percentile = delays[len(delays) * 99 // 100]
+        self.assertLess(percentile, 0.050, f"99th percentile of {len(delays)}; median {delays[len(delays) // 2]}")
+
+    def test_a_subtree_goes_as_a_whole_and_its_neighbours_stay(self):
+        client, watcher = self.bus.client(), self.bus.client()
+        watcher.say("SUBSCRIBE gallery/")
+        watcher.query("ping")
+        for handler in ("gallery/1", "gallery/2/thumb", "gallery2"):
+            client.fetch(handler, 1, f"{self.origin.url}/gate/tree?bytes=4&h={handler}")
+        self.origin.await_running(3)
+        self.assertEqual(client.remove("gallery/").operands[1], "2")
+        told = watcher.terminals(2)
+        self.assertEqual(sorted(m.id[0] for m in told), ["gallery/1", "gallery/2/thumb"])
+        for message in told:
+            self.assertFailed(message, "removed")
+        self.origin.await_aborts("/gate/tree", 2)
+        self.origin.open_gate("tree")
+        self.assertEqual(client.terminal().id[0], "gallery2")
+        self.assertEqual((client.rest(), watcher.rest()), ([], []))
+
+    def test_a_request_that_comes_while_its_flight_is_cut_gets_another(self):
+        client = self.bus.client()
+        url = f"{self.origin.url}/gate/again?bytes=8"
+        client.fetch("again", 1, url)
+        self.origin.await_count("/gate/again", 1)
+        client.say("REMOVE again")
+        client.fetch("again", 2, url)
+        self.origin.await_count("/gate/again", 2)
+        self.origin.open_gate("again")
+        answer = client.terminal()
+        self.assertEqual(answer.id, ("again", "2"))
+        self.assertResult(answer, body(8))
+
+    def test_drop_and_cancel_of_what_is_not_there_say_so(self):
+        dropped = self.bus.run("drop", "nobody")
+        self.assertEqual(dropped.status, 0, dropped.describe())
+        self.assertIn("0", dropped.stdout.decode())
+        self.assertEqual(self.bus.run("cancel", "nobody", "1").status, 0)
+
+    def test_why_tells_what_a_request_waits_for(self):
+        client = self.bus.client()
+        client.fetch("why", 1, f"{self.origin.url}/gate/why")
+        self.origin.await_count("/gate/why", 1)
+        told = self.bus.run("why", "why", "1")
+        self.assertEqual(told.status, 0, told.describe())
+        self.assertIn("running", told.stdout.decode())
+
+
+class DeathTests(TestCase):
+    """The owner is killed: as a removal, and as fast."""
+
+    def test_10000_queued_are_purged_within_100_ms_of_a_kill(self):
+        with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as bus:
+            observer = bus.client()
+            for turn in range(1, 4):
+                peer = Program([PYTHON, HERE / "peer.py", bus.runtime, f"dead/{turn}", QUEUED,
+                                f"{origin.url}/gate/dead?turn={turn}"], bus.environment)
+                peer.await_line("asked", "stdout", timeout=60)
+                self.await_requests(observer, pending=QUEUED)
+                origin.await_running(RUNNING)
+                killed = time.monotonic()
+                peer.signal(9)
+                eventually(lambda: observer.query("status")["requests"]["pending"] == 0,
+                           "nothing pending after the owner's death")
+                purged = time.monotonic() - killed
+                peer.wait()
+                ledger = self.balance(observer)["requests"]
+                self.assertEqual((ledger["orphaned"], ledger["pending"]), (QUEUED * turn, 0))
+                self.assertLess(purged, 0.100, f"turn {turn}")
+                origin.await_running(0)
+                self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
+            status = observer.query("status")
+            self.assertEqual((status["flights"]["queued"], status["flights"]["running"]), (0, 0))
+
+    def test_a_get_that_is_interrupted_purges_its_work(self):
+        with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as bus:
+            observer = bus.client()
+            (bus.folder / "list").write_text("".join(f"{origin.url}/gate/get?i={i}\n" for i in range(1000)))
+            program = bus.start("get", "-i", bus.folder / "list", "-d", bus.folder / "out")
+            origin.await_running(RUNNING)
+            program.signal(2)
+            self.assertEqual(program.wait(10), 130, program.describe())
+            self.await_requests(observer, pending=0)
+            origin.await_aborts("/gate/get", RUNNING)
+            self.assertEqual(origin.count("/gate/get"), RUNNING)
+            self.assertEqual(program.crash_lines, [])
+            out = bus.folder / "out"
+            self.assertEqual(list(out.iterdir()) if out.exists() else [], [], "no half file is left")
+            self.balance(observer)

@@ -1,0 +1,111 @@
+"""`earshot serve`: its children live, die and come back as they should; it ends clean and sleeps when idle."""
+
+import os
+import select
+import stat
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from processes import Watched, eventually, kill, wakeups
+
+
+class SupervisorTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+
+    def test_all_die_with_a_killed_supervisor(self):
+        with Bus() as bus:
+            family = [Watched(pid) for pid in bus.family()]
+            self.assertEqual(len(family), 4)
+            bus.program.kill()
+            for process in family:
+                self.assertTrue(process.await_death(5), f"{process.pid} outlived its supervisor")
+                process.close()
+
+    def test_a_dead_worker_is_replaced(self):
+        with Bus() as bus:
+            client = bus.client()
+            first, second = bus.workers
+            kill(first)
+            eventually(lambda: first not in bus.workers, "another worker")
+            self.assertIn(second, bus.workers)
+            wanted = sorted(bus.workers)
+            eventually(lambda: sorted(w["pid"] for w in client.query("status")["workers"]) == wanted,
+                       lambda: f"the broker knows {wanted}: {client.query('status')['workers']}")
+
+    def test_a_dead_broker_is_replaced_and_finds_the_workers(self):
+        with Bus() as bus:
+            workers, broker = bus.workers, bus.broker
+            kill(broker)
+            eventually(lambda: bus.broker != broker, "another broker")
+            got = bus.run("get", "--no-spawn", f"{self.origin.url}/bytes/70000")
+            self.assertTrue(got.stdout == body(70_000), got.describe())
+            self.assertEqual(bus.workers, workers)
+
+    def test_a_second_serve_on_the_same_folder_is_refused_and_harms_nothing(self):
+        with Bus() as bus:
+            broker = bus.broker
+            second = bus.run("serve", "--runtime", bus.runtime, "--spool", bus.spool, "--workers", "1", timeout=20)
+            self.assertNotEqual(second.status, 0)
+            self.assertGreater(second.status, 0, second.describe())
+            self.assertNotIn("ready", second.stderr)
+            self.assertTrue(second.stderr)
+            self.assertEqual(bus.broker, broker)
+            self.assertEqual(bus.run("get", "--no-spawn", f"{self.origin.url}/bytes/8").stdout, body(8))
+
+    def test_SIGTERM_lets_running_work_finish(self):
+        with Bus() as bus:
+            client = bus.client()
+            client.fetch("drain", 1, f"{self.origin.url}/gate/drain?bytes=90000")
+            self.origin.await_count("/gate/drain", 1)
+            bus.program.signal(15)
+            self.assertEqual(client.expect("GOODBYE").fields["reason"], "draining")
+            self.assertTrue(bus.program.running)
+            self.origin.open_gate("drain")
+            self.assertResult(client.terminal(), body(90_000))
+            self.assertEqual(bus.program.wait(10), 0, bus.program.describe())
+            bus.await_no_survivors()
+
+    def test_a_second_SIGTERM_stops_now(self):
+        with Bus() as bus:
+            client = bus.client()
+            client.fetch("stop", 1, f"{self.origin.url}/hang")
+            self.origin.await_count("/hang", 1)
+            bus.program.signal(15)
+            client.expect("GOODBYE")
+            bus.program.signal(15)
+            self.assertEqual(bus.program.wait(5), 0, bus.program.describe())
+            bus.await_no_survivors()
+            self.origin.await_aborts("/hang")
+
+    def test_its_folder_and_sockets_are_the_users_alone(self):
+        with Bus() as bus:
+            self.assertEqual(stat.S_IMODE(os.stat(bus.runtime).st_mode), 0o700)
+            self.assertEqual(stat.S_IMODE(os.stat(bus.spool).st_mode), 0o700)
+            for endpoint in ("bus", "work"):
+                self.assertEqual(stat.S_IMODE(os.stat(bus.runtime / endpoint).st_mode), 0o600)
+
+    def test_a_path_too_long_for_a_socket_is_said_so(self):
+        with Bus() as bus:
+            got = bus.run("serve", "--runtime", bus.folder / ("long" * 40), "--workers", "1", timeout=20)
+            self.assertGreater(got.status, 0, got.describe())
+            self.assertIn("107", got.stderr)
+
+
+class IdleTests(TestCase):
+    SECONDS = 5
+    LIMIT = 2 * SECONDS
+
+    def test_an_idle_bus_sleeps(self):
+        with Bus(workers=2) as bus, Origin() as origin:
+            # Used first, so that what use leaves behind (a connection, a timer) is measured too.
+            self.assertEqual(bus.run("get", f"{origin.url}/bytes/9").stdout, body(9))
+            family = bus.family()
+            supervisor = os.pidfd_open(bus.supervisor)
+            before = {pid: wakeups(pid) for pid in family}
+            died, _, _ = select.select([supervisor], [], [], self.SECONDS)
+            after = {pid: wakeups(pid) for pid in family}
+            os.close(supervisor)
+            self.assertEqual(died, [], "the supervisor died")
+            for role, pid in zip(("supervisor", "broker", "worker", "worker"), family):
+                self.assertLessEqual(after[pid] - before[pid], self.LIMIT, f"{role}, in {self.SECONDS} s")
