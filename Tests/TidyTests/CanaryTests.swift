@@ -1,0 +1,88 @@
+import Testing
+
+/// A checker that finds nothing in bad code is broken: each rule is shown what it forbids, and what it does not.
+@Suite struct CanaryTests {
+    private func file(_ text: String, at path: String = "Sources/EarshotCore/Canary.swift") -> SourceFile {
+        SourceFile(path: path, text: text)
+    }
+
+    @Test(arguments: [
+        "import Foundation", "public import Glibc", "@testable internal import ZeroMQ",
+        "import struct EarshotLoop.Loop",
+        "@_exported import Logging",
+    ])
+    func `a forbidden import is found`(line: String) {
+        #expect(Rules.forbiddenImports(file("// Words.\n" + line)).count == 1)
+    }
+
+    @Test func `an allowed import is none and a target without a row is one`() {
+        #expect(Rules.forbiddenImports(file("public import EarshotWire\n// import Foundation")) == [])
+        #expect(Rules.forbiddenImports(file("", at: "Sources/Novel/A.swift")).count == 1)
+    }
+
+    @Test func `a file of 501 lines is too long and one of 500 is not`() {
+        #expect(Rules.tooLong(file(String(repeating: "\n", count: 501))).count == 1)
+        #expect(Rules.tooLong(file(String(repeating: "\n", count: 500))) == [])
+    }
+
+    @Test(arguments: [
+        "let a = try! b()", "fatalError(\"x\")", "final class A: @unchecked Sendable {}",
+        "nonisolated(unsafe) var a = 1", "let a = b as! C",
+    ])
+    func `a promise without a reason is found`(line: String) {
+        #expect(Rules.unexplained(file("let x = 1\n" + line)).count == 1)
+        #expect(Rules.unexplained(file("// The loop alone owns it.\n" + line)) == [])
+        #expect(Rules.unexplained(file("let x = \"\(line.replacing("\"", with: ""))\"")) == [])
+    }
+
+    @Test(arguments: ["TO" + "DO: later", "FIX" + "ME", "XX" + "X"])
+    func `work left for later is found`(words: String) {
+        #expect(Rules.unfinished(file("// " + words)).count == 1)
+        #expect(Rules.unfinished(file("let mastodon = 1")) == [])
+    }
+
+    @Test(arguments: ["try await Task.sleep(for: .seconds(1))", "usleep(5)", "sleep(1)", "time.sleep(1)"])
+    func `a sleep is found`(line: String) {
+        #expect(Rules.sleeps(file(line, at: "Tests/XTests/A.swift")).count == 1)
+        #expect(Rules.sleeps(file("// \(line)", at: "Tests/XTests/A.swift")) == [])
+    }
+
+    @Test(arguments: [
+        "func a() async {}", "Task { }", "print(1)", "let p: UnsafeRawPointer", "let a = unsafe b",
+        "ContinuousClock.now",
+        "Int.random(in: 0..<5)", "SystemRandomNumberGenerator()",
+    ])
+    func `an impurity is found in a pure target alone`(line: String) {
+        #expect(Rules.impure(file(line)).count == 1)
+        #expect(Rules.impure(file(line, at: "Sources/EarshotLoop/A.swift")) == [])
+    }
+
+    @Test func `a seeded random number is pure`() {
+        #expect(Rules.impure(file("Int.random(in: 0..<5, using: &generator)")) == [])
+    }
+
+    @Test(arguments: ["wo" + "rk/main", "ho" + "me/someone/x", "tm" + "p/earshot"])
+    func `a path of a machine is found and a relative one is not`(path: String) {
+        #expect(Rules.machinePaths(file("let a = \"/\(path)\"")).count == 1)
+        #expect(Rules.machinePaths(file("let a = \"$root/\(path)\"")) == [])
+    }
+
+    @Test(arguments: ["public func a() {}", "    public var b = 1", "@discardableResult public init() {}"])
+    func `an unexplained public declaration is found`(line: String) {
+        #expect(Rules.undocumented(file(line)).count == 1)
+        #expect(Rules.undocumented(file("/// What it is for.\n" + line)) == [])
+        #expect(Rules.undocumented(file("/// What it is for.\n@inlinable\n" + line)) == [])
+        #expect(Rules.undocumented(file(line, at: "Sources/earshot/A.swift")) == [])
+    }
+
+    @Test func `a witness of a standard protocol explains itself`() {
+        #expect(Rules.undocumented(file("public static func == (a: A, b: A) -> Bool { true }")) == [])
+        #expect(Rules.undocumented(file("public var description: String { \"\" }")) == [])
+        #expect(Rules.undocumented(file("public extension A {}\npublic import B")) == [])
+    }
+
+    @Test func `comments and literals are not code`() {
+        let file = file(#"let a = "// no \" comment" + b // try! c"# + "\n/* d\n e */ f")
+        #expect(file.code == [#"let a = "" + b "#, "", " f"])
+    }
+}

@@ -1,0 +1,125 @@
+import Foundation
+
+/// The rules of style that a program can check. Each answers what breaks it, as `path:line: what`.
+enum Rules {
+    /// A file longer than this needs to become two.
+    static let mostLines = 500
+
+    /// What each target may import besides the standard library. A target that is not here may not exist.
+    static let imports: [String: Set<String>] = [
+        "CLibZMQ": [], "CLibCurl": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
+        "ZeroMQ": ["CLibZMQ", "Glibc"],
+        "Curl": ["CLibCurl", "Glibc"],
+        "Cares": ["CLibCares", "Glibc"],
+        "Crypto": ["CLibCrypto", "Glibc"],
+        "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
+        "EarshotWire": [],
+        "EarshotHTTP": ["EarshotWire"],
+        "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
+        "EarshotBroker": [
+            "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Logging", "Glibc",
+            "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
+        ],
+        "EarshotWorker": [
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", "Logging", "Glibc",
+            "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
+        ],
+        "EarshotClient": [
+            "EarshotWire", "EarshotLoop", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections", "Synchronization",
+        ],
+        "earshot": [
+            "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
+            "ArgumentParser", "Logging", "Glibc", "Synchronization",
+        ],
+    ]
+
+    /// Targets that decide: no clock, no output, no concurrency, no memory by hand.
+    static let pure: Set = ["EarshotWire", "EarshotCore", "EarshotHTTP"]
+
+    /// Targets whose public declarations others read.
+    static let libraries: Set = [
+        "ZeroMQ", "Curl", "Cares", "Crypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
+        "EarshotBroker", "EarshotWorker", "EarshotClient",
+    ]
+
+    /// What a target imports that the table above does not grant it.
+    static func forbiddenImports(_ file: SourceFile) -> [String] {
+        guard let target = file.target, let allowed = imports[target] else {
+            return ["\(file.path):1: its target is not in the table of imports"]
+        }
+        return file.imports.filter { !allowed.contains($0.module) }
+            .map { "\(file.path):\($0.line): \(target) may not import \($0.module)" }
+    }
+
+    /// A file that has grown too long.
+    static func tooLong(_ file: SourceFile) -> [String] {
+        let count = file.lines.count - (file.lines.last == "" ? 1 : 0)
+        return count > mostLines ? ["\(file.path):1: \(count) lines, more than \(mostLines)"] : []
+    }
+
+    /// A promise to the compiler that no line above says who keeps.
+    static func unexplained(_ file: SourceFile) -> [String] {
+        let patterns = [
+            #"\btry!"#, #"\bfatalError\("#, #"@unchecked\s+Sendable"#, #"nonisolated\(unsafe\)"#, #"\bas!"#,
+        ]
+        return matches(patterns, in: file.code, of: file).filter { !file.hasCommentAbove($0.index) }
+            .map { "\(file.path):\($0.index + 1): \($0.found) without a comment above that says why" }
+    }
+
+    /// Work that was left for later.
+    static func unfinished(_ file: SourceFile) -> [String] {
+        let words = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]
+        return matches(words.map { #"\b\#($0)\b"# }, in: file.lines, of: file)
+            .map { "\(file.path):\($0.index + 1): \($0.found)" }
+    }
+
+    /// A wait for time instead of for an event.
+    static func sleeps(_ file: SourceFile) -> [String] {
+        // What the origin of the tests does slowly is a fault that it was asked for.
+        guard file.path != "Tests/Integration/faults.py" else { return [] }
+        return matches([#"\b(u|nano)?sleep\("#, #"\bsleep\("#], in: file.code, of: file)
+            .map { "\(file.path):\($0.index + 1): \($0.found) waits for time" }
+    }
+
+    /// In a pure target: what makes its answer depend on more than its arguments.
+    static func impure(_ file: SourceFile) -> [String] {
+        guard let target = file.target, pure.contains(target) else { return [] }
+        let patterns = [
+            #"\basync\b"#, #"\bawait\b"#, #"\bTask\b"#, #"\bprint\("#, #"\bunsafe\b"#, #"\bUnsafe\w+"#,
+            #"\b(Continuous|Suspending)Clock\b"#, #"\bSystemRandomNumberGenerator\b"#, #"\.random\(in:[^,)]*\)"#,
+        ]
+        return matches(patterns, in: file.code, of: file)
+            .map { "\(file.path):\($0.index + 1): \($0.found) in a pure target" }
+    }
+
+    /// A place on somebody's machine.
+    static func machinePaths(_ file: SourceFile) -> [String] {
+        let folders = ["work", "home", "root", "farm", "Users", "tmp"].joined(separator: "|")
+        return matches([#"(?<![\w.}$)/])/("# + folders + #")/\w+"#], in: file.lines, of: file)
+            .map { "\(file.path):\($0.index + 1): \($0.found) is a path of a machine" }
+    }
+
+    /// A public declaration that nobody explained. Witnesses of the standard protocols explain themselves.
+    static func undocumented(_ file: SourceFile) -> [String] {
+        guard let target = file.target, libraries.contains(target) else { return [] }
+        let declaration = #/^\s*(@\w+(\([^)]*\))?\s+)*(public|open)\s+(?!import\b|extension\b)/#
+        let witness =
+            #/\bfunc\s+(==|<|~=|hash\(into|encode\(to|makeIterator|next\(\))|\bvar\s+(description|debugDescription|errorDescription|startIndex|endIndex)\b|\binit\(from\b|\btypealias\b/#
+        return file.code.enumerated().filter { index, line in
+            line.contains(declaration) && !line.contains(witness) && !file.hasCommentAbove(index)
+        }.map { "\(file.path):\($0.offset + 1): public and without a doc comment: \($0.element.trimmed)" }
+    }
+
+    private static func matches(
+        _ patterns: [String], in lines: [String], of file: SourceFile
+    ) -> [(index: Int, found: String)] {
+        lines.enumerated().compactMap { index, line in
+            for pattern in patterns {
+                if let range = line.range(of: pattern, options: .regularExpression) {
+                    return (index, String(line[range]))
+                }
+            }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Testing
+
+/// What the rules say of this checkout.
+@Suite struct TidyTests {
+    /// All Swift of the package.
+    private func swift() throws -> [SourceFile] {
+        try Checkout.files(in: ["Sources", "Tests"], endings: [".swift"])
+    }
+
+    private func sources() throws -> [SourceFile] {
+        try Checkout.files(in: ["Sources"], endings: [".swift"])
+    }
+
+    /// Fails once for each thing found, so that all are seen.
+    private func expectNone(_ found: [String], sourceLocation: SourceLocation = #_sourceLocation) {
+        for one in found {
+            Issue.record("\(one)", sourceLocation: sourceLocation)
+        }
+    }
+
+    @Test func `the checks read this package`() throws {
+        let paths = try Set(swift().map(\.path))
+        #expect(paths.contains("Tests/TidyTests/TidyTests.swift"))
+        #expect(paths.contains { $0.hasPrefix("Sources/EarshotWire/") })
+    }
+
+    @Test func `a target imports what its layer may`() throws {
+        expectNone(try sources().flatMap(Rules.forbiddenImports))
+    }
+
+    @Test func `every target is in the table of imports and every row is a target`() throws {
+        #expect(try Set(Checkout.subfolders(of: "Sources")) == Set(Rules.imports.keys))
+    }
+
+    @Test func `a file has at most 500 lines`() throws {
+        let python = try Checkout.files(in: ["Tests"], endings: [".py"])
+        expectNone(try (swift() + python).flatMap(Rules.tooLong))
+    }
+
+    @Test func `a promise to the compiler says who keeps it`() throws {
+        expectNone(try swift().flatMap(Rules.unexplained))
+    }
+
+    @Test func `nothing is left for later`() throws {
+        let others = try Checkout.files(
+            in: [".", "bin", "Tests", "Sources", "protocols"], endings: [".md", ".py", ".sh", ".h", "Package.swift"])
+        expectNone(try (swift() + others).flatMap(Rules.unfinished))
+    }
+
+    @Test func `a test awaits an event and never sleeps`() throws {
+        expectNone(try Checkout.files(in: ["Tests"], endings: [".swift", ".py"]).flatMap(Rules.sleeps))
+    }
+
+    @Test func `what decides is pure`() throws {
+        expectNone(try sources().flatMap(Rules.impure))
+    }
+
+    @Test func `no path of a machine is in the tree`() throws {
+        let folders = [".", "bin", "Sources", "Tests", "protocols", "examples", ".ci"]
+        expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.machinePaths))
+    }
+
+    @Test func `what is public is explained`() throws {
+        expectNone(try sources().flatMap(Rules.undocumented))
+    }
+
+    @Test func `scripts run anywhere and stop at a fault`() throws {
+        let scripts = try Checkout.files(in: ["bin", ".ci"], endings: [""])
+        #expect(scripts.count >= 4)
+        for script in scripts {
+            #expect(script.lines.first == "#!/bin/sh", "\(script.path)")
+            #expect(script.lines.contains("set -eu"), "\(script.path)")
+        }
+    }
+}
