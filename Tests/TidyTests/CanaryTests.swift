@@ -67,18 +67,26 @@ import Testing
         #expect(Rules.machinePaths(file("let a = \"$root/\(path)\"")) == [])
     }
 
-    @Test(arguments: ["public func a() {}", "    public var b = 1", "@discardableResult public init() {}"])
+    @Test(arguments: [
+        "public func a() {}", "    public var b = 1", "public let c: String?", "@inlinable public init?(a: A) {",
+        "public struct D {}", "public static let e = \"f\"",
+    ])
     func `an unexplained public declaration is found`(line: String) {
         #expect(Rules.undocumented(file(line)).count == 1)
         #expect(Rules.undocumented(file("/// What it is for.\n" + line)) == [])
-        #expect(Rules.undocumented(file("/// What it is for.\n@inlinable\n" + line)) == [])
+        #expect(Rules.undocumented(file("/// What it is for.\n@frozen\n" + line)) == [])
         #expect(Rules.undocumented(file(line, at: "Sources/earshot/A.swift")) == [])
     }
 
-    @Test func `a witness of a standard protocol explains itself`() {
+    @Test func `what its type or a standard protocol explains needs no words`() {
         #expect(Rules.undocumented(file("public static func == (a: A, b: A) -> Bool { true }")) == [])
         #expect(Rules.undocumented(file("public var description: String { \"\" }")) == [])
         #expect(Rules.undocumented(file("public extension A {}\npublic import B")) == [])
+        #expect(
+            Rules.undocumented(
+                file(
+                    "public var handler: HandlerID\npublic var elapsedMilliseconds = 0\npublic init(handler: HandlerID) {"
+                )) == [])
     }
 
     @Test func `comments and literals are not code`() {

@@ -99,15 +99,37 @@ enum Rules {
             .map { "\(file.path):\($0.index + 1): \($0.found) is a path of a machine" }
     }
 
-    /// A public declaration that nobody explained. Witnesses of the standard protocols explain themselves.
+    /// A public declaration that nobody explained. An initializer that cannot fail and a property whose type tells its
+    /// unit and range explain themselves; so do witnesses of the standard protocols.
     static func undocumented(_ file: SourceFile) -> [String] {
         guard let target = file.target, libraries.contains(target) else { return [] }
-        let declaration = #/^\s*(@\w+(\([^)]*\))?\s+)*(public|open)\s+(?!import\b|extension\b)/#
-        let witness =
-            #/\bfunc\s+(==|<|~=|hash\(into|encode\(to|makeIterator|next\(\))|\bvar\s+(description|debugDescription|errorDescription|startIndex|endIndex)\b|\binit\(from\b|\btypealias\b/#
         return file.code.enumerated().filter { index, line in
-            line.contains(declaration) && !line.contains(witness) && !file.hasCommentAbove(index)
+            line.contains(publicDeclaration) && needsWords(line) && !file.hasCommentAbove(index)
         }.map { "\(file.path):\($0.offset + 1): public and without a doc comment: \($0.element.trimmed)" }
+    }
+
+    private static func needsWords(_ line: String) -> Bool {
+        if line.contains(witness) { return false }
+        if line.contains(/\binit\b/) { return line.contains(/\binit\?|\bthrows\b/) }
+        if line.contains(/\b(var|let)\s/) { return line.contains(plainType) && !line.contains(unitInName) }
+        return true
+    }
+
+    private static var publicDeclaration: Regex<Substring> {
+        /^\s*(?:@\w+(?:\([^)]*\))?\s+)*(?:public|open)\s+(?!import\b|extension\b)/
+    }
+
+    private static var witness: Regex<Substring> {
+        /\bfunc\s+(?:==|<|~=|hash\(into|encode\(to|next\(\))|\b(?:var|let)\s+(?:description|rawValue)\b|\binit\(from\b/
+    }
+
+    private static var unitInName: Regex<Substring> {
+        /\b(?:var|let)\s+\w*(?:Milliseconds|Seconds|Bytes)\b/
+    }
+
+    /// A number, a text or a truth, by annotation or by literal: it has no unit and no range of its own.
+    private static var plainType: Regex<Substring> {
+        /\b(?:var|let)\s+\w+(?::\s*\[?(?:U?Int\d*|Double|Float|String|Substring|Bool|Duration|Date)\b|\s*=\s*["\d-]|\s*=\s*(?:true|false)\b)/
     }
 
     private static func matches(
