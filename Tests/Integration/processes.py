@@ -72,7 +72,8 @@ class Program:
             self._changed.wait_for(lambda: find() is not None or self._open == 0, timeout)
             line = find()
         if line is None:
-            raise AssertionError(f"no line with '{part}' on {stream} within {timeout} s\n{self.describe()}")
+            when = f"within {timeout} s" if self._open else "before it ended"
+            raise AssertionError(f"no line with '{part}' on {stream} {when}\n{self.describe()}")
         return line
 
     def write(self, data):
@@ -96,10 +97,10 @@ class Program:
             self._process.kill()
             self._process.wait()
             raise AssertionError(f"did not end within {timeout} s\n{description}") from None
+        finally:
+            self._process.stdin.close()
         for reader in self._readers:
             reader.join(1)  # A surviving grandchild may hold the pipe: then what was read so far counts.
-        if not self._process.stdin.closed:
-            self._process.stdin.close()
         return status
 
     @property

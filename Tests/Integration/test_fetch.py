@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import os
-import pathlib
+import shutil
 
 from harness import Bus, Commands, TestCase, temporary_folder
 from nginx import Nginx
@@ -185,32 +184,32 @@ class PrivateBrokerTests(TestCase):
         self.commands = Commands(self.folder / "run", self.folder)
         self.commands.environment["XDG_RUNTIME_DIR"] = str(self.folder)
 
-    def tearDown(self):
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def check_that_nothing_is_left(self):
         self.commands.await_no_survivors()
-        left = [p for p in self.folder.rglob("*") if not p.is_dir()]
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        pathlib.Path(self.folder).rmdir()
-        self.assertEqual(left, [], "files left behind")
+        self.assertEqual([p for p in self.folder.rglob("*") if not p.is_dir()], [], "files left behind")
 
     def test_get_starts_a_broker_of_its_own_and_ends_it(self):
         for size in (1000, 200_000):
             got = self.commands.run("get", f"{self.origin.url}/bytes/{size}")
             self.assertEqual((got.status, got.stderr), (0, ""), got.describe())
             self.assertTrue(got.stdout == body(size))
-            self.commands.await_no_survivors()
+            self.check_that_nothing_is_left()
 
     def test_its_processes_die_with_a_killed_get(self):
         program = self.commands.start("get", f"{self.origin.url}/hang")
         self.origin.await_count("/hang", 1)
         program.kill()
         self.commands.await_no_survivors()
-        # What such a death leaves is swept by the next one that starts.
+        self.origin.await_aborts("/hang")
+        # What such a death leaves is no broker to the next one.
         self.assertEqual(self.commands.run("get", f"{self.origin.url}/bytes/5").stdout, body(5))
+        self.commands.await_no_survivors()
 
     def test_no_spawn_refuses_instead(self):
         got = self.commands.run("get", "--no-spawn", f"{self.origin.url}/bytes/10")
         self.assertEqual((got.status, got.stdout), (69, b""), got.describe())
         self.assertIn("no broker", got.stderr.lower())
         self.assertEqual(self.origin.total, 0)
-        self.assertFalse(os.path.exists(self.folder / "run" / "bus"))
+        self.check_that_nothing_is_left()

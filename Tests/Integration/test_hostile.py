@@ -100,6 +100,12 @@ class HostileTests(TestCase):
         self.balance(client)
         client.close()
 
+    def socket(self, kind):
+        """A socket that is closed at the end, with nothing lingering."""
+        made = zmq.Context.instance().socket(kind)
+        self.addCleanup(made.close, linger=0)
+        return made
+
     def attack(self, endpoint, seeds, random_):
         """Sends from a few connections at once, each replaced now and then; some listen, some never do."""
         context = zmq.Context.instance()
@@ -150,8 +156,7 @@ class HostileTests(TestCase):
         self.assertEqual(self.bus.broker, broker, f"the same process, seed {self.seed}")
 
     def test_a_stranger_at_the_work_socket_gets_no_http_jobs(self):
-        stranger = zmq.Context.instance().socket(zmq.DEALER)
-        stranger.linger = 0
+        stranger = self.socket(zmq.DEALER)
         stranger.connect(f"ipc://{self.bus.runtime}/work")
         stranger.send(b"READY EARW/1\nslots: 1000\nschemes: http https\npid: 1\nhost: h\nsecret: " + b"0" * 64 + b"\n")
         self.assertTrue(stranger.poll(10_000), "it is told")
@@ -159,7 +164,6 @@ class HostileTests(TestCase):
         for index in range(20):
             self.still_serves(index)
         self.assertFalse(stranger.poll(0), "and nothing else")
-        stranger.close()
 
     def test_one_who_says_no_hello_is_told_so(self):
         client = self.bus.client(hello=False)
@@ -173,8 +177,7 @@ class HostileTests(TestCase):
         self.assertEqual(self.origin.total, 0)
 
     def test_a_REQ_socket_is_served_too(self):
-        request = zmq.Context.instance().socket(zmq.REQ)
-        request.linger = 0
+        request = self.socket(zmq.REQ)
         request.connect(f"ipc://{self.bus.runtime}/bus")
         request.send(b"HELLO EAR/1\nwindow: none\n")
         self.assertTrue(request.poll(10_000))
@@ -184,4 +187,3 @@ class HostileTests(TestCase):
         head, content = request.recv_multipart()
         self.assertTrue(head.startswith(b"RESULT req 1 200"))
         self.assertEqual(content, body(21))
-        request.close()
