@@ -42,7 +42,7 @@ class RemovalTests(TestCase):
         status = self.bus.status()
         self.assertEqual(status["requests"]["removed"], QUEUED)
         self.assertEqual(status["requests"]["pending"], 1)
-        self.assertEqual(status["flights"]["queued"] + status["flights"]["waiting"], 0)
+        self.assertEqual(status["flights-now"]["queued"], 0)
         self.assertEqual(sum(status["queue"].values()), 0)
         # Its own asker is a subscriber who did not remove: he is told of each, once.
         told = client.terminals(QUEUED)
@@ -137,8 +137,8 @@ class DeathTests(TestCase):
                 self.assertLess(purged, 0.100, f"turn {turn}")
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
-            status = observer.query("status")
-            self.assertEqual((status["flights"]["queued"], status["flights"]["running"]), (0, 0))
+            now = observer.query("status")["flights-now"]
+            self.assertEqual((now["queued"], now["running"]), (0, 0))
 
     def test_a_get_that_is_interrupted_purges_its_work(self):
         with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as bus:

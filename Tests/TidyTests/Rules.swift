@@ -120,16 +120,16 @@ enum Rules {
     }
 
     private static var witness: Regex<Substring> {
-        /\bfunc\s+(?:==|<|~=|hash\(into|encode\(to|next\(\))|\b(?:var|let)\s+(?:description|rawValue)\b|\binit\(from\b/
+        /\bfunc\s+(?:==|<|~=|hash\(into|encode\(to|makeIterator\(\)|next\(\))|\b(?:var|let)\s+(?:description|rawValue)\b|\binit\(from\b/
     }
 
     private static var unitInName: Regex<Substring> {
-        /\b(?:var|let)\s+\w*(?:Milliseconds|Seconds|Bytes)\b/
+        /\b(?:var|let)\s+\w*(?:[Mm]illiseconds|[Nn]anoseconds|[Ss]econds|[Bb]ytes)\b/
     }
 
-    /// A number, a text or a truth, by annotation or by literal: it has no unit and no range of its own.
+    /// A number or a text, by annotation or by literal: it has no unit and no range of its own.
     private static var plainType: Regex<Substring> {
-        /\b(?:var|let)\s+\w+(?::\s*\[?(?:U?Int\d*|Double|Float|String|Substring|Bool|Duration|Date)\b|\s*=\s*["\d-]|\s*=\s*(?:true|false)\b)/
+        /\b(?:var|let)\s+\w+(?::\s*\[?(?:U?Int\d*|Double|Float|String|Substring)\b|\s*=\s*["\d-])/
     }
 
     private static func matches(
