@@ -33,11 +33,14 @@ class Message:
         """(handler, request)."""
         return tuple(self.operands[:2])
 
-    def content(self):
-        """The bytes of the body, wherever they are."""
+    def take_file(self):
+        """Reads the body from the file it is in: its path holds until the terminal is acknowledged."""
         if "file" in self.fields:
             with open(self.fields["file"], "rb") as file:
-                return file.read()
+                self.body = file.read()
+
+    def content(self):
+        """The bytes of the body."""
         return self.body or b""
 
     def __repr__(self):
@@ -167,6 +170,7 @@ class Client:
             return None
         message = Message(self.socket.recv_multipart())
         if message.is_terminal and "seq" in message.fields:
+            message.take_file()
             self._seen = int(message.fields["seq"])
         self._acknowledge()
         return message
@@ -198,6 +202,7 @@ class StubbornClient(Client):
     def close(self):
         if not self.socket.closed:
             self.socket.disable_monitor()
+            self._monitor.close()
         super().close()
 
     def fetch(self, handler, request, url, headers=(), **fields):

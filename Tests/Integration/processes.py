@@ -108,8 +108,11 @@ class Program:
         return self._process.poll() is None
 
     def describe(self):
-        tail = "\n    ".join(self.stderr.splitlines()[-30:])
-        return f"{' '.join(self.arguments)[:300]}\n  stdout: {self.stdout[-500:]!r}\n  stderr:\n    {tail}"
+        lines = self.stderr.splitlines()
+        if len(lines) > 40:
+            lines[20:-20] = [f"({len(lines) - 40} lines)"]
+        shown = "\n    ".join(lines)
+        return f"{' '.join(self.arguments)[:300]}\n  stdout: {self.stdout[-500:]!r}\n  stderr:\n    {shown}"
 
     @property
     def crash_lines(self):

@@ -37,7 +37,7 @@ class CoalescingTests(TestCase):
         self.await_requests(observer, pending=200)
         for program in doomed:
             program.kill()
-        self.await_requests(observer, pending=150, orphaned=50)
+        self.await_requests(observer, pending=150, removed=50)
         self.balance(observer)
         self.origin.open_gate("slow")
         for client in clients:
@@ -46,7 +46,7 @@ class CoalescingTests(TestCase):
         self.assertEqual(self.origin.count("/gate/slow"), 1)
         self.assertEqual(self.origin.log("/gate/slow")[0].aborted, None)
         ledger = self.balance(observer)["requests"]
-        self.assertEqual((ledger["submitted"], ledger["answered"], ledger["orphaned"], ledger["pending"]),
+        self.assertEqual((ledger["submitted"], ledger["answered"], ledger["removed"], ledger["pending"]),
                          (200, 150, 50, 0))
 
     def test_other_header_fields_are_another_flight(self):

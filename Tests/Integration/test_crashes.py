@@ -84,7 +84,7 @@ class BrokerDeathTests(TestCase):
 
     def test_a_client_that_asks_again_gets_all_1000_once(self):
         with Origin() as origin, Bus(workers=2, slots=32, origin_limit=32) as bus:
-            client = bus.stubborn_client()
+            client = bus.stubborn_client(window=2 * self.COUNT)  # It reads nothing until the broker was killed.
             for index in range(self.COUNT):
                 client.fetch("stubborn", index, f"{origin.url}/slow/0.02?bytes=700&seed={index}")
             workers = bus.workers

@@ -61,5 +61,4 @@ class ReadmeTests(TestCase):
         self.origin.await_count("/bytes/33", 1)
         self.await_requests(client, timeout=15, pending=0)
         self.assertEqual(client.rest(), [])
-        failed = self.balance(client)["requests"]["failed"]
-        self.assertEqual(failed.get("no-subscriber"), 1)
+        self.assertEqual(self.balance(client)["requests"]["orphaned"], 1)

@@ -133,7 +133,7 @@ class DeathTests(TestCase):
                 purged = time.monotonic() - killed
                 peer.wait()
                 ledger = self.balance(observer)["requests"]
-                self.assertEqual((ledger["orphaned"], ledger["pending"]), (QUEUED * turn, 0))
+                self.assertEqual((ledger["removed"], ledger["pending"]), (QUEUED * turn, 0))
                 self.assertLess(purged, 0.100, f"turn {turn}")
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")

@@ -14,9 +14,9 @@ class OneSlotTestCase(TestCase):
         self.observer = self.bus.client()
         self.block()
 
-    def block(self):
+    def block(self, priority="normal"):
         self.blocker = self.bus.client()
-        self.blocker.fetch("blocker", 1, f"{self.origin.url}/gate/block?bytes=1", priority="high")
+        self.blocker.fetch("blocker", 1, f"{self.origin.url}/gate/block?bytes=1", priority=priority)
         self.origin.await_count("/gate/block", 1)
 
     def unblock(self):
@@ -39,7 +39,7 @@ class VanishedAskerTests(OneSlotTestCase):
 
     def check_that_b_is_answered(self):
         self.vanishing.wait()
-        self.await_requests(self.observer, orphaned=1, pending=2)
+        self.await_requests(self.observer, removed=1, pending=2)
         self.unblock()
         self.assertResult(self.second.terminal(), body(500, "x"))
         self.assertEqual(self.second.rest(), [])
@@ -54,7 +54,7 @@ class VanishedAskerTests(OneSlotTestCase):
 
     def test_b_asks_after_a_vanished(self):
         self.vanishing.kill()
-        self.await_requests(self.observer, orphaned=1)
+        self.await_requests(self.observer, removed=1)
         self.second.fetch("b", 1, self.url("x"))
         self.check_that_b_is_answered()
 
@@ -105,11 +105,12 @@ class WarmTests(OneSlotTestCase):
 class JoinedByHighTests(OneSlotTestCase):
     """(c) A low request joined by a high one runs next, and falls back when the high one leaves."""
 
-    def order(self, joins, leaves):
-        """In which order one low request (`low`) and ten normal ones are fetched on a bus of their own."""
+    def order(self, before, joins, leaves):
+        """In which order one low request (`low`) and ten normal ones are fetched on a bus of their own, on which a
+        request of class `before` ran until then."""
         with Origin() as self.origin, Bus(workers=1, slots=1) as self.bus:
             self.observer = self.bus.client()
-            self.block()
+            self.block(before)
             client, high = self.bus.client(), self.bus.client()
             client.fetch("low", 1, self.url("low"), priority="low")
             for index in range(10):
@@ -129,10 +130,12 @@ class JoinedByHighTests(OneSlotTestCase):
             return [request.query["seed"] for request in self.origin.log("/bytes/500")]
 
     def test_low_runs_next_and_falls_back(self):
-        alone = self.order(joins=False, leaves=False)
-        self.assertGreater(alone.index("low"), 0, "without the high one it has to wait")
-        self.assertEqual(self.order(joins=True, leaves=False)[0], "low")
-        self.assertEqual(self.order(joins=True, leaves=True), alone)
+        for before in ("low", "normal", "high"):
+            with self.subTest(before=before):
+                alone = self.order(before, joins=False, leaves=False)
+                self.assertGreater(alone.index("low"), 0, "without the high one it has to wait")
+                self.assertEqual(self.order(before, joins=True, leaves=False)[0], "low")
+                self.assertEqual(self.order(before, joins=True, leaves=True), alone)
 
     def test_a_raised_class_runs_next_too(self):
         self.start_bus()

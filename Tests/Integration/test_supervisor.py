@@ -108,4 +108,5 @@ class IdleTests(TestCase):
             os.close(supervisor)
             self.assertEqual(died, [], "the supervisor died")
             for role, pid in zip(("supervisor", "broker", "worker", "worker"), family):
-                self.assertLessEqual(after[pid] - before[pid], self.LIMIT, f"{role}, in {self.SECONDS} s")
+                with self.subTest(process=role):
+                    self.assertLessEqual(after[pid] - before[pid], self.LIMIT, f"in {self.SECONDS} s")
