@@ -7,6 +7,7 @@ import time
 
 import certificate
 from harness import Bus, TestCase, temporary_folder
+from names import NameServer
 from origin import Origin, body
 
 
@@ -17,7 +18,8 @@ class FailureTests(TestCase):
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.origin = cls.enterClassContext(Origin())
         cls.secure = cls.enterClassContext(Origin(certificate=certificate.self_signed(folder)))
-        cls.bus = cls.enterClassContext(Bus(origin_limit=64))
+        names = cls.enterClassContext(NameServer())
+        cls.bus = cls.enterClassContext(Bus(origin_limit=64, arguments=["--dns-server", names.address]))
         # A port that is ours and where nobody listens.
         closed = cls.enterClassContext(socket.socket())
         closed.bind(("127.0.0.1", 0))
@@ -54,8 +56,7 @@ class FailureTests(TestCase):
         self.check(self.nobody, "connect-refused", 7)
 
     def test_unknown_host(self):
-        # No name under .onion is ever looked up in the DNS (RFC 7686): no network is asked.
-        self.check("http://nobody.onion/", "unknown-host", 6)
+        self.check("http://nobody.example.org/", "unknown-host", 6)
 
     def test_time_out(self):
         self.check("/hang", "timeout", 28, "--timeout", "0.3")
