@@ -20,6 +20,7 @@ internal import Glibc
         self.notes = notes
     }
 
+    /// A resolver of the system's name servers, or of those given.
     public static func make(_ options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
         let success = ARES_SUCCESS
         guard libraryStatus == success else { throw CaresError(.notInitialized, status: libraryStatus) }

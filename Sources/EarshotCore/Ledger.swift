@@ -5,6 +5,7 @@
 public struct Ledger: Equatable, Sendable {
     /// Requests, of one handler or of all.
     public struct Requests: Equatable, Sendable {
+        /// Asked for; asking again for an open request does not count.
         public var submitted = 0
         /// Ended in RESULT.
         public var answered = 0
@@ -27,10 +28,13 @@ public struct Ledger: Equatable, Sendable {
 
     /// Terminals on their way to connections.
     public struct Deliveries: Equatable, Sendable {
+        /// Begun: one for each listener of each terminal.
         public var due = 0
+        /// Acknowledged, or taken by the socket of a client without a window.
         public var acknowledged = 0
         /// Gone with their subscriber, or withdrawn by its own removal.
         public var lost = 0
+        /// Neither acknowledged nor lost yet.
         public var outstanding = 0
 
         public init() {}

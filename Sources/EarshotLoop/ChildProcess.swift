@@ -20,6 +20,7 @@ public final class ChildProcess {
         }
     }
 
+    /// Its process number, its own until ``reap()`` told how it ended.
     public let pid: Int32
     private let process: ProcessDescriptor
     private var exit: Exit?

@@ -77,6 +77,7 @@ internal import Glibc
     private var isStopping = false
     private var isRunning = false
 
+    /// A loop without registrations.
     public init() throws(SystemError) {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         unsafe events = .allocate(capacity: EventLoop.batch)
@@ -156,6 +157,7 @@ internal import Glibc
         return HookID(number: lastHook)
     }
 
+    /// Ends a hook. Nothing happens if it has ended before.
     public func removeHook(_ id: HookID) { hooks.removeAll { $0.id == id } }
 
     // MARK: Running

@@ -5,6 +5,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
     private let values = Mutex<[Value]>([])
     private let counter: EventCounter
 
+    /// An empty box.
     public init() throws(SystemError) {
         counter = try EventCounter()
     }

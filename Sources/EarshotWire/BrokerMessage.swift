@@ -112,6 +112,7 @@ public struct Progress: Equatable, Sendable {
     public var received: Int
     /// Decoded bytes in all, if the origin told.
     public var total: Int?
+    /// As the request gave it.
     public var tag: String?
 
     public init(handler: HandlerID, request: RequestID, received: Int, total: Int?, tag: String? = nil) {

@@ -88,6 +88,7 @@ public enum ClientMessage: Equatable, Sendable {
 
 /// HELLO: who connects, and how many terminals may be under way to it.
 public struct Hello: Equatable, Sendable {
+    /// The protocol's name and version.
     public static let version = "EAR/1"
 
     /// The client's name for this instance of itself; 1 to 64 visible bytes.

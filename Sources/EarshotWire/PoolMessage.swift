@@ -97,7 +97,9 @@ public struct WorkerLimits: Equatable, Sendable {
 /// JOB: one attempt at a flight.
 public struct Job: Equatable, Sendable {
     public var attempt: AttemptID
+    /// In normal form, user information included.
     public var url: String
+    /// `GET` or `HEAD`.
     public var method = "GET"
     /// The longest time without a byte.
     public var timeoutMilliseconds = 60_000

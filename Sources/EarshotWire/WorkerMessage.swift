@@ -65,13 +65,16 @@ public enum WorkerMessage: Equatable, Sendable {
 
 /// READY: a worker offers its slots and tells what it still holds.
 public struct Ready: Equatable, Sendable {
+    /// The protocol's name and version.
     public static let version = "EARW/1"
 
     /// Transfers it runs at once, 1 to 10,000.
     public var slots: Int
     /// Schemes it serves.
     public var schemes: [String] = ["http", "https"]
+    /// Its process number as it knows it; for reports, the kernel is asked for what matters.
     public var pid: Int = 0
+    /// Its machine's name; 1 to 64 visible bytes.
     public var host: String?
     /// Proof that it is a child of the supervisor: hexadecimal digits inherited from it.
     public var secret: String?

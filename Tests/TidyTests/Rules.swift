@@ -116,7 +116,7 @@ enum Rules {
     }
 
     private static var publicDeclaration: Regex<Substring> {
-        /^\s*(?:@\w+(?:\([^)]*\))?\s+)*(?:public|open)\s+(?!import\b|extension\b)/
+        /^\s*(?:@\w+(?:\([^)]*\))?\s+)*(?:public|open(?=\s+(?:class|func|var|subscript)\b))\s+(?!import\b|extension\b)/
     }
 
     private static var witness: Regex<Substring> {
