@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -45,6 +46,16 @@ static inline int linux_set_dumpable(int dumpable) { return prctl(PR_SET_DUMPABL
 /* RLIMIT_NOFILE: glibc's resource argument is an enum of its own, which Swift's overlay renames between versions. */
 static inline int linux_get_descriptor_limit(struct rlimit *limit) { return getrlimit(RLIMIT_NOFILE, limit); }
 static inline int linux_set_descriptor_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_NOFILE, limit); }
+
+/* pipe2(2), splice(2) and copy_file_range(2): <unistd.h> and <fcntl.h> hide them without _GNU_SOURCE. */
+static inline int linux_pipe(int ends[2], int flags) { return (int)syscall(SYS_pipe2, ends, flags); }
+static inline long linux_splice_without_waiting(int from, int to, unsigned long count) {
+    return syscall(SYS_splice, from, (void *)0, to, (void *)0, count, 2U /* SPLICE_F_NONBLOCK */);
+}
+static inline long linux_copy_file_range(int from, int to, unsigned long count) {
+    return syscall(SYS_copy_file_range, from, (void *)0, to, (void *)0, count, 0U);
+}
+static inline long linux_send_file(int from, int to, unsigned long count) { return sendfile(to, from, (void *)0, count); }
 
 /* wait(2)'s macros. */
 static inline int linux_wait_exited(int status) { return WIFEXITED(status); }

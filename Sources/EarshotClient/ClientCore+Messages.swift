@@ -9,8 +9,8 @@ extension ClientCore {
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         actions += subscriptions.map { .send(.subscribe($0)) }
         actions += awaited.map { .send($0.message) }
-        for key in open.keys.sorted(by: { open[$0]?.order ?? 0 < open[$1]?.order ?? 0 }) {
-            if let message = open[key]?.takeMessage() { actions.append(.send(message)) }
+        for key in requests.keys.sorted(by: { requests[$0]?.order ?? 0 < requests[$1]?.order ?? 0 }) {
+            if let message = requests[key]?.takeMessage() { actions.append(.send(message)) }
         }
         return actions
     }
@@ -19,7 +19,7 @@ extension ClientCore {
         link += 1
         ledger = DeliveryLedger()
         isDraining = false
-        for key in waiting { open[key]?.waitsFor = nil }
+        for key in waiting { requests[key]?.waitsFor = nil }
         waiting.removeAll()
     }
 
@@ -29,7 +29,7 @@ extension ClientCore {
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
-            case .failed(let failure): failure.code == "stopping" && open[key] != nil
+            case .failed(let failure): failure.code == "stopping" && requests[key] != nil
             case .result: false
             }
         // A broker that is about to end has not answered: the next one will.
@@ -37,7 +37,7 @@ extension ClientCore {
             ledger.finish(terminal.sequence)
             return []
         }
-        let request = open.removeValue(forKey: key)
+        let request = requests.removeValue(forKey: key)
         let delivery = Delivery(
             id: id, terminal: terminal, fetch: request?.fetch, losses: request?.losses ?? 0)
         if !delivery.isFile { ledger.finish(terminal.sequence) }
@@ -76,7 +76,7 @@ extension ClientCore {
         }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
-            open[key] = nil
+            requests[key] = nil
             waiting.remove(key)
             awaited.removeAll { if case .submission(let fetch) = $0 { RequestKey(fetch) == key } else { false } }
         } else if reply.verb == "QUERY" {
@@ -90,23 +90,23 @@ extension ClientCore {
     mutating func ask(_ fetch: Fetch, losses: Int) -> [ClientAction] {
         let key = RequestKey(fetch)
         lastOrder += 1
-        open[key] = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        requests[key] = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
         guard phase == .ready else { return [] }
         if let sequence = ledger.unacknowledged(key) {
-            open[key]?.waitsFor = sequence
+            requests[key]?.waitsFor = sequence
             waiting.insert(key)
             guard fetch.options.replacesHandler else { return [] }
             // What is asked for meanwhile comes before it, and must not be purged by it.
-            open[key]?.wasSaid = true
+            requests[key]?.wasSaid = true
             awaited.append(.remove(.handler(key.handler)))
             return [.send(.remove(.handler(key.handler)))]
         }
-        guard !isDraining, let message = open[key]?.takeMessage() else { return [] }
+        guard !isDraining, let message = requests[key]?.takeMessage() else { return [] }
         return [.send(message)]
     }
 
     mutating func forget(_ isMeant: (RequestKey) -> Bool) {
-        open = open.filter { !isMeant($0.key) }
+        requests = requests.filter { !isMeant($0.key) }
         waiting = waiting.filter { !isMeant($0) }
     }
 

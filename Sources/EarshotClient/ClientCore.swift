@@ -29,7 +29,7 @@ struct ClientCore {
     let hello: Hello
     var phase = Phase.apart
     var isDraining = false
-    var open: [RequestKey: OpenRequest] = [:]
+    var requests: [RequestKey: OpenRequest] = [:]
     var lastOrder: UInt64 = 0
     /// Requests with `waitsFor`, so that an acknowledgement need not look at all.
     var waiting: Set<RequestKey> = []
@@ -86,10 +86,10 @@ struct ClientCore {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
         var actions: [ClientAction] = [.send(.acknowledge(sequence))]
         for key in waiting {
-            guard let waitsFor = open[key]?.waitsFor, waitsFor <= sequence else { continue }
+            guard let waitsFor = requests[key]?.waitsFor, waitsFor <= sequence else { continue }
             waiting.remove(key)
-            open[key]?.waitsFor = nil
-            if !isDraining, let message = open[key]?.takeMessage() { actions.append(.send(message)) }
+            requests[key]?.waitsFor = nil
+            if !isDraining, let message = requests[key]?.takeMessage() { actions.append(.send(message)) }
         }
         return actions
     }
@@ -107,7 +107,7 @@ struct ClientCore {
     }
 
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
-        open[key] = nil
+        requests[key] = nil
         waiting.remove(key)
         awaited.append(.cancel(key))
         return say(.cancel(key.handler, key.request))
@@ -131,7 +131,7 @@ struct ClientCore {
     }
 
     mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {
-        open[key]?.fetch.options.priority = priority
+        requests[key]?.fetch.options.priority = priority
         return say(.priority(key.handler, key.request, priority))
     }
 

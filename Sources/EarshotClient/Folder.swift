@@ -3,7 +3,7 @@ internal import Glibc
 /// Folders that are one user's alone.
 public enum Folder {
     /// `path` from the root, without slashes at its end.
-    static func absolute(_ path: String) -> String {
+    public static func absolute(_ path: String) -> String {
         var path = Substring(path)
         while path.count > 1, path.last == "/" { path.removeLast() }
         guard path.first != "/" else { return String(path) }

@@ -20,7 +20,7 @@ public final class ChildProcess {
         }
     }
 
-    /// Its process number, its own until ``reap()`` told how it ended.
+    /// Its number, which stands for it until it is reaped.
     public let pid: Int32
     private let process: ProcessDescriptor
     private var exit: Exit?

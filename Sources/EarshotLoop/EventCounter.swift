@@ -6,7 +6,7 @@ public final class EventCounter: Sendable {
     /// Readable while ``signal()`` was called more often than it was taken.
     public let descriptor: Int32
 
-    /// A counter at 0.
+    /// - Throws: `SystemError` when there is no descriptor to be had.
     public init() throws(SystemError) {
         descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         guard descriptor >= 0 else { throw SystemError("eventfd") }

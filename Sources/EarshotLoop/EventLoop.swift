@@ -77,7 +77,7 @@ internal import Glibc
     private var isStopping = false
     private var isRunning = false
 
-    /// A loop without registrations.
+    /// - Throws: `SystemError` when there is no descriptor to be had.
     public init() throws(SystemError) {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         unsafe events = .allocate(capacity: EventLoop.batch)
@@ -157,7 +157,7 @@ internal import Glibc
         return HookID(number: lastHook)
     }
 
-    /// Ends a hook. Nothing happens if it has ended before.
+    /// Nothing happens if it was removed before.
     public func removeHook(_ id: HookID) { hooks.removeAll { $0.id == id } }
 
     // MARK: Running
@@ -165,6 +165,14 @@ internal import Glibc
     /// Passes until ``stop()``.
     public func run() throws(SystemError) {
         _ = try run(until: { false }, deadline: nil)
+    }
+
+    /// Passes until `isDone` says so, asked before each sleep, or until ``stop()``.
+    ///
+    /// - Returns: what `isDone` said last.
+    @discardableResult
+    public func run(until isDone: () -> Bool) throws(SystemError) -> Bool {
+        try run(until: isDone, deadline: nil)
     }
 
     /// Passes until `isDone` says so, asked before each sleep, or until `limit` is over, or until ``stop()``.

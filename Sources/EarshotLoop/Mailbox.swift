@@ -5,7 +5,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
     private let values = Mutex<[Value]>([])
     private let counter: EventCounter
 
-    /// An empty box.
+    /// - Throws: `SystemError` when there is no descriptor to be had.
     public init() throws(SystemError) {
         counter = try EventCounter()
     }

@@ -7,7 +7,7 @@ internal import CLibZMQ
 public struct Monitor: ~Copyable {
     /// Something that happened to a connection.
     public struct Event: Equatable, Sendable {
-        /// What happened.
+        /// What can happen.
         public enum Kind: Equatable, Sendable {
             /// A listening socket took a connection; the peer may still fail the handshake.
             case accepted

@@ -1,0 +1,54 @@
+internal import CLinux
+internal import Glibc
+
+/// Pipes between a process and the children it starts.
+public enum InheritedPipe {
+    /// Bytes that are read at most: what a pipe holds in its buffer is more.
+    private static let mostBytes = 4096
+
+    /// A new pipe, both ends close-on-exec; see ``ChildProcess/spawn(_:_:inheriting:)``.
+    public static func make() throws(SystemError) -> (reader: Int32, writer: Int32) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe linux_pipe(&ends, O_CLOEXEC) == 0 else { throw SystemError("pipe2") }
+        return (ends[0], ends[1])
+    }
+
+    /// The reading end of a pipe that holds `text` (at most 4 KiB) and nothing more.
+    public static func holding(_ text: String) throws(SystemError) -> Int32 {
+        precondition(text.utf8.count <= mostBytes, "\(text.utf8.count) bytes are too many for a pipe nobody reads yet")
+        let (reader, writer) = try make()
+        defer { close(writer) }
+        let bytes = Array(text.utf8)
+        guard unsafe bytes.withUnsafeBytes({ unsafe write(writer, $0.baseAddress, $0.count) }) == bytes.count else {
+            let error = SystemError("write")
+            close(reader)
+            throw error
+        }
+        return reader
+    }
+
+    /// What a descriptor holds up to its end, at most 4 KiB; it is closed.
+    public static func readAll(_ descriptor: Int32) throws(SystemError) -> String {
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: mostBytes)
+        while bytes.count < mostBytes {
+            let count = unsafe read(descriptor, &buffer, mostBytes - bytes.count)
+            if count == 0 { break }
+            guard count > 0 else {
+                let error = SystemError("read")
+                if error.number == EINTR { continue }
+                throw error
+            }
+            bytes += buffer[..<count]
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Says `ready` to whoever made `descriptor`, and closes it.
+    public static func sayReady(_ descriptor: Int32) {
+        let line = Array("ready\n".utf8)
+        _ = unsafe line.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+        close(descriptor)
+    }
+}

@@ -1,0 +1,111 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// A command's connection to the bus: ends with a complaint when no broker answers, and when a signal comes.
+final class BusSession {
+    /// How long a broker may take to answer, or to come back after it went.
+    private static let patience = Duration.seconds(20)
+
+    let loop: EventLoop
+    let connection: ClientConnection
+    /// What a signal means; ends the session at once if nothing else is set.
+    var onSignal: (() -> Void)?
+    /// Readable when a signal came.
+    let signalDescriptor: Int32
+    private(set) var complaint: Complaint?
+
+    private let folder: RuntimeFolder
+    private let signals: SignalSource
+    private var registration: EventLoop.Registration?
+    private var patienceTimer: TimerID?
+
+    /// Connects to the broker in `folder`.
+    ///
+    /// - Throws: `Complaint` when none serves there.
+    static func find(
+        in folder: RuntimeFolder, client: String, onEvent: @escaping (BusSession, ClientEvent) -> Void
+    ) throws -> BusSession {
+        guard try isServed(folder) else {
+            throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
+        }
+        SignalSource.ignoreBrokenPipes()
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
+        return try BusSession(folder, EventLoop(), signals, client: client, window: 256, onEvent)
+    }
+
+    /// Whether a broker serves in `folder`; one that is not to be trusted is none.
+    static func isServed(_ folder: RuntimeFolder) throws(Complaint) -> Bool {
+        do throws(ClientError) {
+            return try folder.isServed()
+        } catch {
+            throw Complaint(.noBroker, "no broker: \(error.description)")
+        }
+    }
+
+    init(
+        _ folder: RuntimeFolder, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
+        _ onEvent: @escaping (BusSession, ClientEvent) -> Void
+    ) throws {
+        self.folder = folder
+        self.loop = loop
+        self.signals = signals
+        signalDescriptor = signals.descriptor
+        let door = Door()
+        connection = try ClientConnection(
+            endpoint: folder.busEndpoint, client: "\(client)-\(getpid())", window: window, loop: loop
+        ) { event in
+            guard let session = door.session else { return }
+            if case .state(let state) = event { session.stateChanged(state) }
+            onEvent(session, event)
+        }
+        door.session = self
+        registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
+            while signals.next() != nil { signalled() }
+        }
+        beginToWait()
+    }
+
+    /// Where the connection's events find the session, which is made after it.
+    private final class Door {
+        weak var session: BusSession?
+    }
+
+    /// Passes until `isDone`.
+    ///
+    /// - Throws: the complaint that came first.
+    func run(until isDone: () -> Bool) throws {
+        try loop.run { isDone() || complaint != nil || connection.failure != nil }
+        if let complaint { throw complaint }
+        if let failure = connection.failure { throw failure }
+    }
+
+    /// Ends the session with a complaint, unless it has ended before.
+    func end(_ complaint: Complaint) {
+        if self.complaint == nil { self.complaint = complaint }
+    }
+
+    private func signalled() {
+        if let onSignal { onSignal() } else { end(Complaint(.interrupted)) }
+    }
+
+    private func stateChanged(_ state: ClientState) {
+        switch state {
+        case .connected:
+            if let patienceTimer { loop.cancelTimer(patienceTimer) }
+            patienceTimer = nil
+        case .apart: beginToWait()
+        case .draining: break
+        case .incompatible:
+            end(Complaint(.noBroker, "the broker in \(folder.path) speaks another version: restart it"))
+        }
+    }
+
+    private func beginToWait() {
+        guard patienceTimer == nil else { return }
+        patienceTimer = loop.setTimer(after: BusSession.patience) { [unowned self] in
+            end(Complaint(.noBroker, "no broker answers in \(folder.path) any more"))
+        }
+    }
+}

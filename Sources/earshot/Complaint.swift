@@ -1,0 +1,41 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import Glibc
+
+/// Why the program ends, for the eye and for the shell.
+struct Complaint: Error {
+    let status: ExitStatus
+    /// A sentence; nil when nothing is to be said.
+    let sentence: String?
+
+    init(_ status: ExitStatus, _ sentence: String? = nil) {
+        self.status = status
+        self.sentence = sentence
+    }
+
+    /// Says a line on standard error, with nothing in it that could command a terminal.
+    static func say(_ line: String) {
+        let bytes = Array((TerminalText.escaped("earshot: \(line)") + "\n").utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+extension ParsableCommand {
+    /// Runs a command's work and ends the program with its status; every error becomes a sentence and a status.
+    func conclude(_ work: () throws -> ExitStatus) throws {
+        let status: ExitStatus
+        do {
+            status = try work()
+        } catch let complaint as Complaint {
+            if let sentence = complaint.sentence { Complaint.say(sentence) }
+            status = complaint.status
+        } catch let error as ClientError {
+            Complaint.say(error.description)
+            status = .cannotServe
+        } catch {
+            Complaint.say("\(error)")
+            status = .other
+        }
+        if status != .done { throw ExitCode(status.rawValue) }
+    }
+}

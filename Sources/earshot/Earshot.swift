@@ -1,0 +1,22 @@
+internal import ArgumentParser
+
+/// The command: its subcommands, and what all of them answer with.
+@main
+struct Earshot: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "earshot",
+        abstract:
+            "A download bus: one broker fetches for every program of yours, and only as long as somebody listens.",
+        discussion: """
+            Exit codes (curl's numbers where it has one):
+            \(ExitStatus.table)
+
+            Programs find the broker in the runtime folder: --runtime, else EARSHOT_RUNTIME, else earshot in \
+            XDG_RUNTIME_DIR, else earshot-UID in the folder for temporary files.
+            """,
+        version: "0.1.0",
+        subcommands: [
+            GetCommand.self, ServeCommand.self, SubmitCommand.self, WatchCommand.self, DropCommand.self,
+            CancelCommand.self, StatusCommand.self, WhyCommand.self, BrokerCommand.self, WorkerCommand.self,
+        ])
+}

@@ -1,0 +1,94 @@
+internal import EarshotClient
+internal import EarshotWire
+
+/// What became of one request, as it is told.
+struct FetchOutcome {
+    /// The code for a body that came and could not be written.
+    static let writeFailed = "write-failed"
+
+    /// The URL as it was given.
+    let url: String
+    /// HTTP status; nil if there was no answer.
+    var status: Int?
+    /// Nil if all went well.
+    var code: String?
+    var detail: String?
+    var response: Terminal.Response?
+    /// Where the body was written.
+    var path: String?
+
+    /// A failure that this program found.
+    init(url: String, code: String, detail: String) {
+        self.url = url
+        self.code = code
+        self.detail = detail
+    }
+
+    init(url: String, _ terminal: Terminal) {
+        self.url = url
+        response = terminal.response
+        switch terminal.outcome {
+        case .result(let status, _): self.status = status
+        case .failed(let failure):
+            code = failure.code
+            status = failure.status
+            detail = failure.detail
+        }
+    }
+
+    /// `URL: sentence (code)`
+    var sentence: String {
+        let code = code ?? ""
+        var text = detail ?? FetchOutcome.sentences[code] ?? "it failed"
+        if let status { text = "the origin answered \(status)" }
+        return "\(url): \(text) (\(code))"
+    }
+
+    /// The members that every command tells in JSON.
+    func write(to line: inout JSONLine) {
+        line.member("url", url)
+        line.member("status", status)
+        line.member("code", code)
+        line.member("detail", detail)
+        line.member("path", path)
+        guard let response else { return }
+        line.member("final", response.url == url ? nil : response.url)
+        line.member("length", response.length)
+        line.member("sha256", response.sha256)
+        line.member("source", response.source.rawValue)
+        line.member("attempts", response.attempts)
+        line.member("queued-ms", response.queuedMilliseconds)
+        line.member("elapsed-ms", response.elapsedMilliseconds)
+    }
+
+    /// For codes that come without a detail.
+    private static let sentences = [
+        "connect-refused": "the host refuses the connection",
+        "connect-failed": "cannot connect to the host",
+        "unknown-host": "the host is unknown",
+        "dns-failed": "the host's name could not be looked up",
+        "timeout": "nothing came for too long",
+        "connect-timeout": "the host does not answer",
+        "too-large": "the body is larger than allowed",
+        "tls": "the connection is not to be trusted",
+        "redirect-loop": "the redirects go round in a circle",
+        "too-many-redirects": "there are too many redirects",
+        "redirect-refused": "it is redirected to where it may not go",
+        "truncated": "the body ended too early",
+        "reset": "the connection broke",
+        "unsupported-scheme": "no worker fetches URLs of this scheme",
+        "malformed-url": "this is not a URL",
+        "bad-header": "one of the header fields is not allowed",
+        "protocol-error": "the answer is not HTTP",
+        "encoding-error": "the content encoding cannot be read",
+        "spool-full": "there is no room for the body",
+        "deadline": "it took longer than allowed",
+        "digest-mismatch": "the body is not the one expected",
+        "no-subscriber": "nobody listened to its handler",
+        "removed": "its handler was removed",
+        "cancelled": "it was cancelled",
+        "queue-full": "the broker's queue is full",
+        "worker-lost": "the workers that fetched it died",
+        "stopping": "the broker is stopping",
+    ]
+}

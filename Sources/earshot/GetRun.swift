@@ -1,0 +1,164 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// One run of `earshot get`: keeps a bounded number of requests asked for, writes what comes, and counts.
+final class GetRun {
+    /// Requests asked for and not ended; also the window, so that none of them waits for an acknowledgement.
+    static let outstanding = 1024
+    /// How long the broker may take to answer a removal when the program is interrupted.
+    private static let farewell = Duration.seconds(2)
+
+    private let urls: [String]
+    private let handler: HandlerID
+    private let options: RequestOptions
+    private let tellsJSON: Bool
+    private var destination: Destination
+    private var next = 0
+    private var underWay: [RequestID: Int] = [:]
+    private var received: [RequestID: Int] = [:]
+    private var tally = Tally()
+    private var bar: ProgressBar?
+    private var session: BusSession?
+    private var isRemoved = false
+    private var isInterrupted = false
+
+    init(
+        _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, to destination: Destination, json: Bool
+    ) {
+        self.urls = urls
+        self.handler = handler
+        self.options = options
+        self.destination = destination
+        tellsJSON = json
+    }
+
+    /// Fetches all, or as many as it takes until something ends it.
+    func carryOut(over session: BusSession) throws -> ExitStatus {
+        self.session = session
+        session.onSignal = { [unowned self] in interrupted() }
+        bar = ProgressBar(session.loop, total: urls.count) { [unowned self] in
+            (tally, received.values.reduce(0, +))
+        }
+        defer {
+            bar?.end()
+            bar = nil
+            self.session = nil
+        }
+        submit()
+        try session.run { isInterrupted ? isRemoved : next == urls.count && underWay.isEmpty }
+        return isInterrupted ? .interrupted : tally.status
+    }
+
+    // MARK: Events
+
+    func happened(_ event: ClientEvent) {
+        switch event {
+        case .terminal(let delivery, let body): ended(delivery, body)
+        case .progress(let progress): received[progress.request] = progress.received
+        case .refused(let reply): refused(reply)
+        case .removed: isRemoved = true
+        case .cancelled, .answer, .state: break
+        }
+    }
+
+    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+        guard let session, let index = underWay[delivery.key.request], !isInterrupted else {
+            self.session?.connection.finish(delivery)
+            return
+        }
+        var outcome = FetchOutcome(url: urls[index], delivery.terminal)
+        if outcome.code == nil {
+            do throws(Destination.Failure) {
+                outcome.path = try destination.write(self.body(delivery, body), of: urls[index])
+            } catch {
+                switch error {
+                case .lostSource:
+                    if session.connection.askAgain(delivery) { return }
+                    outcome.detail = "its file in the spool is gone"
+                case .broken: return session.end(Complaint(.cannotWrite))
+                // The signal's own event follows.
+                case .interrupted: return
+                case .cannotWrite(let sentence): outcome.detail = sentence
+                }
+                outcome.code = FetchOutcome.writeFailed
+            }
+        }
+        session.connection.finish(delivery)
+        settle(delivery.key.request, index, outcome)
+        submit()
+    }
+
+    private func body(_ delivery: Delivery, _ bytes: [UInt8]) -> Destination.Body {
+        guard let response = delivery.terminal.response, let file = response.file else { return .bytes(bytes) }
+        return .file(file, length: response.length)
+    }
+
+    private func refused(_ reply: ErrorReply) {
+        let detail = reply.detail ?? "the broker refused it"
+        guard let request = reply.request, let index = underWay[request] else {
+            session?.end(Complaint(.other, "\(detail) (\(reply.code))"))
+            return
+        }
+        settle(request, index, FetchOutcome(url: urls[index], code: reply.code, detail: detail))
+        submit()
+    }
+
+    /// The first signal removes what was asked for and awaits the answer; the second one does not wait.
+    private func interrupted() {
+        guard let session else { return }
+        guard !isInterrupted else { return session.end(Complaint(.interrupted)) }
+        isInterrupted = true
+        session.connection.remove(.handler(handler))
+        session.loop.setTimer(after: GetRun.farewell) { session.end(Complaint(.interrupted)) }
+    }
+
+    // MARK: Requests
+
+    private func submit() {
+        guard let session else { return }
+        while next < urls.count, underWay.count < GetRun.outstanding, !isInterrupted {
+            let index = next
+            next += 1
+            guard let request = RequestID(String(index + 1)) else { continue }
+            underWay[request] = index
+            var fetch = options.fetch(handler, request, URLText.wire(urls[index]) ?? "")
+            if bar != nil { fetch.options.progressMilliseconds = 200 }
+            do throws(ClientError) {
+                guard !fetch.url.isEmpty else {
+                    let detail = "this is not a URL: it holds spaces or is too long"
+                    settle(request, index, FetchOutcome(url: urls[index], code: "malformed-url", detail: detail))
+                    continue
+                }
+                try session.connection.fetch(fetch)
+            } catch {
+                settle(request, index, FetchOutcome(url: urls[index], code: "bad-header", detail: error.description))
+            }
+        }
+    }
+
+    private func settle(_ request: RequestID, _ index: Int, _ outcome: FetchOutcome) {
+        underWay[request] = nil
+        received[request] = nil
+        tally.count(outcome)
+        if outcome.code != nil {
+            bar?.clear()
+            Complaint.say(outcome.sentence)
+        }
+        if tellsJSON { tell(index, outcome) }
+    }
+
+    private func tell(_ index: Int, _ outcome: FetchOutcome) {
+        var line = JSONLine()
+        line.member("index", index + 1)
+        outcome.write(to: &line)
+        bar?.clear()
+        switch Output(STDOUT_FILENO, interrupt: session?.signalDescriptor ?? -1).write(line.finished()) {
+        case .done, .interrupted, .short: break
+        case .broken: session?.end(Complaint(.cannotWrite))
+        case .failed(let number):
+            session?.end(Complaint(.cannotWrite, unsafe "cannot write: \(String(cString: strerror(number)))"))
+        }
+    }
+}

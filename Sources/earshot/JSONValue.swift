@@ -1,0 +1,146 @@
+internal import EarshotClient
+
+/// JSON that the broker says, for showing it. Members keep their order.
+enum JSONValue: Equatable {
+    /// A number, a truth or null, as it was written; or a text.
+    case scalar(String)
+    case array([JSONValue])
+    case object([Member])
+
+    /// One member of an object.
+    struct Member: Equatable {
+        let name: String
+        let value: JSONValue
+    }
+
+    /// Values within values that are read: ours are three deep.
+    private static let mostDepth = 16
+
+    /// Nil if `bytes` are not JSON.
+    init?(_ bytes: [UInt8]) {
+        var reader = Reader(rest: bytes[...])
+        guard let value = reader.value(depth: 0) else { return nil }
+        self = value
+    }
+
+    /// A line for each member; for each item of a list a line of its own below.
+    func report() -> String {
+        guard case .object(let members) = self else { return phrase + "\n" }
+        return members.map { member in
+            guard case .array(let items) = member.value else { return "\(member.name): \(member.value.phrase)\n" }
+            return "\(member.name): \(items.count)\n" + items.map { "  \($0.phrase)\n" }.joined()
+        }.joined()
+    }
+
+    private var phrase: String {
+        switch self {
+        case .scalar(let text): TerminalText.escaped(text)
+        case .array(let items): items.map(\.phrase).joined(separator: ", ")
+        case .object(let members):
+            members.isEmpty
+                ? "none"
+                : members.map { member in
+                    if case .object = member.value { return "\(member.name) (\(member.value.phrase))" }
+                    return "\(member.name) \(member.value.phrase)"
+                }.joined(separator: ", ")
+        }
+    }
+
+    private struct Reader {
+        var rest: ArraySlice<UInt8>
+
+        mutating func value(depth: Int) -> JSONValue? {
+            guard depth < mostDepth else { return nil }
+            skipSpace()
+            switch rest.first {
+            case UInt8(ascii: "{"): return object(depth)
+            case UInt8(ascii: "["): return array(depth)
+            case UInt8(ascii: "\""): return string().map { .scalar($0) }
+            default:
+                let word = rest.prefix { !",]} \t\r\n".utf8.contains($0) }
+                rest = rest[word.endIndex...]
+                return word.isEmpty ? nil : .scalar(String(decoding: word, as: UTF8.self))
+            }
+        }
+
+        private mutating func object(_ depth: Int) -> JSONValue? {
+            var members: [Member] = []
+            guard
+                takeList(
+                    "{", "}",
+                    { reader in
+                        reader.skipSpace()
+                        guard let name = reader.string(), reader.take(":"), let value = reader.value(depth: depth + 1)
+                        else {
+                            return false
+                        }
+                        members.append(Member(name: name, value: value))
+                        return true
+                    })
+            else { return nil }
+            return .object(members)
+        }
+
+        private mutating func array(_ depth: Int) -> JSONValue? {
+            var items: [JSONValue] = []
+            guard
+                takeList(
+                    "[", "]",
+                    { reader in
+                        guard let value = reader.value(depth: depth + 1) else { return false }
+                        items.append(value)
+                        return true
+                    })
+            else { return nil }
+            return .array(items)
+        }
+
+        private mutating func takeList(
+            _ begin: Unicode.Scalar, _ end: Unicode.Scalar, _ item: (inout Reader) -> Bool
+        ) -> Bool {
+            guard take(begin) else { return false }
+            if take(end) { return true }
+            repeat {
+                guard item(&self) else { return false }
+            } while take(",")
+            return take(end)
+        }
+
+        private mutating func string() -> String? {
+            guard take("\"") else { return nil }
+            var bytes: [UInt8] = []
+            while let byte = rest.popFirst() {
+                switch byte {
+                case UInt8(ascii: "\""): return String(decoding: bytes, as: UTF8.self)
+                case UInt8(ascii: "\\"):
+                    guard let escaped = rest.popFirst() else { return nil }
+                    switch escaped {
+                    case UInt8(ascii: "n"): bytes.append(0x0a)
+                    case UInt8(ascii: "t"): bytes.append(0x09)
+                    case UInt8(ascii: "r"): bytes.append(0x0d)
+                    case UInt8(ascii: "u"):
+                        guard let number = UInt32(String(decoding: rest.prefix(4), as: UTF8.self), radix: 16) else {
+                            return nil
+                        }
+                        rest = rest.dropFirst(4)
+                        bytes += Array(String(Unicode.Scalar(number).map(Character.init) ?? "\u{fffd}").utf8)
+                    default: bytes.append(escaped)
+                    }
+                default: bytes.append(byte)
+                }
+            }
+            return nil
+        }
+
+        private mutating func take(_ scalar: Unicode.Scalar) -> Bool {
+            skipSpace()
+            guard rest.first == UInt8(ascii: scalar) else { return false }
+            rest = rest.dropFirst()
+            return true
+        }
+
+        private mutating func skipSpace() {
+            rest = rest.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0a || $0 == 0x0d }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// A line on a terminal that tells how far it is; nothing at all where standard error is none.
+final class ProgressBar {
+    /// Between two drawings.
+    private static let interval = Duration.milliseconds(200)
+
+    private let loop: EventLoop
+    private let total: Int
+    private let started: LoopTime
+    private let read: () -> (tally: Tally, bytesUnderWay: Int)
+    private var timer: TimerID?
+    private var isShown = false
+
+    /// Nil if standard error is no terminal.
+    init?(_ loop: EventLoop, total: Int, read: @escaping () -> (tally: Tally, bytesUnderWay: Int)) {
+        guard isatty(STDERR_FILENO) == 1 else { return nil }
+        self.loop = loop
+        self.total = total
+        self.read = read
+        started = loop.now
+        schedule()
+    }
+
+    deinit { clear() }
+
+    /// Takes the line away, before another one is written or at the end.
+    func clear() {
+        guard isShown else { return }
+        isShown = false
+        ProgressBar.write("\r\u{1b}[K")
+    }
+
+    /// Stops drawing.
+    func end() {
+        clear()
+        if let timer { loop.cancelTimer(timer) }
+        timer = nil
+    }
+
+    private func schedule() {
+        timer = loop.setTimer(after: ProgressBar.interval) { [unowned self] in
+            draw()
+            schedule()
+        }
+    }
+
+    private func draw() {
+        let (tally, underWay) = read()
+        let done = tally.succeeded + tally.failed
+        let seconds = max(loop.now.since(started) / .seconds(1), 0.001)
+        let bytes = tally.bytes + underWay
+        var line = "\(done)/\(total)  \(ProgressBar.size(Double(bytes)))"
+        line += "  \(ProgressBar.size(Double(bytes) / seconds))/s"
+        if tally.failed > 0 { line += "  \(tally.failed) failed" }
+        let width = ProgressBar.width
+        let room = width - line.utf8.count - 5
+        if room >= 10, total > 1 {
+            let filled = min(room, room * done / total)
+            line =
+                "[" + String(repeating: "=", count: filled) + String(repeating: " ", count: room - filled) + "]  "
+                + line
+        }
+        isShown = true
+        ProgressBar.write("\r\u{1b}[K" + line.prefix(width - 1))
+    }
+
+    private static var width: Int {
+        var size = winsize()
+        guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 20 else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    private static func size(_ bytes: Double) -> String {
+        var value = bytes
+        for unit in ["B", "KiB", "MiB", "GiB"] {
+            if value < 1000 || unit == "GiB" {
+                let tenths = Int(value * 10)
+                return unit == "B" || value >= 100 ? "\(Int(value)) \(unit)" : "\(tenths / 10).\(tenths % 10) \(unit)"
+            }
+            value /= 1024
+        }
+        return ""
+    }
+
+    private static func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}

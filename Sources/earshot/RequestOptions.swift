@@ -1,0 +1,52 @@
+internal import ArgumentParser
+internal import EarshotWire
+
+/// What can be said of a request, whichever command asks for it.
+struct RequestOptions: ParsableArguments {
+    @Option(help: "How urgent it is.")
+    var priority = PriorityClass.normal
+
+    @Option(help: "Seconds without a byte until an attempt is given up.")
+    var timeout = 60.0
+
+    @Option(help: "Seconds for all of it, waiting included.")
+    var deadline: Double?
+
+    @Option(help: "Bytes of body, decoded, that are too many.")
+    var maxBytes: Int?
+
+    @Option(help: "Attempts after the first, where one can help.")
+    var retries = 2
+
+    @Option(help: "What a redirect means.")
+    var redirect = RedirectMode.follow
+
+    @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))
+    var header: [String] = []
+
+    func validate() throws {
+        let times = 0.001...Double(WireLimits.seconds)
+        guard times.contains(timeout) else { throw ValidationError("--timeout is 0.001 to 86400 seconds") }
+        if let deadline, !times.contains(deadline) { throw ValidationError("--deadline is 0.001 to 86400 seconds") }
+        if let maxBytes, maxBytes < 0 { throw ValidationError("--max-bytes is not negative") }
+        guard (0...20).contains(retries) else { throw ValidationError("--retries is 0 to 20") }
+        for field in header {
+            guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
+                field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
+            else { throw ValidationError("--header is NAME: VALUE on one line") }
+        }
+    }
+
+    /// A request with all of it.
+    func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String) -> Fetch {
+        var fetch = Fetch(handler: handler, request: request, url: url)
+        fetch.options.priority = priority
+        fetch.options.timeoutMilliseconds = Int(timeout * 1000)
+        fetch.options.deadlineMilliseconds = deadline.map { Int($0 * 1000) }
+        fetch.options.maxBytes = maxBytes
+        fetch.options.retries = retries
+        fetch.options.redirect = redirect
+        fetch.httpFields = Array(header.joined(separator: "\n").utf8)
+        return fetch
+    }
+}

@@ -1,0 +1,66 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot status`: what the broker does.
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "status", abstract: "Tell what the broker does.")
+
+    @Flag(help: "As JSON, as the broker says it.")
+    var json = false
+
+    @OptionGroup var place: PlaceOptions
+
+    func run() throws {
+        try conclude { try Question.ask(.status, in: place, json: json) }
+    }
+}
+
+/// `earshot why`: what one request waits for.
+struct WhyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "why", abstract: "Tell why a request is not done yet.")
+
+    @Argument(help: "Its handler.")
+    var handler: HandlerID
+
+    @Argument(help: "Its ID.")
+    var request: RequestID
+
+    @Flag(help: "As JSON, as the broker says it.")
+    var json = false
+
+    @OptionGroup var place: PlaceOptions
+
+    func run() throws {
+        try conclude { try Question.ask(.why(handler, request), in: place, json: json) }
+    }
+}
+
+/// A question to the broker, answered on standard output.
+private enum Question {
+    static func ask(_ query: Query, in place: PlaceOptions, json: Bool) throws -> ExitStatus {
+        var answer: [UInt8]?
+        let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
+            switch event {
+            case .answer(_, let json): answer = json
+            case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
+            case .terminal, .progress, .cancelled, .removed, .state: break
+            }
+        }
+        session.connection.query(query)
+        try session.run { answer != nil }
+        var text = answer ?? []
+        if json {
+            text.append(UInt8(ascii: "\n"))
+        } else if let value = JSONValue(text) {
+            text = Array(value.report().utf8)
+        }
+        switch Output(STDOUT_FILENO).write(text) {
+        case .done: return .done
+        case .broken, .interrupted, .short, .failed: return .cannotWrite
+        }
+    }
+}

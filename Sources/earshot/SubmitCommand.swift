@@ -1,0 +1,78 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot submit`: asks for URLs and does not wait for them.
+struct SubmitCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "submit",
+        abstract: "Ask for URLs under a handler and do not wait; `earshot watch` hears what becomes of them.",
+        discussion: """
+            Prints the handler and the ID of each, once the broker has taken them. If nobody listens to the handler, \
+            a result is kept for some seconds only.
+            """)
+
+    @Argument(help: "What to fetch.")
+    var urls: [String]
+
+    @Option(help: "The handler it is asked under; one of its own if not given.")
+    var handler: HandlerID?
+
+    @Option(help: "The request's ID, for one URL; one of its own if not given.")
+    var id: RequestID?
+
+    @Flag(help: "Deliver no body.")
+    var warm = false
+
+    @OptionGroup var request: RequestOptions
+    @OptionGroup var place: PlaceOptions
+
+    func validate() throws {
+        guard id == nil || urls.count == 1 else { throw ValidationError("--id is for one URL") }
+    }
+
+    func run() throws {
+        try conclude {
+            let mark = String(UInt32.random(in: 0 ... .max), radix: 16)
+            guard let handler = handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
+                throw Complaint(.other, "no handler")
+            }
+            var tally = Tally()
+            var refused: Set<RequestID> = []
+            var isTaken = false
+            let session = try BusSession.find(in: place.folder(), client: "submit") { session, event in
+                switch event {
+                case .answer: isTaken = true
+                case .refused(let reply):
+                    let sentence = "\(reply.detail ?? "refused") (\(reply.code))"
+                    guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
+                    Complaint.say("\(handler) \(request): \(sentence)")
+                    refused.insert(request)
+                case .terminal, .progress, .cancelled, .removed, .state: break
+                }
+            }
+            var asked: [RequestID] = []
+            for (index, url) in urls.enumerated() {
+                guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
+                guard let text = URLText.wire(url) else {
+                    let detail = "this is not a URL: it holds spaces or is too long"
+                    let outcome = FetchOutcome(url: url, code: "malformed-url", detail: detail)
+                    Complaint.say(outcome.sentence)
+                    tally.count(outcome)
+                    continue
+                }
+                var fetch = self.request.fetch(handler, name, text)
+                fetch.options.subscribes = false
+                fetch.options.isWarm = warm
+                try session.connection.fetch(fetch)
+                asked.append(name)
+            }
+            session.connection.query(.ping)
+            try session.run { isTaken }
+            for name in asked where !refused.contains(name) { print(handler, name) }
+            return refused.isEmpty ? tally.status : .someFailed
+        }
+    }
+}

@@ -1,0 +1,60 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotWorker
+
+/// `earshot worker`: one worker for a broker that runs.
+struct WorkerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "worker", abstract: "Run one worker. `earshot serve` runs a broker with its workers.")
+
+    @OptionGroup var place: PlaceOptions
+    @OptionGroup var worker: WorkerTuning
+    @OptionGroup var family: FamilyOptions
+    @OptionGroup var log: LogOptions
+
+    func run() throws {
+        try conclude {
+            var options = WorkerOptions(workEndpoint: try place.folder().workEndpoint, slots: worker.slots)
+            options.secret = try family.secret()
+            options.parentPid = family.parentPid
+            options.dnsServers = worker.dnsServers.isEmpty ? nil : worker.dnsServers
+            options.caFile = worker.caFile.map(Folder.absolute)
+            if let userAgent = worker.userAgent { options.userAgent = userAgent }
+            let logger = LineLog.logger("worker", log.logLevel)
+            return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+        }
+    }
+}
+
+/// What a worker can be told, alone or under the supervisor.
+struct WorkerTuning: ParsableArguments {
+    @Option(help: "Transfers at once in one worker.")
+    var slots = 64
+
+    @Option(help: "What is said in User-Agent when a request says nothing.")
+    var userAgent: String?
+
+    @Option(
+        name: .customLong("dns-server"),
+        help: "Numeric address of a name server, with an optional :port, instead of the system's; may be repeated.")
+    var dnsServers: [String] = []
+
+    @Option(help: "File of certificates to trust instead of the system's.", completion: .file())
+    var caFile: String?
+
+    func validate() throws {
+        guard (1...10_000).contains(slots) else { throw ValidationError("--slots is 1 to 10000") }
+        if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
+            throw ValidationError("--user-agent holds a control character")
+        }
+    }
+
+    /// The same as arguments, for a child.
+    var arguments: [String] {
+        var arguments = ["--slots", String(slots)]
+        if let userAgent { arguments += ["--user-agent=\(userAgent)"] }
+        for server in dnsServers { arguments += ["--dns-server=\(server)"] }
+        if let caFile { arguments += ["--ca-file=\(Folder.absolute(caFile))"] }
+        return arguments
+    }
+}
