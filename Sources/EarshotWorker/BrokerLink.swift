@@ -7,8 +7,8 @@ internal import ZeroMQ
 /// The worker's connection to whatever broker serves the endpoint.
 ///
 /// `down -> greeting -> waiting -> up`: a socket is made, READY goes out when a broker takes the connection, and its
-/// LIMITS open the way for terminals, which wait until then. When the connection ends all begins anew on another socket,
-/// so that nothing meant for one broker reaches the next.
+/// LIMITS open the way for terminals, which wait until then. When the connection ends all begins anew on another
+/// socket, so that nothing meant for one broker reaches the next.
 final class BrokerLink {
     private enum Phase {
         /// There is no socket; a timer makes the next one.

@@ -7,6 +7,9 @@ enum Limits {
     /// Terminals that may wait to be sent before no more messages are read: each slot can have one, and refusals come
     /// beside them.
     static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }
+    /// Transfers a process can run with so many descriptors: libzmq ends one that has none left. A transfer has two
+    /// sockets while it connects, and a file; a name lookup and the loop have some.
+    static func slots(descriptors: Int) -> Int { max(1, (descriptors - 64) / 3) }
     /// Transfers in the first multi handle before others share the load: up to there its own cost stays small.
     static let firstShardTransfers = 400
     /// Multi handles, the first included.

@@ -16,18 +16,14 @@ final class Names {
     private let resolver: Resolver
     private let loop: EventLoop
     private let watch: DescriptorWatch
-    private let owner: DescriptorWatch.Owner
     private var table = NameTable<AttemptID>()
     private var answered: [Answered] = []
 
     /// - Throws: `CaresError` for name servers that are no addresses.
-    init(
-        servers: [String]?, loop: EventLoop, watch: DescriptorWatch, owner: DescriptorWatch.Owner
-    ) throws(CaresError) {
+    init(servers: [String]?, loop: EventLoop, watch: DescriptorWatch) throws(CaresError) {
         resolver = try Resolver.make(ResolverOptions(servers: servers))
         self.loop = loop
         self.watch = watch
-        self.owner = owner
     }
 
     /// The addresses of a name, if they are known. Else `settle` hands them out later.
@@ -72,7 +68,7 @@ final class Names {
     private func take() {
         for interest in resolver.takeInterests() {
             let descriptor = interest.descriptor
-            watch.set(descriptor, reads: interest.reads, writes: interest.writes, for: owner) { [weak self] in
+            watch.set(descriptor, reads: interest.reads, writes: interest.writes) { [weak self] in
                 self?.ready(descriptor, $0)
             }
         }

@@ -68,7 +68,7 @@ struct ResponseHead {
             // What has no name is no field: it is dropped, as clients do.
             guard line[0] != UInt8(ascii: ":"), Self.hasColon(line) else { return }
             if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
-            for index in line.indices { fields.append(line[index]) }
+            unsafe line.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
             return
         }
         // Obsolete line folding: RFC 9112, section 5.2.

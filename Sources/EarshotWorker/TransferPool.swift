@@ -13,24 +13,25 @@ final class TransferPool {
     /// One multi handle and its timer.
     fileprivate final class Shard {
         let multi: Multi
-        let owner: DescriptorWatch.Owner
+        let watch: DescriptorWatch
         /// When libcurl wants to be called; nil if it does not.
         var due: LoopTime?
 
-        init(_ multi: Multi, owner: DescriptorWatch.Owner) {
+        init(_ multi: Multi, _ watch: DescriptorWatch) {
             self.multi = multi
-            self.owner = owner
+            self.watch = watch
         }
     }
 
     private let loop: EventLoop
-    private let watch: DescriptorWatch
+    private let watch: () -> DescriptorWatch
     private let connectionsPerShard: Int
-    /// In the order in which they were needed.
+    /// By `index`; made when first needed.
     private var shards: [Int: Shard] = [:]
     private var finished: [FinishedTransfer] = []
 
-    init(slots: Int, loop: EventLoop, watch: DescriptorWatch) {
+    /// - Parameter watch: makes one for each multi handle.
+    init(slots: Int, loop: EventLoop, watch: @escaping () -> DescriptorWatch) {
         self.loop = loop
         self.watch = watch
         connectionsPerShard = max(Limits.connectionsPerShard, 2 * slots / Limits.shards)
@@ -81,7 +82,7 @@ final class TransferPool {
     private func shard(_ index: Int) throws(CurlError) -> Shard {
         if let shard = shards[index] { return shard }
         let multi = try Multi.make(maxConnections: connectionsPerShard)
-        let shard = Shard(multi, owner: DescriptorWatch.Owner(number: index))
+        let shard = Shard(multi, watch())
         shards[index] = shard
         return shard
     }
@@ -96,8 +97,8 @@ final class TransferPool {
     private func take(_ shard: Shard) {
         for interest in shard.multi.takeInterests() {
             let descriptor = interest.descriptor
-            watch.set(descriptor, reads: interest.reads, writes: interest.writes, for: shard.owner) {
-                [weak self] in self?.ready(descriptor, $0, shard)
+            shard.watch.set(descriptor, reads: interest.reads, writes: interest.writes) { [weak self] in
+                self?.ready(descriptor, $0, shard)
             }
         }
         switch shard.multi.takeTimeout() {

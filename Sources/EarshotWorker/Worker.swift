@@ -26,6 +26,11 @@ final class Worker {
         let spool: SpoolFolder?
     }
 
+    /// Where a descriptor that the kernel would not watch is noted.
+    private final class Unwatched {
+        var fault: SystemError?
+    }
+
     let options: WorkerOptions
     let loop: EventLoop
     let logger: Logger
@@ -40,7 +45,7 @@ final class Worker {
     var terms: Terms?
     /// The runs that have a PROGRESS to send.
     var progressed: [JobRun] = []
-    private let watch: DescriptorWatch
+    private let unwatched = Unwatched()
     private var hook: EventLoop.HookID?
 
     /// Connects to the broker; the rest happens while `loop` runs.
@@ -50,10 +55,10 @@ final class Worker {
         self.options = options
         self.loop = loop
         self.logger = logger
-        watch = DescriptorWatch(loop)
+        let unwatched = unwatched
+        let watch = { DescriptorWatch(loop) { unwatched.fault = $0 } }
         pool = TransferPool(slots: options.slots, loop: loop, watch: watch)
-        // The pool's owners count from 0.
-        names = try Names(servers: options.dnsServers, loop: loop, watch: watch, owner: .init(number: -1))
+        names = try Names(servers: options.dnsServers, loop: loop, watch: watch())
         link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
     }
@@ -88,7 +93,7 @@ final class Worker {
     private func settle() -> EventLoop.Rest {
         do {
             let isPending = try work()
-            if let fault = watch.fault { throw fault }
+            if let fault = unwatched.fault { throw fault }
             guard phase != .stopped else { return .untilEvent }
             if isPending, hasRoomForMessages { return .none }
             guard let due = [pool.due, names.due].compactMap(\.self).min() else { return .untilEvent }

@@ -25,7 +25,12 @@ public final class WorkerProcess {
             logger.notice("the parent is gone")
             return 0
         }
-        try ResourceLimits.raiseDescriptorLimit()
+        var options = options
+        let most = Limits.slots(descriptors: try ResourceLimits.raiseDescriptorLimit())
+        if options.slots > most {
+            logger.warning("too few descriptors for all slots", metadata: ["slots": "\(most)"])
+            options.slots = most
+        }
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
         let worker = try Worker(options, loop: loop, logger: logger)
