@@ -3,7 +3,7 @@
 /// The number may name another socket than a moment ago: c-ares closes one and opens the next inside one call. So the
 /// owner adds where it cannot modify, modifies where it cannot add, and does not mind that what it forgets is gone.
 public struct DescriptorInterest: Hashable, Sendable {
-    /// The socket of a lookup.
+    /// The socket, open now.
     public let descriptor: Int32
     public let reads: Bool
     public let writes: Bool

@@ -20,7 +20,9 @@ internal import Glibc
         self.notes = notes
     }
 
-    /// A resolver of the system's name servers, or of those given.
+    /// A resolver that has asked nothing yet.
+    ///
+    /// - Throws: `CaresError`, `badServers` for a server that is no address.
     public static func make(_ options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
         let success = ARES_SUCCESS
         guard libraryStatus == success else { throw CaresError(.notInitialized, status: libraryStatus) }

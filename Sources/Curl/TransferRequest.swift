@@ -8,7 +8,7 @@ public struct TransferRequest: Sendable {
 
     /// A request header field. An `accept-encoding` of the caller's own turns content decoding off.
     public struct HeaderField: Hashable, Sendable {
-        /// A field name, RFC 9110 section 5.1.
+        /// A token (RFC 9110, section 5.6.2); a space, a colon or a control character refuses the transfer.
         public let name: String
         /// As it goes out: a value need not be UTF-8.
         public let value: [UInt8]
@@ -37,7 +37,7 @@ public struct TransferRequest: Sendable {
     public var headerFields: [HeaderField] = []
     /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
     public var resolve: [String] = []
-    /// What `User-Agent` says; empty for no such field.
+    /// What `User-Agent` says unless `headerFields` has one; empty for none.
     public var userAgent = ""
     /// From the start until a connection is ready for the request, TLS included. Zero is libcurl's 300 s.
     public var connectTimeout = Duration.zero
