@@ -84,7 +84,7 @@ let package = Package(
                 "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Curl", logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
-        tests("ProtocolTests", ["EarshotWire"]),
+        tests("ProtocolTests", ["EarshotWire", "EarshotHTTP"]),
         tests("TidyTests", []),
     ]
 )

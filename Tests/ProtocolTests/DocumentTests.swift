@@ -1,0 +1,56 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+/// The documents of `protocols/`, the vectors and the code say the same.
+struct DocumentTests {
+    @Test func `every verb of the grammar has a good vector and the other way round`() throws {
+        let vectors = try Vector.accepted("good")
+        for place in Document.places {
+            let grammar = try Document(place.file).verbs(place.direction)
+            #expect(grammar == Set(vectors.filter { $0.side == place.side }.map(\.verb)), "\(place.direction)")
+        }
+    }
+
+    @Test func `every verb of the grammar has a section and the other way round`() throws {
+        for place in Document.places {
+            let document = try Document(place.file)
+            #expect(document.verbs(place.direction) == Set(document.commands(place.direction).keys))
+        }
+    }
+
+    @Test func `every field of a section is in a good vector and the other way round`() throws {
+        let vectors = try Vector.accepted("good")
+        for place in Document.places {
+            for (verb, fields) in try Document(place.file).commands(place.direction) {
+                let used = vectors.filter { $0.side == place.side && $0.verb == verb }.map(\.fields)
+                #expect(used.reduce(into: Set()) { $0.formUnion($1) } == fields, "\(verb), \(place.direction)")
+            }
+        }
+    }
+
+    @Test func `the table of failures is the one of the code`() throws {
+        let rows = try Document("3-CODES.md").rows("## Failures")
+        #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
+        for code in FailureCode.allCases where code != .httpStatus {
+            #expect(rows[code.rawValue]?[1] == (code.isRetryable(status: nil) ? "yes" : "no"), "\(code)")
+        }
+    }
+
+    @Test func `the statuses that are tried again are the ones of the code`() throws {
+        let cell = try #require(try Document("3-CODES.md").rows("## Failures")["http-status"]?[1])
+        let told = cell.split { !$0.isNumber }.compactMap { Int($0) }
+        #expect(told == (400...999).filter { FailureCode.httpStatus.isRetryable(status: $0) })
+    }
+
+    @Test func `the table of errors holds every code that is sent, and no other`() throws {
+        let rows = try Document("3-CODES.md").rows("## Errors")
+        #expect(try Set(rows.keys) == SentErrors.all())
+    }
+
+    @Test func `each bad vector's code is in the table of errors`() throws {
+        let rows = try Document("3-CODES.md").rows("## Errors")
+        let codes = try Set((Vector.refused() + Vector.generated()).compactMap(\.code))
+        #expect(codes.isSubset(of: rows.keys))
+    }
+}

@@ -1,0 +1,24 @@
+import Foundation
+
+/// The codes of ERROR in the sources: they are literals where they are sent.
+enum SentErrors {
+    private static var patterns: [Regex<(Substring, Substring)>] {
+        [
+            /refuse\(\s*client, "([a-z-]+)"/,
+            /\.error\(\s*code: "([a-z-]+)"/,
+            /ErrorReply\(\s*code: "([a-z-]+)"/,
+            /= Code\(rawValue: "([a-z-]+)"\)/,
+        ]
+    }
+
+    static func all() throws -> Set<String> {
+        var codes: Set<String> = []
+        for target in ["EarshotWire", "EarshotCore", "EarshotBroker"] {
+            for name in try Checkout.names("Sources/\(target)") {
+                let text = try Checkout.text("Sources/\(target)/\(name)")
+                for pattern in patterns { codes.formUnion(text.matches(of: pattern).map { String($0.1) }) }
+            }
+        }
+        return codes
+    }
+}

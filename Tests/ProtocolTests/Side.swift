@@ -1,0 +1,39 @@
+import EarshotWire
+
+/// One of the four kinds of head: which socket, and who speaks. Its name is that of its folder of vectors.
+enum Side: String, CaseIterable {
+    /// What a client says on `bus`.
+    case client
+    /// What the broker says on `bus`.
+    case broker
+    /// What a worker says on `work`.
+    case worker
+    /// What the broker says on `work`.
+    case pool
+
+    func decode(_ head: [UInt8]) throws(WireError) -> Message {
+        switch self {
+        case .client: .client(try ClientMessage(head: head))
+        case .broker: .broker(try BrokerMessage(head: head))
+        case .worker: .worker(try WorkerMessage(head: head))
+        case .pool: .pool(try PoolMessage(head: head))
+        }
+    }
+}
+
+/// A message of any kind.
+enum Message: Equatable {
+    case client(ClientMessage)
+    case broker(BrokerMessage)
+    case worker(WorkerMessage)
+    case pool(PoolMessage)
+
+    func encoded() -> [UInt8] {
+        switch self {
+        case .client(let message): message.encoded()
+        case .broker(let message): message.encoded()
+        case .worker(let message): message.encoded()
+        case .pool(let message): message.encoded()
+        }
+    }
+}

@@ -1,0 +1,69 @@
+import Foundation
+import Testing
+
+/// One head of `protocols/vectors`; protocols/README.md tells how they are kept.
+struct Vector: CustomTestStringConvertible {
+    let side: Side
+    /// The file's name without its ending.
+    let name: String
+    /// The code of its refusal; nil for a good one.
+    let code: String?
+    let head: [UInt8]
+
+    var testDescription: String { "\(side.rawValue)/\(name)" }
+
+    /// The verb and the names of the fields, as far as a line at a time shows them.
+    var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
+
+    /// The names of the fields before the empty line.
+    var fields: Set<String> {
+        let lines = String(decoding: head, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+        let named = lines.dropFirst().prefix { !$0.isEmpty }
+        return Set(named.compactMap { $0.split(separator: ":", maxSplits: 1).first.map { String($0) } })
+    }
+
+    // MARK: The folders
+
+    /// Of `good` and `loose`: a folder for each side.
+    static func accepted(_ folder: String) throws -> [Vector] {
+        try Side.allCases.flatMap { side in
+            try files("\(folder)/\(side.rawValue)").map { name, head in
+                Vector(side: side, name: name, code: nil, head: head)
+            }
+        }
+    }
+
+    /// Of `bad`: a folder for each side, in it one for each code.
+    static func refused() throws -> [Vector] {
+        try Side.allCases.flatMap { side in
+            try Checkout.names("protocols/vectors/bad/\(side.rawValue)").flatMap { code in
+                try files("bad/\(side.rawValue)/\(code)").map { name, head in
+                    Vector(side: side, name: name, code: code, head: head)
+                }
+            }
+        }
+    }
+
+    /// Of `generated.tsv`: heads too long to be kept as files.
+    static func generated() throws -> [Vector] {
+        let lines = try Checkout.text("protocols/vectors/generated.tsv").split(separator: "\n").dropFirst()
+        return try lines.map { line in
+            let columns = line.split(separator: "\t", omittingEmptySubsequences: false).map {
+                $0.replacingOccurrences(of: "\\n", with: "\n")
+            }
+            guard columns.count == 7, let side = Side(rawValue: columns[0]), let count = Int(columns[5]) else {
+                throw Checkout.Fault(description: "generated.tsv: \(line.prefix(80))")
+            }
+            let text = columns[3] + String(repeating: columns[4], count: count) + columns[6]
+            return Vector(
+                side: side, name: columns[2], code: columns[1] == "good" ? nil : columns[1], head: Array(text.utf8))
+        }
+    }
+
+    private static func files(_ folder: String) throws -> [(String, [UInt8])] {
+        try Checkout.names("protocols/vectors/\(folder)").map { name in
+            guard name.hasSuffix(".ear") else { throw Checkout.Fault(description: "\(folder)/\(name) is no vector") }
+            return (String(name.dropLast(4)), try Checkout.bytes("protocols/vectors/\(folder)/\(name)"))
+        }
+    }
+}
