@@ -40,7 +40,7 @@ struct FetchOutcome {
     var sentence: String {
         let code = code ?? ""
         var text = detail ?? FetchOutcome.sentences[code] ?? "it failed"
-        if let status { text = "the origin answered \(status)" }
+        if code == "http-status", let status { text = "the origin answered \(status)" }
         return "\(url): \(text) (\(code))"
     }
 
