@@ -3,6 +3,7 @@
 #ifndef EARSHOT_CLINUX_H
 #define EARSHOT_CLINUX_H
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -71,5 +72,8 @@ static inline int linux_epoll_control(int epoll, int operation, int descriptor, 
 }
 static inline unsigned int linux_epoll_events(const struct epoll_event *events, int index) { return events[index].events; }
 static inline unsigned long long linux_epoll_data(const struct epoll_event *events, int index) { return events[index].data.u64; }
+
+/* malloc_trim(3): free memory of all arenas back to the system. */
+static inline void linux_trim_memory(void) { (void)malloc_trim(0); }
 
 #endif

@@ -12,6 +12,8 @@ public struct BrokerOptions: Sendable {
     public var parentPid: Int32?
     /// Transfers at once to one origin.
     public var originLimit = 6
+    /// Workers that may still do an earlier broker's work: they are heard before anything is assigned, for a second.
+    public var expectedWorkers = 0
     /// Seconds that running work has after SIGTERM.
     public var drainSeconds = 10.0
     /// Bodies up to so many bytes travel in messages.

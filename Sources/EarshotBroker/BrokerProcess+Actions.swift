@@ -1,4 +1,5 @@
 internal import EarshotCore
+internal import EarshotLoop
 internal import EarshotWire
 internal import ZeroMQ
 
@@ -44,7 +45,7 @@ extension BrokerProcess {
         guard !blocked.contains(client) else { return }
         let head = BrokerMessage.terminal(terminal).encoded()
         switch try bus.send(head, body.flatMap { bodies[$0] }, to: client.rawValue) {
-        case .sent: core.deliveryTaken(terminal.sequence, by: client)
+        case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)
             core.deliveryRefused(terminal.sequence, by: client)

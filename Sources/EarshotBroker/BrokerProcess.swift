@@ -13,10 +13,19 @@ internal import ZeroMQ
 public final class BrokerProcess {
     /// Messages queued to one peer: more than the largest window, so that only progress and answers can fill it.
     private static let sendHighWaterMark: Int32 = 8_192
-    /// Frames a client may send: a head, and room to tell it that it is too long.
-    private static let clientFrameBytes: Int64 = 1 << 20
+    /// Messages read ahead from one peer; what it sends beyond waits in its own process.
+    private static let receiveHighWaterMark: Int32 = 256
+    /// The largest frame of a client: a head, and room to tell it that it is too long.
+    private static let clientFrameBytes = Int64(WireLimits.headBytes) * 2
     /// Descriptors kept back from connections: libzmq ends the process when an ipc accept finds none.
     private static let reservedDescriptors = 256
+    /// Messages after which freed memory is worth giving back, and how long after them.
+    private static let burstMessages = 10_000
+    private static let quietMilliseconds = 1_000
+    /// How long a new broker waits for the workers of an earlier one: ten times their pause between tries to connect.
+    private static let openingMilliseconds = 1_000
+    /// How often clients whose socket was full are tried again at least.
+    private static let blockedMilliseconds = 20
     /// How long a farewell has to leave the sockets.
     private static let farewellMilliseconds = 50
 
@@ -33,6 +42,7 @@ public final class BrokerProcess {
     var blocked: Set<ClientID> = []
     /// Live processes of workers whose connection is gone.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
+    private var isReturningMemory = false
     private var lastBody: UInt64 = 0
     private let lock: LockFile
     private let signals: SignalSource
@@ -63,6 +73,7 @@ public final class BrokerProcess {
         let context = try Context.make()
         var socketOptions = SocketOptions()
         socketOptions.sendHighWaterMark = Self.sendHighWaterMark
+        socketOptions.receiveHighWaterMark = Self.receiveHighWaterMark
         socketOptions.maximumFrameBytes = Self.clientFrameBytes
         bus = try RouterPort(
             context, try Self.endpoint(options, "bus"), socketOptions, loop, connectionLimit: connections,
@@ -79,6 +90,9 @@ public final class BrokerProcess {
         limits.transfersPerOrigin = options.originLimit
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, limits: limits, seed: Self.randomNumber())
+        core.awaitWorkers(
+            options.expectedWorkers,
+            until: Tick(nanoseconds: LoopTime.read().nanoseconds).advanced(byMilliseconds: Self.openingMilliseconds))
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
     }
 
@@ -108,12 +122,13 @@ public final class BrokerProcess {
         try work.take { event in workEvent(event, now: now) }
         try bus.take { event in busEvent(event, now: now) }
         for client in blocked { core.clientWritable(client) }
-        blocked.removeAll()
+        blocked.removeAll(keepingCapacity: true)
         core.timePassed(now: now)
         core.dispatch(now: now)
         try carryOut()
         disconnected.removeAll()
         endIfDrained()
+        returnMemoryAfterBurst()
         if try bus.hasPending() || work.hasPending() { return .none }
         let next = [core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }, nextDrainCheck].compactMap { $0 }
             .min()
@@ -142,13 +157,14 @@ public final class BrokerProcess {
         case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
-                let message = adopted(try WorkerMessage(head: head))
+                let message = adopted(try WorkerMessage(head: head), of: peer)
                 core.workerSaid(message, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
             } catch {
-                core.workerSaidNonsense(error, by: WorkerID(rawValue: peer))
+                core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
         case .surplus(let peer):
-            core.workerSaidNonsense(WireError(.limit, "a message is a head and a body"), by: WorkerID(rawValue: peer))
+            core.workerSaidNonsense(
+                WireError(.limit, "a message is a head and a body"), by: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let process):
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)
@@ -186,17 +202,44 @@ public final class BrokerProcess {
         return id
     }
 
-    /// Gives a finished spool file its content's name; a claim that is not true becomes a failure of the attempt.
-    private func adopted(_ message: WorkerMessage) -> WorkerMessage {
+    /// Gives a finished spool file its content's name. Only the file a worker's process writes for that attempt is
+    /// looked at; what is not as the worker said becomes a failure of the attempt, what nobody waits for is removed.
+    private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
-        if let sha256 = completion.sha256,
-            let name = spool.adopt(file, sha256: sha256, length: completion.length)
-        {
-            completion.file = name
-            return .done(completion)
+        if file == Spool.partName(of: completion.attempt, pid: work.pid(of: peer)) {
+            guard core.holds(completion.attempt, WorkerID(rawValue: peer)) else {
+                spool.remove(file)
+                completion.file = nil
+                return .done(completion)
+            }
+            if let sha256 = completion.sha256,
+                let name = spool.adopt(file, sha256: sha256, length: completion.length)
+            {
+                completion.file = name
+                return .done(completion)
+            }
         }
         logger.error("a worker's file is not in the spool as it said")
         return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
+    }
+
+    /// When clients whose socket was full are tried again, if no event says so: asking a socket for its state may eat
+    /// the wake that told of room.
+    private var nextBlockedCheck: LoopTime? {
+        blocked.isEmpty ? nil : loop.now.advanced(by: .milliseconds(Self.blockedMilliseconds))
+    }
+
+    /// Sets one timer after many messages: what they took is given back when things are quiet.
+    private func returnMemoryAfterBurst() {
+        guard bus.taken + work.taken >= Self.burstMessages else { return }
+        bus.taken = 0
+        work.taken = 0
+        guard !isReturningMemory else { return }
+        isReturningMemory = true
+        _ = loop.setTimer(after: .milliseconds(Self.quietMilliseconds)) { [unowned self] in
+            isReturningMemory = false
+            ResourceLimits.returnFreeMemory()
+        }
     }
 
     // MARK: The end

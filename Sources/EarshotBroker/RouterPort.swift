@@ -40,7 +40,8 @@ final class RouterPort {
     private static let messagesPerPass = 512
     /// Messages read after a connection's end before its loss is told even though more wait: a full pipe's worth.
     private static let messagesBeforeLoss = 8_192
-    /// How long a dead process's connection may take to close by itself; a forked child can hold it open.
+    /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or to
+    /// take its last message.
     private static let closeMilliseconds = 100
 
     private let socket: Socket
@@ -58,6 +59,8 @@ final class RouterPort {
     /// Peers whose end is known and not yet told, in order.
     private var dying: [UInt64] = []
     private var readSinceDeath = 0
+    /// Messages taken since somebody last set this to 0.
+    var taken = 0
     /// Connections that were told lost while their last messages waited.
     private var condemned: Set<[UInt8]> = []
     private var lastNumber: UInt64 = 0
@@ -72,6 +75,9 @@ final class RouterPort {
         self.loop = loop
         self.logger = logger
         self.connectionLimit = connectionLimit
+        // libzmq makes the socket's file 0777 less the mask: 0600.
+        let mask = umask(0o177)
+        defer { umask(mask) }
         try socket.bind(endpoint)
         // Both descriptors only wake the loop; what there is to do is asked in the pass.
         _ = try loop.add(socket.descriptor, .readable) { _ in }
@@ -87,10 +93,16 @@ final class RouterPort {
         process.handle.send(SIGKILL)
     }
 
-    /// Closes a peer's connection; its loss is told as any other.
+    /// Closes a peer's connection, once its last message had time to leave; its loss is told as any other.
     func close(_ number: UInt64) {
-        guard let peer = peers[number], owners[peer.descriptor] == number else { return }
-        shutdown(peer.descriptor, Int32(SHUT_RDWR))
+        guard let descriptor = peers[number]?.descriptor else { return }
+        closeLater(number, descriptor)
+    }
+
+    private func closeLater(_ number: UInt64, _ descriptor: Int32) {
+        _ = loop.setTimer(after: .milliseconds(Self.closeMilliseconds)) { [unowned self] in
+            if owners[descriptor] == number { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        }
     }
 
     /// Whether there is more to take than one pass did. To be asked after all other use of the socket in a pass:
@@ -110,6 +122,7 @@ final class RouterPort {
                 isDrained = true
                 break
             }
+            taken += 1
             if !dying.isEmpty { readSinceDeath += 1 }
             try takeMessage(handle)
         }
@@ -201,9 +214,7 @@ final class RouterPort {
             condemn(number)
             guard owners[descriptor] == number else { continue }
             // The kernel closes it unless a child of that process holds it open.
-            _ = loop.setTimer(after: .milliseconds(Self.closeMilliseconds)) { [unowned self] in
-                if owners[descriptor] == number { shutdown(descriptor, Int32(SHUT_RDWR)) }
-            }
+            closeLater(number, descriptor)
         }
     }
 

@@ -1,4 +1,5 @@
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 
 /// The folder of bodies that are files: one file for each content, named by its SHA-256.
@@ -27,6 +28,9 @@ final class Spool {
         close(folder)
     }
 
+    /// What a worker's process calls the file of an attempt while it writes it.
+    static func partName(of attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
+
     /// Gives a worker's finished file the name of its content.
     /// - Returns: that name, or nil if the file is not what the worker said: missing, of another length, a link.
     func adopt(_ name: String, sha256: String, length: Int) -> String? {
@@ -48,7 +52,8 @@ final class Spool {
             guard name.hasSuffix(".part"), let pid = name.split(separator: "-").first.flatMap({ Int32($0) }) else {
                 continue
             }
-            if kill(pid, 0) != 0, errno == ESRCH { remove(name) }
+            // A process that has ended and was not reaped yet counts as gone.
+            if (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true { remove(name) }
         }
     }
 

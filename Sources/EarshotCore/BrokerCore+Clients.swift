@@ -1,5 +1,6 @@
 internal import DequeModule
 public import EarshotWire
+internal import OrderedCollections
 
 /// Connections of clients: how they come, what they hear, how they go.
 extension BrokerCore {
@@ -14,7 +15,7 @@ extension BrokerCore {
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
         dropSubscriptions(of: client, now: now)
-        for interest in clients[client].deliveries { loseDelivery(of: interest) }
+        for interest in clients[client].deliveries { loseDelivery(of: interest, by: client) }
         clients[client].deliveries.removeAll()
         clients[client].sent = 0
         while clients[client].owned.first >= 0 {
@@ -48,9 +49,11 @@ extension BrokerCore {
         case .query(let query): answer(query, to: client, now: now)
         case .bye:
             let isRequestReply = clients[client].isRequestReply
+            let told = clients[client].acknowledged + UInt64(clients[client].sent)
             clientLost(id, now: now)
-            // The connection stands: it may say HELLO again.
+            // The connection stands: it may say HELLO again. Its terminals go on being counted from where they were.
             clientConnected(id, isRequestReply: isRequestReply)
+            if let client = clientNumbers[id] { clients[client].acknowledged = told }
         }
     }
 
@@ -115,14 +118,14 @@ extension BrokerCore {
         case .subtree(let id):
             guard clients[client].subtrees.insert(id).inserted else { return }
             subtreeSubscribers[id, default: []].append(client)
-            for handler in handlersMatching(pattern) { deliverHeld(of: handler) }
+            for handler in handlersMatching(pattern) { listenerCame(handler) }
         }
     }
 
     mutating func subscribe(_ client: Int32, toHandler handler: Int32) {
         guard clients[client].subscriptions.insert(handler).inserted else { return }
         handlers[handler].subscribers.append(client)
-        deliverHeld(of: handler)
+        listenerCame(handler)
     }
 
     private mutating func unsubscribe(_ client: Int32, from pattern: HandlerPattern, now: Tick) {
@@ -166,18 +169,22 @@ extension BrokerCore {
     /// Starts the grace of what the handler itself wants when its last listener left.
     private mutating func listenerLeft(_ handler: Int32, now: Tick) {
         guard handlers[handler].ownRequests > 0, listeners(of: handler).isEmpty else { return }
-        let subject = Timer.Subject.abandoned(handler: handler, serial: handlers[handler].serial)
+        handlers[handler].absence = nextSerial()
+        let subject = Timer.Subject.abandoned(handler: handler, absence: handlers[handler].absence)
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
+    }
+
+    private mutating func listenerCame(_ handler: Int32) {
+        handlers[handler].absence = 0
+        deliverHeld(of: handler)
     }
 
     /// The clients that hear a handler, each once.
     func listeners(of handler: Int32) -> [Int32] {
         guard !subtreeSubscribers.isEmpty else { return handlers[handler].subscribers }
-        var found = handlers[handler].subscribers
-        for prefix in handlers[handler].id.prefixes {
-            for client in subtreeSubscribers[prefix] ?? [] where !found.contains(client) { found.append(client) }
-        }
-        return found
+        var found = OrderedSet(handlers[handler].subscribers)
+        for prefix in handlers[handler].id.prefixes { found.formUnion(subtreeSubscribers[prefix] ?? []) }
+        return found.elements
     }
 
     // MARK: Handlers
@@ -187,7 +194,7 @@ extension BrokerCore {
         let name = String(id.root)
         let root = rootNumbers[name] ?? roots.insert(RootEntry(name: name))
         rootNumbers[name] = root
-        let handler = handlers.insert(HandlerEntry(id: id, root: root, serial: nextSerial()))
+        let handler = handlers.insert(HandlerEntry(id: id, root: root))
         handlerNumbers[id] = handler
         rootChains.append(handler, to: &roots[root].handlers)
         return handler

@@ -82,14 +82,19 @@ extension BrokerCore {
     }
 
     /// The body passed the attempt's limit: those who allow no more fail, the others try again with theirs.
-    mutating func requeueOrFailTooLarge(_ flight: Int32, now: Tick) {
-        let reached = flights[flight].maxBytes ?? .max
+    ///
+    /// - Parameter allowed: what its JOB said; a raise that crossed the failure may have come too late.
+    mutating func requeueOrFailTooLarge(_ flight: Int32, allowed: Int?, now: Tick) {
+        guard let allowed else {
+            fail(flight, .tooLarge, now: now)
+            return
+        }
         var exceeded: [Int32] = []
         var others = 0
         forEachInterest(of: flight) { core, interest in
             let extras = core.interests[interest].extras
             let limit = extras >= 0 ? core.extras[extras].maxBytes : nil
-            if let limit, limit <= reached { exceeded.append(interest) } else { others += 1 }
+            if let limit, limit <= allowed { exceeded.append(interest) } else { others += 1 }
         }
         guard others > 0 else {
             fail(flight, .tooLarge, now: now)
@@ -101,12 +106,13 @@ extension BrokerCore {
 
     /// Ends one request with a failure of its own; its flight goes on for the others.
     mutating func endAlone(_ interest: Int32, _ code: FailureCode, now: Tick) {
+        let attempts = Int(flights[leaf(of: interests[interest].flight)].attempts)
         detach(interest)
-        settle(interest, with: outcomes.insert(Outcome(failure: code, endedAt: now)), now: now)
+        settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts, endedAt: now)), now: now)
     }
 
     /// Ends a flight, with its outcome for all who waited for it.
-    private mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+    mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
         outcomes[number].holders += 1
@@ -114,7 +120,8 @@ extension BrokerCore {
             queue.remove(interest)
             interests[interest].flight = -1
             if let code = objection(of: interest, to: outcome) {
-                settle(interest, with: outcomes.insert(Outcome(failure: code, endedAt: now)), now: now)
+                let own = Outcome(failure: code, attempts: outcome.attempts, endedAt: now)
+                settle(interest, with: outcomes.insert(own), now: now)
             } else {
                 settle(interest, with: number, now: now)
             }

@@ -105,10 +105,6 @@ extension BrokerCore {
     mutating func sendDue(to client: Int32) {
         while hasDue(client) {
             let interest = clients[client].deliveries[clients[client].sent]
-            if interest >= 0, interests[interest].removedBy == client {
-                withdraw(at: clients[client].sent, from: client)
-                continue
-            }
             clients[client].sent += 1
             let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
             let (terminal, body) = terminal(of: interest, sequence: sequence)
@@ -120,10 +116,19 @@ extension BrokerCore {
         }
     }
 
-    /// Takes a terminal that its own client removed out of those that are due; it was not sent yet.
-    private mutating func withdraw(at position: Int, from client: Int32) {
-        let interest = clients[client].deliveries.remove(at: position)
-        loseDelivery(of: interest)
+    /// Takes terminals that a client removed out of those due to it that were not sent yet: nothing of what was
+    /// removed follows the answer, whoever else removed it before. O(terminals that wait for this client's window).
+    mutating func withdraw(from client: Int32, where isRemoved: (Interest) -> Bool) {
+        guard clients[client].sent < clients[client].deliveries.count else { return }
+        var kept: Deque<Int32> = []
+        for (index, interest) in clients[client].deliveries.enumerated() {
+            if index >= clients[client].sent, isRemoved(interests[interest]) {
+                loseDelivery(of: interest, by: client)
+            } else {
+                kept.append(interest)
+            }
+        }
+        clients[client].deliveries = kept
     }
 
     /// A client has all terminals up to this sequence number.
@@ -140,15 +145,24 @@ extension BrokerCore {
             clients[client].sent -= 1
             clients[client].acknowledged += 1
             ledger.deliveries.acknowledged += 1
-            settleDelivery(of: interest)
+            settleDelivery(of: interest, by: client)
         }
         sendDue(to: client)
         if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
     }
 
     /// The socket took a terminal: for a client without a window it counts as delivered.
-    public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID) {
+    ///
+    /// A file it names is kept a while longer: nobody will say that it has been read.
+    public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
         guard let client = clientNumbers[id], clients[client].window == nil else { return }
+        let first = clients[client].acknowledged
+        guard sequence > first, sequence <= first + UInt64(clients[client].sent) else { return }
+        for interest in clients[client].deliveries.prefix(Int(sequence - first)) {
+            guard let file = outcomes[interests[interest].outcome].response?.file else { continue }
+            fileHolders[file, default: 0] += 1
+            setTimer(now.advanced(byMilliseconds: limits.lentFileMilliseconds), .lent(file: file))
+        }
         acknowledged(sequence, by: client)
     }
 
@@ -168,14 +182,19 @@ extension BrokerCore {
     }
 
     /// A subscriber went, or withdrew, before it had this terminal.
-    mutating func loseDelivery(of interest: Int32) {
+    mutating func loseDelivery(of interest: Int32, by client: Int32) {
         ledger.deliveries.lost += 1
-        settleDelivery(of: interest)
+        settleDelivery(of: interest, by: client)
     }
 
-    private mutating func settleDelivery(of interest: Int32) {
+    /// One delivery less under way. The owner's one frees the ID, whoever else has not acknowledged yet.
+    private mutating func settleDelivery(of interest: Int32, by client: Int32) {
         ledger.deliveries.outstanding -= 1
         interests[interest].outstanding -= 1
+        if interests[interest].owner == client {
+            interests[interest].owner = -1
+            unlist(interest)
+        }
         if interests[interest].outstanding == 0 { forgetInterest(interest) }
     }
 
@@ -229,7 +248,7 @@ extension BrokerCore {
         }
         let end: Terminal.Outcome
         if let code = outcome.failure {
-            var failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
+            var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
             failure.status = code == .httpStatus ? outcome.response?.status : nil
             failure.response = response
             failure.attempts = outcome.attempts

@@ -5,7 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
-        guard !isDraining else { return }
+        guard !isDraining, isOpen() else { return }
         startReturned(now: now)
         isBehind = false
         guard queue.count > 0 else { return }
@@ -16,15 +16,29 @@ extension BrokerCore {
             let classes: [PriorityClass] = free > slots / 4 ? PriorityClass.allCases : [.high]
             guard let interest = nextInterest(among: classes) else { return }
             let flight = leaf(of: interests[interest].flight)
-            guard case .refusing = scopes[flights[flight].scope].coolDown?.phase else {
+            guard case .refusing(let until) = scopes[flights[flight].scope].coolDown?.phase else {
                 start(flight, at: worker, now: now)
                 continue
             }
-            fail(flight, .originCooling, now: now)
+            failCooling(flight, until: until, now: now)
             refusals += 1
             isBehind = refusals == limits.refusalsPerPass
             if isBehind { return }
         }
+    }
+
+    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, and have ended it, so
+    /// that nothing is fetched twice at once; or until `limit`, for a worker may be gone with that broker.
+    public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
+        awaitedWorkers = count
+        setTimer(limit, .opening)
+    }
+
+    private mutating func isOpen() -> Bool {
+        guard let awaited = awaitedWorkers else { return true }
+        let known = workers.indices.filter { workers[$0].phase != .joining }
+        if known.count >= awaited, known.allSatisfy({ workers[$0].foreign.isEmpty }) { awaitedWorkers = nil }
+        return awaitedWorkers == nil
     }
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
@@ -68,7 +82,7 @@ extension BrokerCore {
         flights[flight].maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
         workers[worker].leases[record.id] = WorkerSession.Lease(
-            attempt: record.attempts, origin: origin, flight: flight)
+            attempt: record.attempts, origin: origin, maxBytes: record.maxBytes, flight: flight)
         watch(worker, now: now)
         ledger.flights.assigned += 1
         let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)

@@ -47,7 +47,7 @@ extension BrokerCore {
         let wish = (asked?.seconds ?? 0) * 1_000_000_000
         let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
         let until = now.advanced(byNanoseconds: pause)
-        if case .cooling(let earlier) = scopes[scope].coolDown?.phase, earlier >= until { return }
+        if let earlier = scopes[scope].coolDown?.end, earlier >= until { return }
         let isTooLong = wish > Int64(limits.coolDownMilliseconds) * 1_000_000
         let serial = nextSerial()
         scopes[scope].coolDown = CoolDown(
@@ -62,6 +62,14 @@ extension BrokerCore {
         scopes[scope].coolDown?.phase = .due
         queue.scopeOpened(scope)
         dropScopeIfIdle(scope)
+    }
+
+    /// Fails what an origin will not take for a long time, and tells for how long.
+    mutating func failCooling(_ flight: Int32, until: Tick, now: Tick) {
+        let seconds = (until.milliseconds(since: now) + 999) / 1_000
+        var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts), endedAt: now)
+        outcome.detail = "The server asked to be left alone for \(seconds) s more."
+        end(flight, outcome, now: now)
     }
 
     /// A flight starts: the first one after a cool-down is the probe.

@@ -9,6 +9,9 @@ extension BrokerCore {
         {
             removeInterest(interest, by: client, now: now)
         }
+        if let number = handlerNumbers[handler] {
+            withdraw(from: client) { $0.handler == number && $0.request == request }
+        }
         say(.cancelled(handler, request), to: client)
     }
 
@@ -18,6 +21,8 @@ extension BrokerCore {
             count += removeAll(of: handler, by: client, now: now)
             unsubscribe(client, fromHandler: handler, now: now)
         }
+        let meant = Set(handlersMatching(pattern))
+        withdraw(from: client) { meant.contains($0.handler) }
         say(.removed(pattern, count: count), to: client)
     }
 
@@ -40,9 +45,7 @@ extension BrokerCore {
     mutating func removeInterest(_ interest: Int32, by client: Int32, now: Tick) -> Bool {
         unlist(interest)
         switch interests[interest].phase {
-        case .delivering:
-            interests[interest].removedBy = client
-            return false
+        case .delivering: return false
         case .open: detach(interest)
         case .held: unhold(interest)
         }

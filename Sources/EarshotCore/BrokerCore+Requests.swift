@@ -6,6 +6,7 @@ extension BrokerCore {
     mutating func fetchRequested(_ fetch: Fetch, by client: Int32, now: Tick) {
         if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
             _ = removeAll(of: handler, by: client, now: now)
+            withdraw(from: client) { $0.handler == handler }
         }
         let handler = handlerNumber(fetch.handler)
         let fingerprint = Fingerprint(of: fetch).value
@@ -166,7 +167,19 @@ extension BrokerCore {
             flights[flight].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
         flights[flight].retries = max(flights[flight].retries, UInt8(clamping: options.retries))
         let leaf = leaf(of: flight)
-        if case .queued = flights[leaf].phase { enqueue(interest, for: leaf) }
+        switch flights[leaf].phase {
+        case .queued: enqueue(interest, for: leaf)
+        case .running(let worker): raise(leaf, at: worker, to: options.maxBytes)
+        case .backingOff, .following: break
+        }
+    }
+
+    /// Lets a running attempt bring what the newest of its requests allows.
+    private mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
+        guard let present = flights[flight].maxBytes, maxBytes.map({ $0 > present }) ?? true else { return }
+        flights[flight].maxBytes = maxBytes
+        let attempt = AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
+        actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
     }
 
     /// The flight that is, or will be, fetched for this one: the last of its redirects so far.

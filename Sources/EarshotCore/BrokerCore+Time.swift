@@ -11,8 +11,10 @@ extension BrokerCore {
             switch timer.subject {
             case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
             case .grace(let interest, let serial): gracePassed(interest, serial)
-            case .abandoned(let handler, let serial): handlerAbandoned(handler, serial)
+            case .abandoned(let handler, let absence): handlerAbandoned(handler, absence)
             case .retry(let name): pauseEnded(name)
+            case .opening: awaitedWorkers = nil
+            case .lent(let file): releaseFile(file)
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
@@ -44,9 +46,11 @@ extension BrokerCore {
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
         case .grace(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
-        case .abandoned(let handler, let serial): handlers.contains(handler) && handlers[handler].serial == serial
+        case .abandoned(let handler, let absence):
+            handlers.contains(handler) && handlers[handler].absence == absence
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
+        case .lent, .opening: true
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }
     }
@@ -62,8 +66,8 @@ extension BrokerCore {
     }
 
     /// The grace of a handler without listeners is over: what it wanted by itself is purged.
-    private mutating func handlerAbandoned(_ handler: Int32, _ serial: UInt64) {
-        guard isLive(.abandoned(handler: handler, serial: serial)), listeners(of: handler).isEmpty else { return }
+    private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64) {
+        guard isLive(.abandoned(handler: handler, absence: absence)), listeners(of: handler).isEmpty else { return }
         for interest in handlerChains.members(of: handlers[handler].interests) where interests[interest].owner < 0 {
             orphan(interest)
         }

@@ -23,6 +23,10 @@ extension BrokerCore {
 
     /// A worker's connection or process is gone: what it held is queued again.
     public mutating func workerLost(_ id: WorkerID, now: Tick) {
+        workerGone(id, isDeath: true, now: now)
+    }
+
+    private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let worker = workerNumbers.removeValue(forKey: id) else { return }
         let leases = workers[worker].leases.values.sorted { $0.flight < $1.flight }
         workers.remove(worker)
@@ -31,7 +35,7 @@ extension BrokerCore {
             guard lease.flight >= 0 else { continue }
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
-            flights[lease.flight].workerDeaths += 1
+            if isDeath { flights[lease.flight].workerDeaths += 1 }
             if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
                 fail(lease.flight, .poisonous, now: now)
             } else {
@@ -49,6 +53,15 @@ extension BrokerCore {
         }
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
+        if workers[worker].phase == .joining {
+            if let body { actions.append(.releaseBody(body)) }
+            if case .ready(let ready) = message {
+                workerReady(ready, worker)
+            } else {
+                actions.append(.sendWorker(id, .error(code: "bad-message", detail: "say READY EARW/1 first")))
+            }
+            return
+        }
         if case .done(let completion) = message {
             attemptDone(completion, body: body, by: worker, now: now)
             return
@@ -56,27 +69,31 @@ extension BrokerCore {
         if let body { actions.append(.releaseBody(body)) }
         switch message {
         case .done, .pong: break
-        case .ready(let ready): workerReady(ready, worker)
+        case .ready:
+            actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
         case .failed(let attempt, let code, _, let received):
             attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
         case .progress(let attempt, let received, let total):
             attemptProgressed(attempt, received, total, by: worker, now: now)
-        case .bye: workerLost(id, now: now)
+        case .bye: workerGone(id, isDeath: false, now: now)
         }
     }
 
     /// A worker's message could not be read.
-    public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID) {
-        guard workerNumbers[id] != nil else { return }
+    public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
+        guard let worker = workerNumbers[id] else { return }
+        if let attempt = error.attempt { attemptFailed(attempt, .internalError, 0, by: worker, now: now) }
         actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
+    }
+
+    /// Whether a worker holds this attempt, so that its completion, and the file it names, mean something.
+    public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
+        guard let worker = workerNumbers[id] else { return false }
+        return attempt.broker == instance && workers[worker].leases[attempt.flight]?.attempt == attempt.attempt
     }
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32) {
         let id = workers[worker].id
-        guard workers[worker].phase == .joining else {
-            actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
-            return
-        }
         guard secret == nil || ready.secret.map({ isSame($0, secret ?? "") }) == true else {
             actions.append(
                 .sendWorker(id, .error(code: "not-a-child", detail: "http and https are for the supervisor's children"))
@@ -84,7 +101,8 @@ extension BrokerCore {
             return
         }
         workers[worker].phase = isDraining ? .draining : .ready
-        workers[worker].slots = ready.slots
+        // Only http and https are given out so far: a worker of other schemes gets nothing.
+        workers[worker].slots = ready.schemes.contains("http") && ready.schemes.contains("https") ? ready.slots : 0
         workers[worker].pid = ready.pid
         actions.append(.sendWorker(id, .limits(workerLimits)))
         for attempt in ready.holds where attempt.broker != instance {
@@ -103,8 +121,7 @@ extension BrokerCore {
 
     private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
         if let file = completion.file { fileHolders[file, default: 0] += 1 }
-        let flight = endLease(completion.attempt, at: worker)
-        guard let flight else {
+        guard let flight = endLease(completion.attempt, at: worker)?.flight else {
             if let body { actions.append(.releaseBody(body)) }
             if let file = completion.file { releaseFile(file) }
             return
@@ -119,10 +136,11 @@ extension BrokerCore {
     private mutating func attemptFailed(
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
     ) {
-        guard let flight = endLease(attempt, at: worker) else { return }
+        guard let lease = endLease(attempt, at: worker) else { return }
+        let flight = lease.flight
         probeEnded(flight, isAnswered: false)
         switch code {
-        case .tooLarge: requeueOrFailTooLarge(flight, now: now)
+        case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.maxBytes, now: now)
         case .workerLost:
             // It leaves and took nothing: the attempt never ran.
             workers[worker].phase = .draining
@@ -157,8 +175,8 @@ extension BrokerCore {
     }
 
     /// Ends a worker's hold on an attempt.
-    /// - Returns: the flight whose current attempt it was; nil if the completion is stale.
-    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> Int32? {
+    /// - Returns: the hold on a flight's current attempt; nil if the completion is stale.
+    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerSession.Lease? {
         if attempt.broker != instance {
             if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
             return nil
@@ -173,7 +191,7 @@ extension BrokerCore {
             workers[worker].cancelling -= 1
             return nil
         }
-        return lease.flight
+        return lease
     }
 
     /// Tells a worker to stop; slot and origin stay taken until it confirms.

@@ -25,6 +25,8 @@ public struct BrokerCore {
 
     var generator: SplitMix
     var isDraining = false
+    /// Workers to hear of before anything is assigned; nil once that is done with.
+    var awaitedWorkers: Int?
     /// Whether assignment left work to the next pass.
     var isBehind = false
     var actions: [Action] = []

@@ -30,8 +30,8 @@ struct ClassSchedule {
         spent[Int(priority.rawValue)] += Self.stride(priority)
     }
 
-    /// A class has work again: it does not get back the turns it had no use for.
+    /// A class has work again: it does not get back the turns it had no use for, and pays for its first.
     mutating func becameBusy(_ priority: PriorityClass) {
-        spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present)
+        spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present + Self.stride(priority))
     }
 }

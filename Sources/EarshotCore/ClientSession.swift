@@ -54,8 +54,8 @@ struct HandlerEntry {
     var ownRequests = 0
     /// Terminals that wait for a listener.
     var held = 0
-    /// Tells a timer of this record from that of an earlier one under the same number.
-    var serial: UInt64
+    /// The present time without listeners, for the timer that ends it; 0 while somebody listens.
+    var absence: UInt64 = 0
     var requests = Ledger.Requests()
 }
 

@@ -117,6 +117,8 @@ struct Outcome {
     }
 
     var failure: FailureCode?
+    /// A sentence that tells more than the code's own; nil for that one.
+    var detail: String?
     /// The result, or the error page of an `http-status`.
     var response: Response?
     var attempts = 0

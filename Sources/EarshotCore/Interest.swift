@@ -37,15 +37,13 @@ struct Interest {
 
     var handler: Int32
     var request: RequestID
-    /// The client that asked; -1 if the request belongs to its handler.
+    /// The client that asked; -1 if the request belongs to its handler, or its owner's own delivery is settled.
     var owner: Int32
     var flight: Int32 = -1
     var outcome: Int32 = -1
     var extras: Int32 = -1
     /// Deliveries neither acknowledged nor lost.
     var outstanding: Int32 = 0
-    /// The client that removed it while deliveries were under way: nothing more goes to that one.
-    var removedBy: Int32 = -1
     var priority: PriorityClass
     var phase = Phase.open
     var isWarm: Bool

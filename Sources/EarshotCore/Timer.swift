@@ -8,11 +8,15 @@ struct Timer: Comparable {
         /// Nobody came for a held terminal.
         case grace(interest: Int32, serial: UInt64)
         /// Nobody came back to a handler that owns requests.
-        case abandoned(handler: Int32, serial: UInt64)
+        case abandoned(handler: Int32, absence: UInt64)
+        /// A file lent to a client that does not acknowledge is taken back.
+        case lent(file: String)
         /// A flight's pause before its next attempt is over.
         case retry(FlightName)
         /// The time an origin asked for is over.
         case cooled(scope: Int32, serial: UInt64)
+        /// Workers of an earlier broker are waited for no longer.
+        case opening
         /// A worker with work has been silent.
         case heartbeat(WorkerID)
     }

@@ -15,6 +15,8 @@ struct WorkerSession {
     struct Lease {
         var attempt: UInt32
         var origin: Int32
+        /// Decoded bytes its JOB allowed; nil for any number. It may have been raised since.
+        var maxBytes: Int?
         /// The flight by number; -1 once nobody wants it and the worker was told to stop.
         var flight: Int32
     }

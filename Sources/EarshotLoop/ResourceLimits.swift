@@ -3,6 +3,11 @@ internal import Glibc
 
 /// What the system lets this process have.
 public enum ResourceLimits {
+    /// Gives memory that was freed back to the system, which the allocator keeps otherwise: milliseconds after a burst.
+    public static func returnFreeMemory() {
+        linux_trim_memory()
+    }
+
     /// Raises the number of descriptors this process may open as far as it may itself.
     ///
     /// libzmq ends the process when it runs out of them on ipc, so cap connections well below what this returns.

@@ -3,6 +3,8 @@ public enum PoolMessage: Equatable, Sendable {
     /// The answer to READY.
     case limits(WorkerLimits)
     case job(Job)
+    /// Let this attempt's body have so many bytes, more than its JOB said; nil for any number.
+    case raise(AttemptID, maxBytes: Int?)
     /// Stop this attempt at once; confirmed by its FAILED or DONE.
     case cancel(AttemptID)
     case ping
@@ -19,6 +21,13 @@ public enum PoolMessage: Equatable, Sendable {
         case "CANCEL":
             try reader.expectOperands(1)
             self = .cancel(try reader.attempt(0))
+        case "RAISE":
+            try reader.expectOperands(1)
+            var maxBytes: Int?
+            for (name, value) in reader.fields where name == "max-bytes" {
+                maxBytes = try HeadReader.count(value, "max-bytes")
+            }
+            self = .raise(try reader.attempt(0), maxBytes: maxBytes)
         case "PING": self = .ping
         case "DRAIN": self = .drain
         case "ERROR":
@@ -36,6 +45,11 @@ public enum PoolMessage: Equatable, Sendable {
         case .cancel(let attempt):
             var writer = HeadWriter("CANCEL")
             writer.operand(attempt.description)
+            return writer.finished()
+        case .raise(let attempt, let maxBytes):
+            var writer = HeadWriter("RAISE")
+            writer.operand(attempt.description)
+            writer.field("max-bytes", maxBytes)
             return writer.finished()
         case .ping: return HeadWriter("PING").finished()
         case .drain: return HeadWriter("DRAIN").finished()

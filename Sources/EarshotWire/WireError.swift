@@ -27,6 +27,8 @@ public struct WireError: Error, Equatable, Sendable {
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
+    /// The attempt a worker's DONE or FAILED was about: it has ended, though not how can be read.
+    public var attempt: AttemptID?
 
     public init(_ code: Code, _ detail: String) {
         self.code = code

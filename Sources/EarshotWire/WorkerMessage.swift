@@ -13,10 +13,28 @@ public enum WorkerMessage: Equatable, Sendable {
 
     /// - Throws: a `WireError` for any bytes that are not such a message.
     public init(head: [UInt8]) throws(WireError) {
-        let reader = try HeadReader(head, limit: WireLimits.workerHeadBytes)
+        do throws(WireError) {
+            self = try Self.decoded(try HeadReader(head, limit: WireLimits.workerHeadBytes))
+        } catch {
+            var error = error
+            error.attempt = Self.attempt(in: head)
+            throw error
+        }
+    }
+
+    /// The attempt that `VERB attempt …` is about, in a head whose fields may be anything.
+    private static func attempt(in head: [UInt8]) -> AttemptID? {
+        let words = head.prefix(512).prefix { $0 != Ascii.lineFeed }.split(separator: Ascii.space, maxSplits: 2)
+        guard words.count >= 2, ["DONE", "FAILED"].contains(String(decoding: words[0], as: UTF8.self)) else {
+            return nil
+        }
+        return AttemptID(String(decoding: words[1], as: UTF8.self))
+    }
+
+    private static func decoded(_ reader: HeadReader) throws(WireError) -> WorkerMessage {
         switch reader.verb {
-        case "READY": self = .ready(try Ready(reader))
-        case "DONE": self = .done(try Completion(reader))
+        case "READY": return .ready(try Ready(reader))
+        case "DONE": return .done(try Completion(reader))
         case "FAILED":
             try reader.expectOperands(2)
             var detail: String?
@@ -29,13 +47,13 @@ public enum WorkerMessage: Equatable, Sendable {
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
-            self = .failed(try reader.attempt(0), code: code, detail: detail, receivedBytes: received)
+            return .failed(try reader.attempt(0), code: code, detail: detail, receivedBytes: received)
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
-            self = .progress(try reader.attempt(0), received: received, total: total)
-        case "PONG": self = .pong
-        case "BYE": self = .bye
+            return .progress(try reader.attempt(0), received: received, total: total)
+        case "PONG": return .pong
+        case "BYE": return .bye
         default: throw WireError(.unknownVerb, "EARW/1 has no such verb for workers")
         }
     }

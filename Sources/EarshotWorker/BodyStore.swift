@@ -29,7 +29,7 @@ struct BodyStore: ~Copyable {
     /// Decoded bytes so far.
     private(set) var count = 0
     private let inlineLimit: Int
-    private let maximum: Int
+    private var maximum: Int
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
     private var file: SpoolFile?
@@ -43,6 +43,11 @@ struct BodyStore: ~Copyable {
         self.inlineLimit = inlineLimit
         self.maximum = maximum ?? .max
         self.makeFile = makeFile
+    }
+
+    /// Lets the body have more bytes than before; nil for any number.
+    mutating func raise(to maximum: Int?) {
+        self.maximum = max(self.maximum, maximum ?? .max)
     }
 
     /// Takes the next bytes. After a fault the body is of no use.

@@ -36,6 +36,7 @@ final class JobRun: TransferSink {
     /// The body's length as announced, if it comes as announced: without a content encoding.
     private(set) var announcedBytes: Int?
     private var body: BodyStore?
+    private var maxBytes: Int
     private var lastByte: LoopTime
     private let loop: EventLoop
     private let progressed: (JobRun) -> Void
@@ -55,6 +56,7 @@ final class JobRun: TransferSink {
         }
         self.loop = loop
         self.progressed = progressed
+        maxBytes = job.maxBytes ?? .max
         started = loop.now
         lastByte = loop.now
     }
@@ -102,7 +104,7 @@ final class JobRun: TransferSink {
             let length = fields.first("content-length").flatMap(Int.init), length >= 0
         else { return true }
         announcedBytes = length
-        guard let maximum = job.maxBytes, length > maximum else { return true }
+        guard length > maxBytes else { return true }
         refusal = Refusal(.tooLarge)
         return false
     }
@@ -140,6 +142,12 @@ final class JobRun: TransferSink {
     private var totalDeadline: LoopTime? { job.totalMilliseconds.map { started.advanced(by: .milliseconds($0)) } }
 
     // MARK: Progress and end
+
+    /// Lets the body be larger than the JOB said.
+    func raise(to maximum: Int?) {
+        maxBytes = max(maxBytes, maximum ?? .max)
+        body?.raise(to: maximum)
+    }
 
     /// Deletes what came so far.
     func discard() {

@@ -68,7 +68,7 @@ struct ResponseHead {
             // What has no name is no field: it is dropped, as clients do.
             guard line[0] != UInt8(ascii: ":"), Self.hasColon(line) else { return }
             if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
-            unsafe line.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
+            appendText(line, from: 0)
             return
         }
         // Obsolete line folding: RFC 9112, section 5.2.
@@ -76,7 +76,16 @@ struct ResponseHead {
         var start = 0
         while start < line.count, Self.isBlank(line[start]) { start += 1 }
         fields.append(UInt8(ascii: " "))
-        for index in start..<line.count { fields.append(line[index]) }
+        appendText(line, from: start)
+    }
+
+    /// Controls other than the tab as spaces: RFC 9110, section 5.5, lets a recipient, and no head may carry one.
+    private mutating func appendText(_ line: Span<UInt8>, from start: Int) {
+        for index in start..<line.count {
+            let byte = line[index]
+            let isControl = byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f
+            fields.append(isControl ? UInt8(ascii: " ") : byte)
+        }
     }
 
     private static func isStatusLine(_ line: Span<UInt8>) -> Bool {

@@ -11,6 +11,7 @@ extension Worker {
         case .limits(let limits): take(limits)
         case .job(let job): start(job)
         case .cancel(let attempt): cancel(attempt)
+        case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .ping: pong()
         case .drain: drain()
         case .error(let code, let detail):

@@ -17,6 +17,10 @@ struct BrokerCommand: ParsableCommand {
     @Option(help: "Descriptor to which `ready` is written when programs can connect.")
     var readyFd: Int32?
 
+    @Option(
+        help: ArgumentHelp("Workers that may still do an earlier broker's work.", visibility: .hidden))
+    var expectedWorkers = 0
+
     func run() throws {
         try conclude {
             let folder = try place.folder()
@@ -25,6 +29,7 @@ struct BrokerCommand: ParsableCommand {
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.readyDescriptor = readyFd
+            options.expectedWorkers = expectedWorkers
             options.originLimit = broker.originLimit
             options.drainSeconds = broker.drainSeconds
             options.inlineBytes = broker.inlineBytes

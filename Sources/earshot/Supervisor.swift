@@ -91,6 +91,8 @@ final class Supervisor {
             ready = pipe
         }
         defer { if let ready { close(ready.writer) } }
+        // The workers outlived the last one, and tell the next what they hold of it.
+        if post.role == .broker, isReady { arguments += ["--expected-workers", String(plan.workers)] }
         let child = try ChildProcess.spawn("/proc/self/exe", ["earshot"] + arguments, inheriting: inherited)
         post.child = child
         post.started = LoopTime.read()

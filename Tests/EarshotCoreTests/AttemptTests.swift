@@ -83,6 +83,58 @@ struct AttemptTests {
         #expect(rig.jobs.count == 1)
     }
 
+    @Test mutating func `an end that cannot be read ends its attempt`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        var error = WireError(.badMessage, "")
+        error.attempt = rig.jobs[0].attempt
+        rig.pass { $0.core.workerSaidNonsense(error, by: worker, now: $0.now) }
+        #expect(rig.terminals(for: a) == ["h 1 internal"])
+        #expect(rig.core.runningAttempts == 0)
+    }
+
+    @Test mutating func `a worker that did not say READY settles nothing`() {
+        let worker = rig.worker(1)
+        let stranger = WorkerID(rawValue: 2)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { rig in
+            rig.core.workerConnected(stranger, now: rig.now)
+            rig.done(job, by: stranger)
+        }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.releasedBodies == 1)
+        #expect(!rig.core.holds(job.attempt, stranger))
+        #expect(rig.core.holds(job.attempt, worker))
+    }
+
+    @Test mutating func `a worker that says BYE with work in hand is no death of that work`() {
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        for number in 1...3 as ClosedRange<UInt64> {
+            let worker = rig.worker(number)
+            rig.pass()
+            #expect(rig.jobs.count == 1)
+            rig.pass { $0.core.workerSaid(.bye, body: nil, by: worker, now: $0.now) }
+        }
+        #expect(rig.terminals(for: a) == [])
+    }
+
+    @Test mutating func `a worker of other schemes gets no http`() {
+        let a = rig.client(1)
+        let id = WorkerID(rawValue: 1)
+        rig.pass { rig in
+            rig.core.workerConnected(id, now: rig.now)
+            var ready = Ready(slots: 3)
+            ready.schemes = ["thumb"]
+            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+            rig.fetch("h", "1", "http://h/", by: a)
+        }
+        #expect(rig.jobs.isEmpty)
+    }
+
     @Test mutating func `an error page is a failure with its status, not a result`() {
         let worker = rig.worker()
         let a = rig.client(1)
@@ -218,6 +270,26 @@ struct AttemptTests {
         rig.pass {
             $0.core.workerSaid(
                 .failed(held, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: WorkerID(rawValue: 1),
+                now: $0.now)
+        }
+        #expect(rig.jobs.count == 1)
+    }
+
+    @Test mutating func `a new broker assigns nothing until the workers it awaits hold nothing of the old one's`() {
+        let held = AttemptID(broker: BrokerInstance(rawValue: 99), flight: 1, attempt: 1)
+        let a = rig.client(1)
+        rig.core.awaitWorkers(2, until: rig.now.advanced(byMilliseconds: 1_000))
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        rig.pass { _ = $0.worker(1) }
+        #expect(rig.jobs.isEmpty)
+        var alone = rig
+        alone.wait(milliseconds: 1_000)
+        #expect(alone.jobs.count == 1)
+        rig.pass { _ = $0.worker(2, holds: [held]) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass {
+            $0.core.workerSaid(
+                .failed(held, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: WorkerID(rawValue: 2),
                 now: $0.now)
         }
         #expect(rig.jobs.count == 1)

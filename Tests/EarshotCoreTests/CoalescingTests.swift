@@ -147,6 +147,17 @@ struct CoalescingTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a running attempt is allowed what a request that joins it allows`() {
+        _ = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) { $0.options.maxBytes = 10 } }
+        let job = rig.jobs[0]
+        rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 5 } }
+        #expect(rig.actions.isEmpty)
+        rig.pass { $0.fetch("x", "3", "http://h/a", by: a) }
+        #expect(rig.actions == [.sendWorker(WorkerID(rawValue: 1), .raise(job.attempt, maxBytes: nil))])
+    }
+
     @Test mutating func `an attempt that hit a joined request's size limit is tried again for those who allow more`() {
         let worker = rig.worker()
         let a = rig.client(1)

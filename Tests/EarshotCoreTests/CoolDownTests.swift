@@ -89,6 +89,12 @@ struct CoolDownTests {
         #expect(rig.terminals(for: a) == ["h 1 origin-cooling"])
         rig.pass { $0.fetch("h", "2", "http://slow/2", by: a) }
         #expect(rig.terminals(for: a) == ["h 2 origin-cooling"])
+        guard case .deliver(_, let terminal, _)? = rig.actions.first, case .failed(let failure) = terminal.outcome
+        else {
+            Issue.record("not failed")
+            return
+        }
+        #expect(failure.detail == "The server asked to be left alone for 601 s more.")
         rig.wait(milliseconds: 601_000)
         rig.pass { $0.fetch("h", "3", "http://slow/3", by: a) }
         #expect(rig.jobs.count == 1)

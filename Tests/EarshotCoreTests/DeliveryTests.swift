@@ -71,7 +71,7 @@ struct DeliveryTests {
         rig.pass { $0.core.deliveryRefused(1, by: a) }
         rig.pass { $0.core.clientWritable(a) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        rig.pass { $0.core.deliveryTaken(1, by: a) }
+        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
         #expect(rig.releasedBodies == 1)
         #expect(rig.core.isIdle)
     }
@@ -104,6 +104,81 @@ struct DeliveryTests {
         rig.wait(milliseconds: 10_000)
         #expect(rig.core.ledger.requests.orphaned == 3)
         #expect(rig.cancellations.count == 1)
+    }
+
+    @Test mutating func `a file told to a client without a window is kept for a minute`() {
+        let worker = rig.worker()
+        let a = rig.client(1, window: nil)
+        rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { rig in
+            var completion = Completion(attempt: job.attempt, status: 200)
+            completion.file = "content"
+            rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
+        }
+        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
+        rig.wait(milliseconds: 59_999)
+        #expect(rig.actions.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.releaseFile("content")])
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `an ID is free once its owner has acknowledged, though a watcher has not`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.fetch("h", "1", "http://1/", by: a)
+        }
+        var job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker) }
+        rig.pass { rig in
+            rig.say(.acknowledge(1), by: a)
+            rig.fetch("h", "1", "http://1/", by: a)
+        }
+        #expect(rig.terminals(for: a) == [])
+        job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.terminals(for: a) == ["h 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a listener that came back starts its grace anew when it leaves again`() {
+        _ = rig.worker(slots: 1)
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: a) { $0.options.subscribes = false } }
+            rig.say(.unsubscribe(HandlerPattern("h")!), by: b)
+        }
+        rig.wait(milliseconds: 5_000)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: b) }
+        rig.wait(milliseconds: 4_000)
+        rig.pass { $0.say(.unsubscribe(HandlerPattern("h")!), by: b) }
+        rig.wait(milliseconds: 9_999)
+        #expect(rig.core.ledger.requests.orphaned == 0)
+        rig.wait(milliseconds: 1)
+        #expect(rig.core.ledger.requests.orphaned == 2)
+    }
+
+    @Test mutating func `BYE forgets what was wanted, and terminals go on being counted`() {
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "nonsense", by: a)
+            rig.say(.bye, by: a)
+        }
+        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
+        #expect(rig.actions.isEmpty)
+        rig.pass { rig in
+            rig.say(.hello(Hello(client: nil)), by: a)
+            rig.fetch("h", "1", "nonsense", by: a)
+        }
+        guard case .deliver(_, let terminal, _)? = rig.actions.last else {
+            Issue.record("nothing delivered")
+            return
+        }
+        #expect(terminal.sequence == 2)
     }
 
     @Test mutating func `an acknowledgement of what was never sent is refused`() {

@@ -174,7 +174,7 @@ struct RandomWalkTests {
                     let seen = unacknowledged[id] ?? 0
                     if terminal.sequence != seen + 1 { faults.append("1: sequence \(terminal.sequence) after \(seen)") }
                     unacknowledged[id] = terminal.sequence
-                    rig.core.deliveryTaken(terminal.sequence, by: id)
+                    rig.core.deliveryTaken(terminal.sequence, by: id, now: rig.now)
                     open[id]?.remove("\(terminal.handler) \(terminal.request)")
                 default: break
                 }

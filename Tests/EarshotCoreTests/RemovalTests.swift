@@ -98,6 +98,22 @@ struct RemovalTests {
         #expect(rig.core.isIdle)
     }
 
+    @Test mutating func `what somebody else removed before does not follow one's own removal either`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1, window: 1), rig.client(2))
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://1/", by: a)
+            rig.fetch("h", "2", "http://2/", by: a)
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        rig.pass { $0.remove("h", by: b) }
+        rig.pass { $0.remove("h", by: a) }
+        rig.pass { $0.say(.acknowledge(1), by: a) }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.isIdle)
+    }
+
     @Test mutating func `CANCEL is answered, also for what is unknown`() {
         let a = rig.client(1)
         rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: a) }

@@ -85,6 +85,15 @@ struct HostileInputTests {
         }
     }
 
+    @Test func `a worker's end of an attempt that cannot be read names the attempt`() {
+        do throws(WireError) {
+            _ = try WorkerMessage(head: Array("DONE 00000000000000ff.1.2 200\n\na: \u{1}".utf8))
+            Issue.record("it was read")
+        } catch {
+            #expect(error.attempt == AttemptID("00000000000000ff.1.2"))
+        }
+    }
+
     @Test func `a head or URL over its bound is refused`() {
         let long = String(repeating: "x", count: WireLimits.headBytes)
         #expect(throws: WireError.self) { try ClientMessage(head: Array("REMOVE \(long)".utf8)) }

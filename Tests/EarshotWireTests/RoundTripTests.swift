@@ -104,7 +104,8 @@ struct RoundTripTests {
         job.progressMilliseconds = 50
         job.httpFields = Array("a: b".utf8)
         let down: [PoolMessage] = [
-            .limits(limits), .job(job), .cancel(attempt), .ping, .drain, .error(code: "not-a-child", detail: "No."),
+            .limits(limits), .job(job), .raise(attempt, maxBytes: 9), .raise(attempt, maxBytes: nil), .cancel(attempt),
+            .ping, .drain, .error(code: "not-a-child", detail: "No."),
         ]
         for message in down {
             #expect(try PoolMessage(head: message.encoded()) == message)
