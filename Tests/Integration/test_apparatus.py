@@ -153,7 +153,7 @@ class HelperTests(TestCase):
                 for _ in range(2):
                     with urllib.request.urlopen(nginx.url + "/one") as answer:
                         self.assertEqual(answer.read(), b"1" * 1000)
-                self.assertEqual(nginx.requests()["/one"], 2)
+            self.assertEqual(nginx.requests()["/one"], 2)
         finally:
             shutil.rmtree(folder)
 

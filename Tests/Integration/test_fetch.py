@@ -125,7 +125,7 @@ class ManyFilesTests(TestCase):
             with Nginx(bus.folder / "nginx", root) as nginx:
                 (bus.folder / "list").write_text("".join(f"{nginx.url}/{name}\n" for name in wanted))
                 got = bus.run("get", "-i", bus.folder / "list", "-d", out, "--json", timeout=120)
-                requests = nginx.requests()
+            requests = nginx.requests()
             self.assertEqual(got.status, 0, got.describe())
             found = {p.name: hashlib.sha256(p.read_bytes()).digest() for p in out.iterdir()}
             self.assertEqual(len(found), self.COUNT)
