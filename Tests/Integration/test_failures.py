@@ -135,8 +135,8 @@ class FailureTests(TestCase):
     def test_a_size_limit_and_a_digest_end_one_interest_alone(self):
         client = self.bus.client()
         url = f"{self.origin.url}/gate/sizes?bytes=3000"
-        # The one without a limit first: an attempt for the small one alone would end at the announced length.
         client.fetch("sizes", "right", url)
+        self.origin.await_count("/gate/sizes", 1)  # It runs, without a limit, when the others join it.
         client.fetch("sizes", "small", url, max_bytes=100)
         client.fetch("sizes", "wrong", url, digest="sha-256=" + "0" * 64)
         self.await_requests(client, pending=3)
@@ -146,6 +146,18 @@ class FailureTests(TestCase):
         self.assertFailed(answers["wrong"], "digest-mismatch")
         self.assertResult(answers["right"], body(3000))
         self.assertEqual(self.origin.count("/gate/sizes"), 1)
+
+    def test_one_who_joins_a_transfer_with_a_small_limit_gets_all_of_it(self):
+        client = self.bus.client()
+        url = f"{self.origin.url}/gate/larger?bytes=3000"
+        client.fetch("larger", "small", url, max_bytes=100)
+        self.origin.await_count("/gate/larger", 1)
+        client.fetch("larger", "right", url)
+        self.await_requests(client, pending=2)
+        self.origin.open_gate("larger")
+        answers = {m.id[1]: m for m in client.terminals(2)}
+        self.assertFailed(answers["small"], "too-large")
+        self.assertResult(answers["right"], body(3000))
 
     def test_redirects_can_be_refused_or_taken_as_they_are(self):
         client = self.bus.client()
