@@ -1,6 +1,7 @@
 internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWire
+internal import Logging
 internal import ZeroMQ
 
 /// Carries the core's actions out.
@@ -28,8 +29,19 @@ extension BrokerProcess {
             if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { kill(worker) }
         case .killWorker(let worker):
             kill(worker)
+        case .spill(let body, let file): spill(body, file)
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file): spool.remove(file)
+        }
+    }
+
+    /// A body that cannot be written is lost to those it waits for: they find no file, and ask again.
+    private func spill(_ body: BodyID, _ file: String) {
+        guard let shared = bodies[body] else { return }
+        do {
+            try spool.write(shared.bytes(), as: file)
+        } catch {
+            logger.error("cannot move a waiting body into the spool: \(error)")
         }
     }
 

@@ -8,6 +8,9 @@ final class SharedBody {
         self.message = message
     }
 
+    /// The bytes, copied.
+    func bytes() -> [UInt8] { message.bytes() }
+
     /// A message that shares the bytes, for one send.
     func share() throws(ZeroMQError) -> Message {
         try message.shared()

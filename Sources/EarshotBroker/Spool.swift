@@ -42,6 +42,20 @@ final class Spool {
         return sha256
     }
 
+    /// Writes a body under its content's name; it is there as a whole or not at all.
+    func write(_ bytes: [UInt8], as name: String) throws(SystemError) {
+        let part = "\(getpid())-\(name).part"
+        let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+        guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
+        defer { close(file) }
+        let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
+        let number = errno
+        guard count == bytes.count, unsafe renameat(folder, part, folder, name) == 0 else {
+            remove(part)
+            throw SystemError("write a spool file", number: count < 0 ? number : ENOSPC)
+        }
+    }
+
     func remove(_ name: String) {
         unsafe unlinkat(folder, name, 0)
     }

@@ -41,6 +41,8 @@ public enum Action: Equatable, Sendable {
     case sendWorker(WorkerID, PoolMessage)
     /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
     case killWorker(WorkerID)
+    /// Write this body into the spool under this name: it waits too long for memory.
+    case spill(BodyID, file: String)
     /// Nobody needs this body any more.
     case releaseBody(BodyID)
     /// Nobody needs this spool file any more.

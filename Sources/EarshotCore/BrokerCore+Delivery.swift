@@ -34,7 +34,10 @@ extension BrokerCore {
             forgetInterest(interest)
             return
         }
-        for client in listeners { sendDue(to: client) }
+        for client in listeners {
+            sendDue(to: client)
+            spillIfMany(outcome, waiting: clients[client].deliveries.count - clients[client].sent)
+        }
     }
 
     // MARK: Grace
@@ -45,6 +48,7 @@ extension BrokerCore {
         interests[interest].outcome = outcome
         outcomes[outcome].holders += 1
         handlers[interests[interest].handler].held += 1
+        spillIfMany(outcome, waiting: handlers[interests[interest].handler].held)
         let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
@@ -196,6 +200,19 @@ extension BrokerCore {
             unlist(interest)
         }
         if interests[interest].outstanding == 0 { forgetInterest(interest) }
+    }
+
+    /// Moves a body that has to wait into the spool, unless all that wait with it could be of its size and stay within
+    /// the bound: so what waits for one client, or one handler's grace, holds little memory, however long it waits.
+    private mutating func spillIfMany(_ outcome: Int32, waiting: Int) {
+        guard let response = outcomes[outcome].response, let body = response.body, let name = response.sha256,
+            waiting > 0, response.length.multipliedReportingOverflow(by: waiting).partialValue > limits.waitingBytes
+        else { return }
+        outcomes[outcome].response?.body = nil
+        outcomes[outcome].response?.file = name
+        fileHolders[name, default: 0] += 1
+        actions.append(.spill(body, file: name))
+        actions.append(.releaseBody(body))
     }
 
     // MARK: Records

@@ -8,6 +8,9 @@ public struct CoreLimits: Equatable, Sendable {
     public var subscriptionsPerClient = 100_000
     /// Transfers at once to one origin: what browsers settled on.
     public var transfersPerOrigin = 6
+    /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one size:
+    /// what waits beyond is moved into the spool.
+    public var waitingBytes = 1 << 20
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
     /// How long a file is kept for a client that does not acknowledge: time to open it.

@@ -181,6 +181,27 @@ struct DeliveryTests {
         #expect(terminal.sequence == 2)
     }
 
+    @Test mutating func `large bodies that wait for a full window wait in the spool`() {
+        let worker = rig.worker(slots: 64)
+        let (slow, fast) = (rig.client(1, window: 1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: slow)
+            for n in 1...40 { rig.fetch("h", "\(n)", "http://\(n)/", by: fast) }
+        }
+        var spilled = 0
+        for job in rig.jobs {
+            rig.pass { $0.done(job, by: worker, length: 65_536) }
+            spilled += rig.actions.count { if case .spill = $0 { true } else { false } }
+            #expect(rig.terminals(for: fast).count == 1)
+        }
+        #expect(spilled == 40 - 17)
+        rig.pass { $0.say(.acknowledge(1), by: slow) }
+        #expect(rig.terminals(for: slow).count == 1)
+        for sequence in 2...40 as ClosedRange<UInt64> { rig.pass { $0.say(.acknowledge(sequence), by: slow) } }
+        rig.pass { $0.say(.acknowledge(40), by: fast) }
+        #expect(rig.core.isIdle)
+    }
+
     @Test mutating func `an acknowledgement of what was never sent is refused`() {
         let a = rig.client(1)
         rig.pass { $0.say(.acknowledge(.max), by: a) }

@@ -1,0 +1,37 @@
+"""A subscriber that does not read slows only itself, and what waits for it holds little memory."""
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from processes import resident
+
+MIB = 1 << 20
+
+
+class SlowReaderTests(TestCase):
+    COUNT = 1_000
+    BYTES = 60_000
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(arguments=("--origin-limit", "50")))
+
+    def test_a_watcher_that_does_not_read_holds_little_memory_and_loses_nothing(self):
+        slow = self.bus.client(window=4)
+        slow.say("SUBSCRIBE feed")
+        slow.query("ping")
+        fast = self.bus.client()
+        before = resident(self.bus.broker)
+        for index in range(self.COUNT):
+            fast.fetch("feed", index, f"{self.origin.url}/bytes/{self.BYTES}?seed={index}")
+        for answer in fast.terminals(self.COUNT):
+            self.assertResult(answer, body(self.BYTES, answer.id[1]))
+        grown = resident(self.bus.broker) - before
+        self.assertLess(grown, 30 * MIB, f"{grown / MIB:.1f} MiB for {self.COUNT * self.BYTES / MIB:.0f} MiB of bodies")
+        answers = slow.terminals(self.COUNT)
+        self.assertEqual(len({answer.id for answer in answers}), self.COUNT)
+        files = 0
+        for answer in answers:
+            files += "file" in answer.fields
+            self.assertResult(answer, body(self.BYTES, answer.id[1]))
+        self.assertGreater(files, self.COUNT // 2)
+        self.balance(fast)
