@@ -9,20 +9,24 @@ extension BrokerCore {
             withdraw(from: client) { $0.handler == handler }
         }
         let handler = handlerNumber(fetch.handler)
-        let fingerprint = Fingerprint(of: fetch).value
-        if let known = listedInterest(fetch.request, of: handler) {
-            askedAgain(known, fetch, fingerprint, by: client)
-            return
-        }
         guard !fetch.options.subscribes || clients[client].subscriptions.contains(handler) || hasRoomToSubscribe(client)
         else {
             dropHandlerIfIdle(handler)
             refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
             return
         }
+        let fingerprint = Fingerprint(of: fetch).value
+        if let known = listedInterest(fetch.request, of: handler) {
+            askedAgain(known, fetch, fingerprint, by: client)
+            return
+        }
         let interest = list(fetch, fingerprint, handler, client, now: now)
         if fetch.options.subscribes { subscribe(client, toHandler: handler) }
-        if let failure = join(interest, fetch, now: now) {
+        guard let failure = join(interest, fetch, now: now) else { return }
+        if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
+            // Over the bound nothing is kept for those who may yet come to listen.
+            orphan(interest)
+        } else {
             settle(interest, with: outcomes.insert(Outcome(failure: failure, endedAt: now)), now: now)
         }
     }
@@ -46,7 +50,7 @@ extension BrokerCore {
         case .delivering:
             if !clients[client].deliveries.contains(interest) { deliver(interest, to: client) }
         }
-        if hasRoomToSubscribe(client) { subscribe(client, toHandler: handler) }
+        subscribe(client, toHandler: handler)
     }
 
     private mutating func transfer(_ interest: Int32, to client: Int32) {

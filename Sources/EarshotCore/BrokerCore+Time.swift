@@ -65,10 +65,11 @@ extension BrokerCore {
         orphan(interest)
     }
 
-    /// The grace of a handler without listeners is over: what it wanted by itself is purged.
+    /// The grace of a handler without listeners is over: what it wanted by itself when the last one left is purged.
     private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64) {
         guard isLive(.abandoned(handler: handler, absence: absence)), listeners(of: handler).isEmpty else { return }
-        for interest in handlerChains.members(of: handlers[handler].interests) where interests[interest].owner < 0 {
+        for interest in handlerChains.members(of: handlers[handler].interests)
+        where interests[interest].owner < 0 && interests[interest].serial < absence {
             orphan(interest)
         }
     }
