@@ -25,6 +25,10 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
+/// Only for `bin/fuzz`, which links it with libFuzzer: it has no main.
+let fuzzing =
+    Context.environment["EARSHOT_FUZZ"] == nil ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire"])]
+
 let package = Package(
     name: "earshot",
     products: [
@@ -36,7 +40,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: [
+    targets: fuzzing + [
         // C libraries: a module map and a shim header each, nothing else.
         .systemLibrary(name: "CLibZMQ"),
         .systemLibrary(name: "CLibCurl"),
@@ -70,6 +74,11 @@ let package = Package(
             ],
             swiftSettings: settings),
 
+        // A broker's world in one process, for tests; no product.
+        source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
+        .executableTarget(
+            name: "earshot-lab", dependencies: ["EarshotSimulation", "EarshotCore", arguments], swiftSettings: settings),
+
         tests("EarshotWireTests", ["EarshotWire"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
@@ -84,6 +93,7 @@ let package = Package(
                 "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Curl", logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
+        tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotWire", "EarshotHTTP"]),
         tests("TidyTests", []),
     ]

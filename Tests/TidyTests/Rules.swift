@@ -27,6 +27,9 @@ enum Rules {
         "EarshotClient": [
             "EarshotWire", "EarshotLoop", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections", "Synchronization",
         ],
+        "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
+        "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
+        "earshot-lab": ["EarshotSimulation", "EarshotCore", "ArgumentParser"],
         "earshot": [
             "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
             "ArgumentParser", "Logging", "Glibc", "Synchronization",

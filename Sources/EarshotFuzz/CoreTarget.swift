@@ -1,0 +1,126 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A core with two clients and two workers that are told whatever the input says.
+///
+/// The input is records that end with 0xff. The first byte says what happens: `0`, `1` a client says what follows; `2`,
+/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes; `7`,
+/// `8` a worker does; `9` the sockets refuse the next terminals; `w` they are writable again; `d` the broker drains.
+struct CoreTarget {
+    /// Records of one input, so that inputs stay quick to run.
+    private static let records = 400
+
+    private var core: BrokerCore
+    private var now = Tick(nanoseconds: 0)
+    private var clients: [ClientID] = []
+    private var workers: [WorkerID] = []
+    private var lastPeer: UInt64 = 0
+    private var lastBody: UInt64 = 0
+    private var isRefusing = false
+
+    static func run(_ bytes: [UInt8]) {
+        var target = CoreTarget()
+        for record in bytes.split(separator: 0xff, maxSplits: Self.records, omittingEmptySubsequences: true)
+            .prefix(Self.records)
+        {
+            target.take(record)
+        }
+        let faults = target.core.audit()
+        precondition(faults.isEmpty, "\(faults)")
+    }
+
+    private init() {
+        var limits = CoreLimits()
+        limits.requests = 64
+        limits.requestsPerClient = 32
+        limits.subscriptionsPerClient = 16
+        limits.dueDeliveries = 32
+        limits.transfersPerOrigin = 2
+        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
+        core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
+        clients = [connectClient(window: 3), connectClient(window: nil)]
+        workers = [connectWorker(), connectWorker()]
+    }
+
+    // MARK: Records
+
+    private mutating func take(_ record: ArraySlice<UInt8>) {
+        guard let kind = record.first else { return }
+        let rest = Array(record.dropFirst())
+        switch kind {
+        case UInt8(ascii: "0"), UInt8(ascii: "1"): clientSays(rest, clients[Int(kind & 1)])
+        case UInt8(ascii: "2"), UInt8(ascii: "3"): workerSays(rest, workers[Int(kind & 1)])
+        case UInt8(ascii: "4"): now = now.advanced(byMilliseconds: Int(rest.first ?? 1) * 100)
+        case UInt8(ascii: "5"), UInt8(ascii: "6"):
+            let index = Int(kind - UInt8(ascii: "5"))
+            core.clientLost(clients[index], now: now)
+            clients[index] = connectClient(window: index == 0 ? 3 : nil)
+        case UInt8(ascii: "7"), UInt8(ascii: "8"):
+            let index = Int(kind - UInt8(ascii: "7"))
+            core.workerDisconnected(workers[index], isProcessAlive: rest.isEmpty, now: now)
+            core.workerLost(workers[index], now: now)
+            workers[index] = connectWorker()
+        case UInt8(ascii: "9"): isRefusing = true
+        case UInt8(ascii: "w"):
+            isRefusing = false
+            for client in clients { core.clientWritable(client) }
+        case UInt8(ascii: "d"): core.drain()
+        default: return
+        }
+        pass()
+    }
+
+    private mutating func clientSays(_ head: [UInt8], _ client: ClientID) {
+        do throws(WireError) {
+            core.clientSaid(try ClientMessage(head: head), by: client, now: now)
+        } catch {
+            core.clientSaidNonsense(error, by: client)
+        }
+    }
+
+    private mutating func workerSays(_ head: [UInt8], _ worker: WorkerID) {
+        do throws(WireError) {
+            let message = try WorkerMessage(head: head)
+            lastBody += 1
+            core.workerSaid(message, body: BodyID(rawValue: lastBody), by: worker, now: now)
+        } catch {
+            core.workerSaidNonsense(error, by: worker, now: now)
+        }
+    }
+
+    // MARK: The pass
+
+    private mutating func pass() {
+        core.timePassed(now: now)
+        core.dispatch(now: now)
+        while true {
+            let actions = core.takeActions()
+            if actions.isEmpty { return }
+            var refused: Set<ClientID> = []
+            for case .deliver(let client, let terminal, _) in actions where !refused.contains(client) {
+                if isRefusing {
+                    refused.insert(client)
+                    core.deliveryRefused(terminal.sequence, by: client)
+                } else {
+                    core.deliveryTaken(terminal.sequence, by: client, now: now)
+                }
+            }
+        }
+    }
+
+    private mutating func connectClient(window: Int?) -> ClientID {
+        lastPeer += 1
+        let client = ClientID(rawValue: lastPeer)
+        core.clientConnected(client, isRequestReply: false)
+        core.clientSaid(.hello(Hello(client: nil, window: window)), by: client, now: now)
+        return client
+    }
+
+    private mutating func connectWorker() -> WorkerID {
+        lastPeer += 1
+        let worker = WorkerID(rawValue: lastPeer)
+        core.workerConnected(worker, now: now)
+        core.workerSaid(.ready(Ready(slots: 2)), body: nil, by: worker, now: now)
+        return worker
+    }
+}

@@ -1,0 +1,84 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// What a JOB shows of a flight.
+struct JobContent: Hashable, CustomStringConvertible {
+    var method: String
+    var url: String
+    /// Without the LF at the end.
+    var fields: [UInt8]
+
+    init(method: String, url: String, fields: [UInt8]) {
+        self.method = method
+        self.url = url
+        self.fields = fields.last == UInt8(ascii: "\n") ? fields.dropLast() : fields
+    }
+
+    var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
+
+    /// `scheme://host:port`, as written.
+    var origin: Substring {
+        var slashes = 0
+        let end = url.utf8.firstIndex { byte in
+            if byte == UInt8(ascii: "/") { slashes += 1 }
+            return slashes == 3
+        }
+        return url[..<(end ?? url.endIndex)]
+    }
+}
+
+/// What must be equal for requests to share a flight.
+struct FlightContent: Hashable {
+    var job: JobContent
+    var redirect: RedirectMode
+    var key: String?
+}
+
+/// What the model knows of one flight.
+final class FlightRecord {
+    enum Phase: Equatable {
+        /// Wants a worker.
+        case waiting
+        case running(WorkerID)
+        /// An attempt failed; another will come.
+        case pausing
+        case following
+        case over
+    }
+
+    let content: FlightContent
+    /// The number in attempts; nil until the first JOB tells it.
+    var id: UInt64?
+    var phase = Phase.waiting
+    /// By serial.
+    var requests: [Int: RequestRecord] = [:]
+    var parents: [FlightRecord] = []
+    var child: FlightRecord?
+    var hops: Int
+    var attempts: UInt32 = 0
+    var failures = 0
+    var deaths = 0
+    var retries = 0
+    /// Of the running attempt, raises included.
+    var maxBytes: Int?
+    /// Whether its last attempt was lost with a worker: it goes before the queue then.
+    var isReturned = false
+
+    init(_ content: FlightContent, hops: Int) {
+        self.content = content
+        self.hops = hops
+    }
+
+    /// The flight that is fetched for this one.
+    var leaf: FlightRecord {
+        var flight = self
+        while let child = flight.child { flight = child }
+        return flight
+    }
+
+    /// All requests that wait for it, those redirected to it included.
+    func forEachRequest(_ body: (RequestRecord) -> Void) {
+        for request in requests.values { body(request) }
+        for parent in parents { parent.forEachRequest(body) }
+    }
+}

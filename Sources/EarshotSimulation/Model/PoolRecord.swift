@@ -1,0 +1,51 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// What the model knows of one worker's connection.
+final class PoolRecord {
+    /// An attempt it was given and has not ended.
+    struct Lease {
+        var attempt: UInt32
+        var origin: Substring
+        /// What its JOB allowed; it may have been raised since.
+        var maxBytes: Int?
+        /// Nil once nobody wants it.
+        var flight: FlightRecord?
+    }
+
+    let id: WorkerID
+    var isReady = false
+    /// Whether it gets nothing new.
+    var isLeaving = false
+    var slots = 0
+    /// By flight number.
+    var leases: [UInt64: Lease] = [:]
+    /// Attempts of other brokers it said it holds.
+    var foreign: Set<AttemptID> = []
+
+    init(_ id: WorkerID) {
+        self.id = id
+    }
+
+    var takesWork: Bool { isReady && !isLeaving }
+    var freeSlots: Int { takesWork ? max(0, slots - leases.count - foreign.count) : 0 }
+}
+
+/// What the model knows of one origin.
+struct OriginRecord {
+    /// Transfers, cancelled ones included until confirmed.
+    var running = 0
+    /// Flights that are open.
+    var flights = 0
+    /// Least and most of the limits that were in force since it was idle.
+    var limits: ClosedRange<Int>
+
+    /// Whether one more may start under the most generous limit.
+    func mayTake(_ isHigh: Bool) -> Bool { running < Self.room(limits.upperBound, isHigh) }
+
+    /// Whether one more has to be started under the strictest limit.
+    func mustTake(_ isHigh: Bool) -> Bool { running < Self.room(limits.lowerBound, isHigh) }
+
+    /// The last slot of four or more is for `high`.
+    private static func room(_ limit: Int, _ isHigh: Bool) -> Int { isHigh || limit < 4 ? limit : limit - 1 }
+}

@@ -1,0 +1,257 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// What the core asked its shell to do, held against what is owed.
+extension ReferenceModel {
+    func take(_ action: Action, after event: BrokerEvent) {
+        switch action {
+        case .send(let id, let message): said(message, to: id)
+        case .answer(let id, _, let json):
+            guard case (let asker, .answer)? = reply, asker == id, !json.isEmpty else {
+                object(1, "client \(id.rawValue) gets an answer it did not ask for")
+                return
+            }
+            reply = nil
+        case .deliver(let id, let terminal, let body): delivered(terminal, body, to: id)
+        case .close(let id, _):
+            guard let client = connections[id] else { return }
+            expect(
+                client.waiting >= limits.dueDeliveries, 11,
+                "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
+        case .sendWorker(let id, .job(let job)): started(job, at: id)
+        case .sendWorker(_, .cancel(let attempt)):
+            guard attempt.broker == instance else { return }
+            expect(owedCancellations.remove(attempt) != nil, 4, "\(attempt) is cancelled although it is wanted")
+        case .sendWorker(_, .raise(let attempt, let maxBytes)):
+            guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
+                object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
+                return
+            }
+            owedRaise = nil
+        case .sendWorker, .killWorker: break
+        case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
+        case .releaseFile(let file): expect(files.remove(file) != nil, 12, "file \(file) is released twice")
+        }
+    }
+
+    // MARK: Words
+
+    private func said(_ message: BrokerMessage, to id: ClientID) {
+        guard let client = connections[id] else {
+            object(2, "a connection that is gone is told \(message)")
+            return
+        }
+        switch message {
+        case .progress(let progress):
+            let name = RequestName(handler: progress.handler, request: progress.request)
+            expect(
+                listed[name]?.phase == .open && !client.isRequestReply
+                    && listeners(of: progress.handler).contains(id),
+                2, "client \(id.rawValue) is told the progress of \(name)")
+        case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
+        case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
+        case .welcome, .cancelled, .removed, .answer, .error: answered(message, to: id)
+        }
+    }
+
+    private func answered(_ message: BrokerMessage, to id: ClientID) {
+        guard let (asker, expected) = reply, asker == id else {
+            object(1, "client \(id.rawValue) is told \(message), which answers nothing")
+            return
+        }
+        reply = nil
+        let isRight =
+            switch (message, expected) {
+            case (.welcome(let welcome), .welcome): welcome.broker == instance
+            case (.cancelled(let handler, let request), .cancelled(let asked, let of)):
+                handler == asked && request == of
+            case (.removed(let pattern, let count), .removed(let asked, let right)):
+                pattern == asked && count == right
+            case (.error(let error), .error(let code)): error.code == code
+            default: false
+            }
+        expect(isRight, 1, "client \(id.rawValue) is told \(message), not \(expected)")
+    }
+
+    // MARK: Terminals
+
+    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID) {
+        let name = RequestName(handler: terminal.handler, request: terminal.request)
+        guard let client = connections[id] else {
+            object(2, "a terminal of \(name) goes to client \(id.rawValue), which is gone")
+            return
+        }
+        guard let request = client.due[name]?.first else {
+            let isRemoved = client.removed.contains(name) || client.removedHandlers.contains(name.handler)
+            object(
+                isRemoved ? 2 : 1,
+                isRemoved
+                    ? "a terminal of \(name) goes to client \(id.rawValue) after its removal was answered"
+                    : "client \(id.rawValue) gets a terminal of \(name) that is not due")
+            return
+        }
+        client.due[name]?.removeFirst()
+        if client.due[name]?.isEmpty == true { client.due[name] = nil }
+        client.dueCount -= 1
+        client.inFlight.append(request)
+        expect(
+            terminal.sequence == client.lastSequence, 1,
+            "terminal \(terminal.sequence) goes to client \(id.rawValue), \(client.lastSequence) is next")
+        expect(!client.isBlocked, 11, "client \(id.rawValue) is sent a terminal while its socket is full")
+        expect(
+            client.inFlight.count <= client.window ?? .max, 11,
+            "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
+        expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
+        if let ending = request.ending { check(terminal, body, of: request, against: ending) }
+    }
+
+    private func check(_ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending) {
+        let told: String
+        switch terminal.outcome {
+        case .result(let status, _):
+            told = "\(status)"
+            expect(
+                ending.code == nil && ending.completion?.status == status, 1,
+                "\(request.name) is told \(status), not \(ending.code ?? "a result")")
+        case .failed(let failure):
+            told = failure.code
+            expect(
+                ending.code == failure.code, failure.code == "cancelled" ? 5 : 1,
+                "\(request.name) is told \(failure.code), not \(ending.code ?? "a result")")
+            expect(
+                failure.attempts == ending.attempts, 1, "\(request.name) is told \(failure.attempts) attempts")
+        }
+        let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
+        expect(body == (isBodyDue ? ending.body : nil), 1, "\(request.name), \(told), comes with another's body")
+        if let body { expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released") }
+        if let file = ending.completion?.file, isBodyDue {
+            expect(files.contains(file), 12, "\(request.name) names a file that was released")
+        }
+        guard let completion = ending.completion else {
+            expect(terminal.response == nil, 1, "\(request.name), \(told), comes with a response")
+            return
+        }
+        guard let response = terminal.response else {
+            object(1, "\(request.name), \(told), comes without its response")
+            return
+        }
+        let source = request.isShared ? Terminal.Source.shared : .network
+        expect(
+            response.url == ending.url && response.length == completion.length && response.sha256 == completion.sha256
+                && response.source == source && response.attempts == ending.attempts
+                && response.httpFields == completion.httpFields,
+            1, "\(request.name), \(told), comes with another's response: \(response)")
+    }
+
+    // MARK: Jobs
+
+    private func started(_ job: Job, at id: WorkerID) {
+        let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
+        guard let worker = pool[id], worker.takesWork else {
+            object(3, "\(content) goes to worker \(id.rawValue), which takes no work")
+            return
+        }
+        expect(job.attempt.broker == instance, 6, "\(job.attempt) names another broker")
+        guard let flight = named(job.attempt.flight, content) else { return }
+        switch flight.phase {
+        case .waiting, .pausing: break
+        case .running, .following, .over:
+            object(3, "\(job.attempt) of \(content) starts while it is \(flight.phase)")
+            return
+        }
+        expect(job.attempt.attempt == flight.attempts + 1, 6, "\(job.attempt) follows attempt \(flight.attempts)")
+        expect(
+            worker.leases.count + worker.foreign.count < worker.slots, 11,
+            "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
+        checkSize(job, flight)
+        checkTurn(of: flight)
+        if scopes[ScopeName(content)]?.start(flight, now: now) != true {
+            object(9, "\(content) starts while its origin cools or is probed")
+        }
+        flight.attempts = job.attempt.attempt
+        flight.phase = .running(id)
+        flight.maxBytes = job.maxBytes
+        flight.isReturned = false
+        let origin = content.origin
+        origins[origin]?.running += 1
+        worker.leases[job.attempt.flight] = PoolRecord.Lease(
+            attempt: job.attempt.attempt, origin: origin, maxBytes: job.maxBytes, flight: flight)
+    }
+
+    /// The open flight a JOB is of; its first JOB tells its number.
+    private func named(_ id: UInt64, _ content: JobContent) -> FlightRecord? {
+        if let flight = flightsByID[id] {
+            expect(flight.content.job == content, 3, "flight \(id) is \(flight.content.job) and \(content)")
+            return flight
+        }
+        guard let flight = unnamedFlights[content]?.first else {
+            let isOpen = openFlights.keys.contains { $0.job == content }
+            object(
+                isOpen ? 3 : 4,
+                isOpen ? "flight \(id) is a second one for \(content)" : "flight \(id), \(content), is wanted by nobody"
+            )
+            return nil
+        }
+        forgetUnnamed(flight)
+        flight.id = id
+        flightsByID[id] = flight
+        return flight
+    }
+
+    /// Invariant 8: nobody's limit on size cuts off another's body.
+    private func checkSize(_ job: Job, _ flight: FlightRecord) {
+        var largest: Int? = 0
+        flight.forEachRequest { request in
+            let limit = request.fetch.options.maxBytes
+            largest = if let limit, let known = largest { max(known, limit) } else { nil }
+        }
+        expect(job.maxBytes == largest, 8, "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
+    }
+
+    /// Invariants 7 and 9: the flight's class entitles it to the slot it takes, and its origin has room.
+    private func checkTurn(of flight: FlightRecord) {
+        let job = flight.content.job
+        guard let origin = origins[job.origin] else {
+            object(9, "\(job) has no origin")
+            return
+        }
+        let priority = servedClass(of: flight)
+        let isHigh = priority == .high || flight.isReturned
+        expect(
+            origin.mayTake(isHigh), 9,
+            "\(job.origin) has \(origin.running) transfers of \(origin.limits.upperBound), one more of \(isHigh ? "high" : "another class") starts"
+        )
+        expect(priority != nil || flight.isReturned, 7, "\(job) starts only for clients whose window is full")
+        let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
+        let free = pool.values.reduce(0) { $0 + $1.freeSlots }
+        expect(isHigh || free > slots / 4, 7, "\(job) takes one of the last \(free) of \(slots) slots, kept for high")
+    }
+
+    /// The highest class of a flight's requests whose owner can be served; nil if there is none.
+    private func servedClass(of flight: FlightRecord) -> PriorityClass? {
+        var highest: PriorityClass?
+        flight.forEachRequest { request in
+            if let owner = request.owner, let client = connections[owner], !client.isServed(limits) { return }
+            highest = max(highest ?? .background, request.priority)
+        }
+        return highest
+    }
+
+    /// After `dispatch` nothing waits that has to be served and can be: nobody is forgotten. O(open flights).
+    func auditProgress() -> Violation? {
+        let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
+        let free = pool.values.reduce(0) { $0 + $1.freeSlots }
+        guard free > 0, !isDraining else { return violation }
+        for flight in openFlights.values where flight.phase == .waiting {
+            guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
+                let priority = servedClass(of: flight),
+                let origin = origins[flight.content.job.origin]
+            else { continue }
+            let isHigh = priority == .high
+            expect(
+                !origin.mustTake(isHigh) || !(isHigh || free > slots / 4), 1,
+                "\(flight.content.job), \(priority.name), waits while \(free) of \(slots) slots are free")
+        }
+        return violation
+    }
+}

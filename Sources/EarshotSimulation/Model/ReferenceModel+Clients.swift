@@ -1,0 +1,231 @@
+internal import DequeModule
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// Clients: what they say, what they hear, how they go.
+extension ReferenceModel {
+    func clientSaid(_ message: ClientMessage, by id: ClientID) {
+        guard let client = connections[id] else { return }
+        if case .hello(let hello) = message {
+            helloSaid(hello, by: client)
+            return
+        }
+        guard client.isOpen else {
+            reply = (id, .error("hello-required"))
+            return
+        }
+        switch message {
+        case .hello: break
+        case .fetch(let fetch): fetchAsked(fetch, by: client)
+        case .cancel(let handler, let request):
+            let name = RequestName(handler: handler, request: request)
+            if let known = listed[name] { remove(known, by: client) }
+            withdraw([name], from: client)
+            reply = (id, .cancelled(handler, request))
+        case .remove(let pattern): removalAsked(pattern, by: client)
+        case .subscribe(let pattern): subscriptionAsked(pattern, by: client)
+        case .unsubscribe(let pattern): unsubscribe(client, from: pattern)
+        case .priority(let handler, let request, let priority):
+            if let known = listed[RequestName(handler: handler, request: request)] {
+                if known.phase == .open { known.priority = priority }
+            } else {
+                reply = (id, .error("unknown-request"))
+            }
+        case .acknowledge(let sequence): acknowledged(sequence, by: client)
+        case .query: reply = (id, .answer)
+        case .bye:
+            clientLost(id)
+            let next = ConnectionRecord(id, isRequestReply: client.isRequestReply)
+            // Terminals are counted per connection, whatever is said on it.
+            next.acknowledged = client.lastSequence
+            connections[id] = next
+        }
+    }
+
+    private func helloSaid(_ hello: Hello, by client: ConnectionRecord) {
+        guard !client.isOpen, !client.isRequestReply || hello.window == nil else {
+            reply = (client.id, .error("bad-message"))
+            return
+        }
+        client.isOpen = true
+        client.window = hello.window
+        reply = (client.id, .welcome)
+    }
+
+    func clientLost(_ id: ClientID) {
+        guard let client = connections.removeValue(forKey: id) else { return }
+        for handler in client.handlers { stopListening(client, to: handler) }
+        for subtree in client.subtrees { stopListening(client, below: subtree) }
+        for request in client.inFlight { deliveryLost(request, by: client) }
+        for owed in client.due.values { for request in owed { deliveryLost(request, by: client) } }
+        for request in client.owned.values { remove(request, by: client) }
+    }
+
+    // MARK: Removal
+
+    private func removalAsked(_ pattern: HandlerPattern, by client: ConnectionRecord) {
+        let meant = handlers(pattern, Array(listedByHandler.keys))
+        var count = 0
+        for handler in meant {
+            for request in requests(of: handler) {
+                if request.phase != .ended { count += 1 }
+                remove(request, by: client)
+            }
+        }
+        client.removedHandlers.formUnion(meant)
+        for handler in handlers(pattern, Array(client.handlers)) { stopListening(client, to: handler) }
+        withdraw(client.due.keys.filter { pattern.matches($0.handler) }, from: client)
+        reply = (client.id, .removed(pattern, count))
+    }
+
+    /// Ends a request: its name is free, everybody who listens but `client` is told.
+    func remove(_ request: RequestRecord, by client: ConnectionRecord) {
+        unlist(request)
+        client.removed.insert(request.name)
+        guard request.phase != .ended else { return }
+        if request.phase == .open { detach(request) }
+        account(request) { $0.removed += 1 }
+        publish(
+            request, Ending(code: "removed"), to: listeners(of: request.name.handler).filter { $0 != client.id })
+    }
+
+    /// Invariant 2: from now on nothing of these requests may go to this client.
+    func withdraw(_ names: [RequestName], from client: ConnectionRecord) {
+        for request in client.withdraw(names) { deliveryLost(request, by: client) }
+    }
+
+    // MARK: Subscriptions
+
+    func hasRoomToSubscribe(_ client: ConnectionRecord) -> Bool {
+        client.handlers.count + client.subtrees.count < limits.subscriptionsPerClient
+    }
+
+    private func subscriptionAsked(_ pattern: HandlerPattern, by client: ConnectionRecord) {
+        guard hasRoomToSubscribe(client) else {
+            reply = (client.id, .error("too-many-handlers"))
+            return
+        }
+        switch pattern {
+        case .handler(let handler): listen(client, to: handler)
+        case .subtree(let subtree):
+            guard client.subtrees.insert(subtree).inserted else { return }
+            subtreeListeners[subtree, default: []].insert(client.id)
+            for handler in handlers(pattern, Array(listedByHandler.keys)) { listenerCame(to: handler) }
+        }
+    }
+
+    func listen(_ client: ConnectionRecord, to handler: HandlerID) {
+        guard client.handlers.insert(handler).inserted else { return }
+        handlerListeners[handler, default: []].insert(client.id)
+        listenerCame(to: handler)
+    }
+
+    private func unsubscribe(_ client: ConnectionRecord, from pattern: HandlerPattern) {
+        switch pattern {
+        case .handler(let handler):
+            if client.handlers.contains(handler) { stopListening(client, to: handler) }
+        case .subtree(let subtree):
+            if client.subtrees.contains(subtree) { stopListening(client, below: subtree) }
+        }
+    }
+
+    private func stopListening(_ client: ConnectionRecord, to handler: HandlerID) {
+        client.handlers.remove(handler)
+        handlerListeners[handler]?.remove(client.id)
+        if handlerListeners[handler]?.isEmpty == true { handlerListeners[handler] = nil }
+        listenerLeft(handler)
+    }
+
+    private func stopListening(_ client: ConnectionRecord, below subtree: HandlerID) {
+        client.subtrees.remove(subtree)
+        subtreeListeners[subtree]?.remove(client.id)
+        if subtreeListeners[subtree]?.isEmpty == true { subtreeListeners[subtree] = nil }
+        for handler in handlers(.subtree(subtree), Array(listedByHandler.keys)) { listenerLeft(handler) }
+    }
+
+    /// What was held is due to those who listen now.
+    private func listenerCame(to handler: HandlerID) {
+        for request in requests(of: handler) where request.phase != .ended {
+            request.abandonedUntil = nil
+            if request.phase == .held { settle(request, request.ending ?? Ending()) }
+        }
+    }
+
+    /// The handler's own requests have a grace to find another listener in.
+    private func listenerLeft(_ handler: HandlerID) {
+        guard listeners(of: handler).isEmpty else { return }
+        let until = now.advanced(byMilliseconds: limits.graceMilliseconds)
+        for request in requests(of: handler) where request.owner == nil && request.phase != .ended {
+            request.abandonedUntil = until
+            moments.insert(Moment(at: until, subject: .abandoned(request)))
+        }
+    }
+
+    /// Who hears a handler, each once.
+    func listeners(of handler: HandlerID) -> Set<ClientID> {
+        let direct = handlerListeners[handler] ?? []
+        guard !subtreeListeners.isEmpty else { return direct }
+        let above: [HandlerID]
+        if let known = prefixes[handler] {
+            above = known
+        } else {
+            above = handler.prefixes
+            prefixes[handler] = above
+        }
+        return above.reduce(into: direct) { found, prefix in
+            if let more = subtreeListeners[prefix] { found.formUnion(more) }
+        }
+    }
+
+    private func handlers(_ pattern: HandlerPattern, _ candidates: [HandlerID]) -> [HandlerID] {
+        switch pattern {
+        case .handler(let handler): [handler]
+        case .subtree: candidates.filter(pattern.matches)
+        }
+    }
+
+    /// The requests of a handler whose names are taken.
+    func requests(of handler: HandlerID) -> [RequestRecord] {
+        listedByHandler[handler].map { Array($0.values) } ?? []
+    }
+
+    // MARK: Acknowledgement
+
+    func acknowledged(_ sequence: UInt64, by client: ConnectionRecord) {
+        guard sequence <= client.lastSequence else {
+            reply = (client.id, .error("bad-message"))
+            return
+        }
+        while client.acknowledged < sequence, let request = client.inFlight.popFirst() {
+            client.acknowledged += 1
+            ledger.deliveries.acknowledged += 1
+            deliverySettled(request, by: client)
+        }
+    }
+
+    func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
+        guard let client = connections[id], sequence > client.acknowledged else { return }
+        client.isBlocked = true
+        while client.lastSequence >= sequence, let request = client.inFlight.popLast() {
+            client.due[request.name, default: []].insert(request, at: 0)
+            client.dueCount += 1
+        }
+    }
+
+    func deliveryLost(_ request: RequestRecord, by client: ConnectionRecord) {
+        ledger.deliveries.lost += 1
+        deliverySettled(request, by: client)
+    }
+
+    /// The owner's delivery frees the name, whoever else has not acknowledged yet.
+    private func deliverySettled(_ request: RequestRecord, by client: ConnectionRecord) {
+        ledger.deliveries.outstanding -= 1
+        request.outstanding -= 1
+        if request.owner == client.id {
+            request.owner = nil
+            unlist(request)
+        }
+        if request.outstanding == 0 { forget(request) }
+    }
+}

@@ -1,0 +1,266 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// Workers: what they hold, what they report, and what follows for flights.
+extension ReferenceModel {
+    func workerSaid(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
+        if let body { bodies.insert(body) }
+        guard let worker = pool[id] else { return }
+        guard worker.isReady else {
+            if case .ready(let ready) = message { workerReady(ready, worker) }
+            return
+        }
+        switch message {
+        case .pong, .progress, .ready: break
+        case .bye: workerGone(id, isDeath: false)
+        case .done(let completion):
+            if let file = completion.file { files.insert(file) }
+            guard let (flight, _) = leaseEnded(completion.attempt, at: worker) else { return }
+            answered(flight, completion, body, hasRetried: hasRetried)
+        case .failed(let attempt, let code, _, _):
+            attemptFailed(attempt, code, at: worker, hasRetried: hasRetried)
+        }
+    }
+
+    private func workerReady(_ ready: Ready, _ worker: PoolRecord) {
+        worker.isReady = true
+        worker.isLeaving = isDraining
+        worker.slots = ready.slots
+        worker.foreign = Set(ready.holds.filter { $0.broker != instance })
+    }
+
+    /// What cannot be read of an attempt is a fault of the worker, and the attempt's end.
+    func workerSaidNonsense(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
+        guard let worker = pool[id], let attempt = error.attempt else { return }
+        attemptFailed(attempt, "internal", at: worker, hasRetried: hasRetried)
+    }
+
+    private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
+        guard let (flight, allowed) = leaseEnded(attempt, at: worker) else { return }
+        scopeEnded(flight, isAnswered: false)
+        if code == "worker-lost" {
+            // It leaves, and took nothing.
+            worker.isLeaving = true
+            flight.phase = .waiting
+        } else if code == "too-large", let allowed {
+            tooLarge(flight, reached: allowed)
+        } else {
+            // A code that is none of the table's is a fault of the worker.
+            let known = Self.knownFailures.contains(code) ? code : "internal"
+            failed(flight, known, nil, nil, hasRetried: hasRetried)
+        }
+    }
+
+    /// Invariant 6: only the current attempt, named in full by the worker that holds it, counts.
+    private func leaseEnded(
+        _ attempt: AttemptID, at worker: PoolRecord
+    ) -> (FlightRecord, maxBytes: Int?)? {
+        if attempt.broker != instance {
+            if worker.foreign.remove(attempt) == nil { stale() }
+            return nil
+        }
+        guard let lease = worker.leases[attempt.flight], lease.attempt == attempt.attempt else {
+            stale()
+            return nil
+        }
+        worker.leases[attempt.flight] = nil
+        transferEnded(lease.origin)
+        guard let flight = lease.flight else { return nil }
+        return (flight, lease.maxBytes)
+    }
+
+    private func stale() {
+        ledger.flights.stale += 1
+        blame = 6
+    }
+
+    private func transferEnded(_ origin: Substring) {
+        origins[origin]?.running -= 1
+        dropOriginIfIdle(origin)
+    }
+
+    func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
+        guard let worker = pool[id] else { return }
+        if isProcessAlive, !worker.leases.isEmpty { worker.isLeaving = true } else { workerLost(id) }
+    }
+
+    /// Its flights want another worker; one that lost two is given up.
+    func workerLost(_ id: WorkerID) { workerGone(id, isDeath: true) }
+
+    private func workerGone(_ id: WorkerID, isDeath: Bool) {
+        guard let worker = pool.removeValue(forKey: id) else { return }
+        for lease in worker.leases.values {
+            transferEnded(lease.origin)
+            guard let flight = lease.flight else { continue }
+            scopeEnded(flight, isAnswered: false)
+            if isDeath { flight.deaths += 1 }
+            if flight.deaths >= limits.workerDeathsPerFlight {
+                end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
+            } else {
+                flight.phase = .waiting
+                flight.isReturned = true
+            }
+        }
+    }
+
+    // MARK: Answers
+
+    /// An origin answered: a redirect, another try, or the end.
+    private func answered(
+        _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, hasRetried: Bool
+    ) {
+        let job = flight.content.job
+        if completion.status == 429 || completion.status == 503 {
+            scopes[ScopeName(job)]?.cool(seconds: Self.retryAfter(in: completion.httpFields), now: now)
+        } else {
+            scopeEnded(flight, isAnswered: true)
+        }
+        let isRedirect = [301, 302, 303, 307, 308].contains(completion.status) && flight.content.redirect != .manual
+        if isRedirect, flight.content.redirect == .error {
+            end(flight, Ending(code: "redirect-refused", attempts: Int(flight.attempts)))
+        } else if isRedirect, let location = Self.location(in: completion.httpFields) {
+            redirected(flight, to: location)
+        } else if completion.status >= 400 {
+            failed(flight, "http-status", completion, body, hasRetried: hasRetried)
+        } else {
+            end(
+                flight,
+                Ending(completion: completion, body: body, url: job.url, attempts: Int(flight.attempts)))
+        }
+    }
+
+    /// An attempt failed. Whether it is tried again is the core's choice within these bounds.
+    private func failed(
+        _ flight: FlightRecord, _ code: String, _ completion: Completion?, _ body: BodyID?, hasRetried: Bool
+    ) {
+        flight.failures += 1
+        guard hasRetried else {
+            end(
+                flight,
+                Ending(
+                    code: code, completion: completion, body: body, url: flight.content.job.url,
+                    attempts: Int(flight.attempts)))
+            return
+        }
+        expect(flight.failures <= flight.retries, 3, "\(flight.content.job) is tried more often than asked")
+        let mayEndBetter =
+            completion.map { Self.retryableStatuses.contains($0.status) } ?? Self.retryableFailures.contains(code)
+        expect(mayEndBetter, 3, "\(flight.content.job) is tried again after \(code)")
+        flight.phase = .pausing
+    }
+
+    /// A body passed the attempt's limit: it ends those who allow no more, invariant 8.
+    private func tooLarge(_ flight: FlightRecord, reached: Int) {
+        var exceeded: [RequestRecord] = []
+        var others = 0
+        flight.forEachRequest { request in
+            if let limit = request.fetch.options.maxBytes, limit <= reached {
+                exceeded.append(request)
+            } else {
+                others += 1
+            }
+        }
+        blame = 8
+        guard others > 0 else {
+            end(flight, Ending(code: "too-large", attempts: Int(flight.attempts)))
+            return
+        }
+        flight.phase = .waiting
+        for request in exceeded {
+            let attempts = Int(request.flight?.leaf.attempts ?? 0)
+            detach(request)
+            settle(request, Ending(code: "too-large", attempts: attempts))
+        }
+    }
+
+    private func redirected(_ flight: FlightRecord, to location: String) {
+        var job = flight.content.job
+        job.url = location
+        if job.origin != flight.content.job.origin { job.fields = [] }
+        let attempts = Int(flight.attempts)
+        guard location.utf8.starts(with: "http://".utf8) else {
+            end(flight, Ending(code: "redirect-refused", attempts: attempts))
+            return
+        }
+        let isSame = job.url == flight.content.job.url
+        guard !isSame, flight.hops < limits.redirectHops else {
+            end(flight, Ending(code: isSame ? "redirect-loop" : "too-many-redirects", attempts: attempts))
+            return
+        }
+        var content = flight.content
+        content.job = job
+        let (child, isNew) = self.flight(content, hops: flight.hops + 1)
+        guard child.leaf !== flight else {
+            end(flight, Ending(code: "redirect-loop", attempts: attempts))
+            return
+        }
+        if isNew { child.deaths = flight.deaths }
+        child.retries = max(child.retries, flight.retries)
+        child.parents.append(flight)
+        flight.child = child
+        flight.phase = .following
+    }
+
+    /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.
+    private func end(_ flight: FlightRecord, _ ending: Ending) {
+        for request in closeAll(flight) {
+            request.flight = nil
+            if let code = objection(of: request, to: ending) {
+                settle(request, Ending(code: code, attempts: ending.attempts))
+            } else {
+                settle(request, ending)
+            }
+        }
+    }
+
+    private func closeAll(_ flight: FlightRecord) -> [RequestRecord] {
+        var waiting = Array(flight.requests.values)
+        for parent in flight.parents { waiting += closeAll(parent) }
+        flight.parents = []
+        flight.child = nil
+        close(flight)
+        return waiting
+    }
+
+    private func objection(of request: RequestRecord, to ending: Ending) -> String? {
+        guard ending.code == nil, let completion = ending.completion else { return nil }
+        if let limit = request.fetch.options.maxBytes, completion.length > limit { return "too-large" }
+        if let digest = request.fetch.options.digest, digest != completion.sha256 { return "digest-mismatch" }
+        return nil
+    }
+
+    // MARK: Rules
+
+    private static let retryableStatuses: Set<Int> = [408, 429, 500, 502, 503, 504]
+
+    private static let retryableFailures: Set<String> = [
+        "connect-refused", "connect-failed", "dns-failed", "timeout", "connect-timeout", "truncated", "reset",
+        "worker-lost",
+    ]
+
+    /// Codes the simulated workers use; `protocols/3-CODES.md`.
+    private static let knownFailures: Set<String> = retryableFailures.union([
+        "unknown-host", "tls", "too-large", "protocol-error", "encoding-error", "spool-full", "internal",
+    ])
+
+    /// The simulated origins write at most one, absolute and in normal form.
+    private static func location(in fields: [UInt8]) -> String? { value("location: ", fields) }
+
+    /// Whole seconds; dates are left to other tests.
+    private static func retryAfter(in fields: [UInt8]) -> Int? { value("retry-after: ", fields).flatMap { Int($0) } }
+
+    private static func value(_ name: String, _ fields: [UInt8]) -> String? {
+        let name = Array(name.utf8)
+        guard fields.starts(with: name) else { return nil }
+        return String(decoding: fields.dropFirst(name.count).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    }
+
+    func limitsChanged(_ changed: CoreLimits) {
+        limits = changed
+        let limit = changed.transfersPerOrigin
+        for (name, record) in origins {
+            let bounds = min(record.limits.lowerBound, limit)...max(record.limits.upperBound, limit)
+            origins[name]?.limits = bounds
+        }
+    }
+}

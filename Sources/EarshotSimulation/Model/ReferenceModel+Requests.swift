@@ -1,0 +1,264 @@
+internal import DequeModule
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// Requests: how they are accepted, share flights, and end.
+extension ReferenceModel {
+    func fetchAsked(_ fetch: Fetch, by client: ConnectionRecord) {
+        let name = RequestName(handler: fetch.handler, request: fetch.request)
+        if fetch.options.replacesHandler {
+            for request in requests(of: fetch.handler) { remove(request, by: client) }
+            withdraw(client.due.keys.filter { $0.handler == fetch.handler }, from: client)
+        }
+        if fetch.options.subscribes, !client.handlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
+            reply = (client.id, .error("too-many-handlers"))
+            blame = 11
+            return
+        }
+        if let known = listed[name], !known.isSame(as: fetch) {
+            reply = (client.id, .error("id-in-use"))
+            return
+        }
+        if let known = listed[name] {
+            askedAgain(known, fetch, by: client)
+            return
+        }
+        serial += 1
+        let request = RequestRecord(
+            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial, askedAt: now)
+        listed[name] = request
+        listedByHandler[fetch.handler, default: [:]][serial] = request
+        if request.owner != nil { client.owned[serial] = request }
+        ledger.requests.submitted += 1
+        ledger.requests.pending += 1
+        if let deadline = fetch.options.deadlineMilliseconds {
+            let at = now.advanced(byMilliseconds: deadline)
+            moments.insert(Moment(at: at, subject: .deadline(request)))
+        }
+        if fetch.options.subscribes { listen(client, to: fetch.handler) }
+        if let code = refusal(of: fetch, by: client, isOwned: request.owner != nil) {
+            if code == "queue-full" { blame = 11 }
+            if ledger.requests.pending > limits.requests, listeners(of: fetch.handler).isEmpty {
+                // Over the bound not even a record is kept for those who may come.
+                orphan(request)
+            } else {
+                settle(request, Ending(code: code))
+            }
+        } else {
+            let redirect = fetch.options.redirect
+            let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fetch.httpFields)
+            join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key))
+        }
+    }
+
+    /// Why a request cannot be served at all. The bounds are invariant 11.
+    private func refusal(of fetch: Fetch, by client: ConnectionRecord, isOwned: Bool) -> String? {
+        if isDraining { return "stopping" }
+        if ledger.requests.pending > limits.requests { return "queue-full" }
+        if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
+        guard fetch.url.utf8.starts(with: "http://".utf8) else {
+            return fetch.url.utf8.contains(UInt8(ascii: ":")) ? "unsupported-scheme" : "malformed-url"
+        }
+        if fetch.options.method != "GET", fetch.options.method != "HEAD" { return "unsupported-method" }
+        return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil
+    }
+
+    /// The same request again: the newest asker owns it, and hears of it.
+    private func askedAgain(_ request: RequestRecord, _ fetch: Fetch, by client: ConnectionRecord) {
+        guard fetch.options.subscribes else { return }
+        switch request.phase {
+        case .open:
+            if let owner = request.owner, owner != client.id {
+                connections[owner]?.owned[request.serial] = nil
+                request.owner = client.id
+                client.owned[request.serial] = request
+            }
+        case .held: break
+        case .ended:
+            let isOwed = client.due[request.name]?.contains { $0 === request } ?? false
+            if !isOwed, !client.inFlight.contains(where: { $0 === request }) { owe(request, to: client) }
+        }
+        listen(client, to: fetch.handler)
+    }
+
+    // MARK: Flights
+
+    private func join(_ request: RequestRecord, _ content: FlightContent) {
+        let (flight, isNew) = flight(content, hops: 0)
+        request.flight = flight
+        request.isShared = !isNew
+        flight.requests[request.serial] = request
+        raise(flight.leaf, to: request.fetch.options.maxBytes)
+        flight.retries = max(flight.retries, request.fetch.options.retries)
+    }
+
+    /// A running attempt brings what the newest of its requests allows: invariant 8.
+    private func raise(_ flight: FlightRecord, to maxBytes: Int?) {
+        guard case .running = flight.phase, let id = flight.id, let present = flight.maxBytes,
+            maxBytes.map({ $0 > present }) ?? true
+        else { return }
+        flight.maxBytes = maxBytes
+        owedRaise = (AttemptID(broker: instance, flight: id, attempt: flight.attempts), maxBytes)
+    }
+
+    /// The open flight of this content, or a new one: invariants 3 and 5.
+    func flight(_ content: FlightContent, hops: Int) -> (FlightRecord, isNew: Bool) {
+        if let flight = openFlights[content] { return (flight, false) }
+        let flight = FlightRecord(content, hops: hops)
+        openFlights[content] = flight
+        unnamedFlights[content.job, default: []].append(flight)
+        let origin = content.job.origin
+        let limit = limits.transfersPerOrigin
+        origins[origin, default: OriginRecord(limits: limit...limit)].flights += 1
+        scopes[ScopeName(content.job), default: ScopeRecord()].flights += 1
+        return (flight, true)
+    }
+
+    /// Takes an open request out of its flight; a flight nobody wants is over: invariant 4.
+    func detach(_ request: RequestRecord) {
+        guard let flight = request.flight else { return }
+        request.flight = nil
+        flight.requests[request.serial] = nil
+        dropIfUnwanted(flight)
+    }
+
+    private func dropIfUnwanted(_ flight: FlightRecord) {
+        guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
+        if case .running(let worker) = flight.phase, let id = flight.id {
+            pool[worker]?.leases[id]?.flight = nil
+            owedCancellations.insert(AttemptID(broker: instance, flight: id, attempt: flight.attempts))
+        }
+        if let child = flight.child {
+            flight.child = nil
+            child.parents.removeAll { $0 === flight }
+            dropIfUnwanted(child)
+        }
+        close(flight)
+    }
+
+    /// Ends a flight's record.
+    func close(_ flight: FlightRecord) {
+        flight.phase = .over
+        openFlights[flight.content] = nil
+        if let id = flight.id { flightsByID[id] = nil } else { forgetUnnamed(flight) }
+        let job = flight.content.job
+        scopeEnded(flight, isAnswered: false)
+        let scope = ScopeName(job)
+        scopes[scope]?.flights -= 1
+        if let record = scopes[scope], record.flights == 0 {
+            if case .cooling = record.state { scopes[scope]?.mayBeForgotten = true } else { scopes[scope] = nil }
+        }
+        origins[job.origin]?.flights -= 1
+        dropOriginIfIdle(job.origin)
+    }
+
+    func scopeEnded(_ flight: FlightRecord, isAnswered: Bool) {
+        scopes[ScopeName(flight.content.job)]?.ended(flight, isAnswered: isAnswered)
+    }
+
+    func forgetUnnamed(_ flight: FlightRecord) {
+        unnamedFlights[flight.content.job]?.removeAll { $0 === flight }
+        if unnamedFlights[flight.content.job]?.isEmpty == true { unnamedFlights[flight.content.job] = nil }
+    }
+
+    func dropOriginIfIdle(_ origin: Substring) {
+        // While it cools the core keeps it, with the limit it had.
+        guard let record = origins[origin], record.flights == 0, record.running == 0,
+            !scopes.keys.contains(where: { $0.origin == origin })
+        else { return }
+        origins[origin] = nil
+    }
+
+    // MARK: Ends
+
+    /// Ends an open request, which is in no flight any more: whoever listens is owed one terminal, invariant 1.
+    func settle(_ request: RequestRecord, _ ending: Ending) {
+        let listeners = listeners(of: request.name.handler)
+        guard !listeners.isEmpty else {
+            hold(request, ending)
+            return
+        }
+        account(request) { requests in
+            if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
+        }
+        publish(request, ending, to: listeners)
+    }
+
+    private func hold(_ request: RequestRecord, _ ending: Ending) {
+        request.phase = .held
+        request.ending = ending
+        let at = now.advanced(byMilliseconds: limits.graceMilliseconds)
+        moments.insert(Moment(at: at, subject: .grace(request)))
+    }
+
+    func publish(_ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>) {
+        request.phase = .ended
+        request.ending = ending
+        for listener in listeners {
+            if let client = connections[listener] { owe(request, to: client) }
+        }
+        if listeners.isEmpty { forget(request) }
+    }
+
+    private func owe(_ request: RequestRecord, to client: ConnectionRecord) {
+        client.owe(request)
+        request.outstanding += 1
+        ledger.deliveries.due += 1
+        ledger.deliveries.outstanding += 1
+    }
+
+    /// Moves a request from pending to what became of it.
+    func account(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
+        ledger.requests.pending -= 1
+        change(&ledger.requests)
+        if let owner = request.owner { connections[owner]?.owned[request.serial] = nil }
+    }
+
+    private func orphan(_ request: RequestRecord) {
+        if request.phase == .open { detach(request) }
+        account(request) { $0.orphaned += 1 }
+        request.phase = .ended
+        forget(request)
+    }
+
+    func unlist(_ request: RequestRecord) {
+        guard request.isListed else { return }
+        request.isListed = false
+        listed[request.name] = nil
+        listedByHandler[request.name.handler]?[request.serial] = nil
+        if listedByHandler[request.name.handler]?.isEmpty == true { listedByHandler[request.name.handler] = nil }
+    }
+
+    /// Its name is free, what it held of an answer is given up.
+    func forget(_ request: RequestRecord) {
+        unlist(request)
+        request.ending = nil
+    }
+
+    // MARK: Time
+
+    /// Deadlines end their request alone, invariant 8; graces end.
+    func timePassed() {
+        while let moment = moments.min, moment.at <= now {
+            moments.removeMin()
+            switch moment.subject {
+            case .deadline(let request):
+                guard request.phase == .open else { continue }
+                blame = 8
+                let attempts = Int(request.flight?.leaf.attempts ?? 0)
+                detach(request)
+                settle(request, Ending(code: "deadline", attempts: attempts))
+            case .grace(let request): if request.phase == .held { orphan(request) }
+            case .abandoned(let request):
+                guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }
+                orphan(request)
+            }
+        }
+    }
+
+    func drain() {
+        isDraining = true
+        for worker in pool.values where worker.isReady { worker.isLeaving = true }
+    }
+}

@@ -1,0 +1,186 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// A second opinion on what a broker owes to whom.
+///
+/// It is told each event a core is told, with the actions that followed and the ledger after them, and says which
+/// invariant of DESIGN.md, section 5, they break. Plain dictionaries of what was observed: it shares no structure with
+/// the core, and decides nothing the core is free to decide (whose turn it is, which worker, when to try again).
+final class ReferenceModel {
+    struct Moment: Comparable {
+        enum Subject {
+            case deadline(RequestRecord)
+            case grace(RequestRecord)
+            case abandoned(RequestRecord)
+        }
+
+        var at: Tick
+        var subject: Subject
+
+        static func < (left: Moment, right: Moment) -> Bool { left.at < right.at }
+        static func == (left: Moment, right: Moment) -> Bool { left.at == right.at }
+    }
+
+    /// The answer an event must get at once.
+    enum Reply {
+        case welcome
+        case cancelled(HandlerID, RequestID)
+        case removed(HandlerPattern, Int)
+        case answer
+        case error(String)
+    }
+
+    let instance: BrokerInstance
+    var limits: CoreLimits
+    var now = Tick(nanoseconds: 0)
+    var isDraining = false
+    var connections: [ClientID: ConnectionRecord] = [:]
+    var pool: [WorkerID: PoolRecord] = [:]
+    var origins: [Substring: OriginRecord] = [:]
+    var scopes: [ScopeName: ScopeRecord] = [:]
+    /// Requests whose names are taken.
+    var listed: [RequestName: RequestRecord] = [:]
+    var listedByHandler: [HandlerID: [Int: RequestRecord]] = [:]
+    /// Who hears a handler, and who hears all below a name.
+    var handlerListeners: [HandlerID: Set<ClientID>] = [:]
+    var subtreeListeners: [HandlerID: Set<ClientID>] = [:]
+    var prefixes: [HandlerID: [HandlerID]] = [:]
+    var openFlights: [FlightContent: FlightRecord] = [:]
+    var flightsByID: [UInt64: FlightRecord] = [:]
+    /// Open flights no JOB has named yet.
+    var unnamedFlights: [JobContent: [FlightRecord]] = [:]
+    /// Attempts nobody wants any more, whose CANCEL has to come.
+    var owedCancellations: Set<AttemptID> = []
+    var moments = Heap<Moment>()
+    /// Bodies the core holds.
+    var bodies: Set<BodyID> = []
+    /// Spool files the core was told of and has not given up.
+    var files: Set<String> = []
+    var ledger = Ledger()
+    var serial = 0
+
+    // What the present event calls for.
+
+    var reply: (ClientID, Reply)?
+    /// The raise a running attempt must get: somebody joined who allows more.
+    var owedRaise: (AttemptID, maxBytes: Int?)?
+    /// Attempts tried again, as the core's ledger counts.
+    var retriedBefore = 0
+    /// The invariant a wrong ledger breaks after this event.
+    var blame = 10
+    private(set) var violation: Violation?
+
+    init(instance: BrokerInstance, limits: CoreLimits) {
+        self.instance = instance
+        self.limits = limits
+    }
+
+    /// Whether nothing is wanted, running or owed.
+    var isEmpty: Bool {
+        listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
+            && connections.values.allSatisfy { $0.owned.isEmpty }
+            && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty && bodies.isEmpty && files.isEmpty
+            && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
+            && ledger.deliveries.outstanding == 0
+    }
+
+    /// Judges one event. O(what it concerns).
+    func observe(
+        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger
+    ) -> Violation? {
+        self.now = now
+        reply = nil
+        owedRaise = nil
+        blame = 10
+        let hasRetried = told.flights.retried > retriedBefore
+        retriedBefore = told.flights.retried
+        take(event, hasRetried: hasRetried)
+        compare(told)
+        for action in actions {
+            guard violation == nil else { break }
+            take(action, after: event)
+        }
+        if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
+        if let (attempt, _) = owedRaise { object(8, "\(attempt) is not raised for one who allows more") }
+        if let attempt = owedCancellations.first { object(4, "\(attempt) runs for nobody and is not cancelled") }
+        return violation
+    }
+
+    /// Notes the first fault.
+    func object(_ invariant: Int, _ detail: @autoclosure () -> String) {
+        if violation == nil { violation = Violation(invariant, detail()) }
+    }
+
+    func expect(_ holds: Bool, _ invariant: Int, _ detail: @autoclosure () -> String) {
+        if !holds { object(invariant, detail()) }
+    }
+
+    private func take(_ event: BrokerEvent, hasRetried: Bool) {
+        switch event {
+        case .clientConnected(let id, let isRequestReply):
+            if connections[id] == nil { connections[id] = ConnectionRecord(id, isRequestReply: isRequestReply) }
+        case .clientSaid(let id, let message): clientSaid(message, by: id)
+        case .clientSaidNonsense(let id, let error):
+            if connections[id] != nil { reply = (id, .error(error.code.rawValue)) }
+        case .clientLost(let id): clientLost(id)
+        case .deliveryTaken(let id, let sequence):
+            guard let client = connections[id], client.window == nil, sequence <= client.lastSequence else { return }
+            acknowledged(sequence, by: client)
+        case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
+        case .clientWritable(let id): connections[id]?.isBlocked = false
+        case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
+        case .workerSaid(let id, let message, let body): workerSaid(message, body, by: id, hasRetried: hasRetried)
+        case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
+        case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
+        case .workerLost(let id): workerLost(id)
+        case .timePassed: timePassed()
+        case .dispatch: break
+        case .limitsChanged(let changed): limitsChanged(changed)
+        case .drain: drain()
+        }
+    }
+
+    // MARK: Ledgers
+
+    /// Invariant 10: both ledgers say what the model counted.
+    private func compare(_ told: Ledger) {
+        expect(told.isBalanced, 10, "the ledger does not balance: \(told)")
+        let requests = told.requests
+        let own = ledger.requests
+        expect(
+            requests.submitted == own.submitted && requests.answered == own.answered
+                && requests.removed == own.removed && requests.orphaned == own.orphaned
+                && requests.pending == own.pending && requests.failures == own.failures,
+            blame, "requests are \(requests), by the model \(own)")
+        expect(
+            told.deliveries.due == ledger.deliveries.due, blame,
+            "\(told.deliveries.due) deliveries are due, by the model \(ledger.deliveries.due)")
+        expect(
+            told.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,
+            "\(told.deliveries.acknowledged) deliveries are acknowledged, by the model \(ledger.deliveries.acknowledged)"
+        )
+        expect(
+            told.deliveries.lost == ledger.deliveries.lost, 10,
+            "\(told.deliveries.lost) deliveries are lost, by the model \(ledger.deliveries.lost)")
+        expect(
+            told.flights.stale == ledger.flights.stale, 6,
+            "\(told.flights.stale) completions were stale, by the model \(ledger.flights.stale)")
+    }
+
+    /// The ledgers again, failures by code and lost deliveries included, and whether work was left lying.
+    func audit(_ told: Ledger) -> Violation? {
+        expect(
+            told.requests.failed == ledger.requests.failed, 10,
+            "failures are \(told.requests.failed), by the model \(ledger.requests.failed)")
+        return violation
+    }
+
+    /// What is not over although everything was let run out.
+    func auditEnd(_ told: Ledger) -> Violation? {
+        if let name = listed.keys.first { object(1, "\(listed.count) requests hang, one is \(name)") }
+        expect(isEmpty, 12, "the model is not empty: \(openFlights.count) flights, \(bodies.count) bodies, \(files)")
+        expect(told.deliveries == ledger.deliveries, 10, "\(told.deliveries), by the model \(ledger.deliveries)")
+        return audit(told)
+    }
+}

@@ -1,0 +1,37 @@
+internal import EarshotCore
+
+/// Runs of a whole system in one process, each from one seed.
+public enum Simulation {
+    /// Runs once.
+    /// - Returns: what happened in it.
+    /// - Throws: the first invariant that did not hold, and where.
+    public static func run(_ options: SimulationOptions) throws(Failure) -> Report {
+        var world = World(options, keepsHistory: false)
+        do throws(Violation) {
+            try world.run(steps: options.steps)
+        } catch {
+            throw Failure(violation: error, step: world.trial.steps)
+        }
+        return Report(
+            steps: world.trial.steps, ledger: world.trial.broker.core.ledger,
+            fakeSeconds: Int(world.now / 1_000_000_000), faults: world.setting.faults)
+    }
+
+    /// The shortest history that can be found for a failure of `run`.
+    /// - Parameter budget: events that may be told to cores in the search.
+    public static func explain(_ failure: Failure, of options: SimulationOptions, budget: Int) -> Explanation {
+        var shrinker = Shrinker(invariant: failure.violation.invariant, budget: budget)
+        let (smaller, found) = shrinker.fewerFaults(options, failure)
+        var world = World(smaller, keepsHistory: true)
+        let limits = world.setting.limits
+        let faults = world.setting.faults
+        do throws(Violation) {
+            try world.run(steps: smaller.steps)
+        } catch {
+            let history = shrinker.fewerEvents(
+                world.history ?? [], Replay(limits: limits, canary: smaller.canary))
+            return Explanation(failure: found, faults: faults, history: history)
+        }
+        preconditionFailure("seed \(smaller.seed) failed and then did not")
+    }
+}

@@ -1,0 +1,62 @@
+public import EarshotCore
+public import EarshotWire
+
+/// One thing a core is told: a call of one of its methods, as a value.
+public enum BrokerEvent: Sendable {
+    case clientConnected(ClientID, isRequestReply: Bool)
+    case clientSaid(ClientID, ClientMessage)
+    case clientSaidNonsense(ClientID, WireError)
+    case clientLost(ClientID)
+    case deliveryTaken(ClientID, UInt64)
+    case deliveryRefused(ClientID, UInt64)
+    case clientWritable(ClientID)
+    case workerConnected(WorkerID)
+    case workerSaid(WorkerID, WorkerMessage, BodyID?)
+    case workerSaidNonsense(WorkerID, WireError)
+    case workerDisconnected(WorkerID, isProcessAlive: Bool)
+    case workerLost(WorkerID)
+    case timePassed
+    case dispatch
+    case limitsChanged(CoreLimits)
+    case drain
+}
+
+extension BrokerEvent: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .clientConnected(let id, let isRequestReply):
+            "client \(id.rawValue) connects" + (isRequestReply ? " by REQ" : "")
+        case .clientSaid(let id, let message): "client \(id.rawValue): \(Self.text(message.encoded()))"
+        case .clientSaidNonsense(let id, let error): "client \(id.rawValue): nonsense, \(error.code.rawValue)"
+        case .clientLost(let id): "client \(id.rawValue) is lost"
+        case .deliveryTaken(let id, let sequence): "the socket takes terminal \(sequence) to client \(id.rawValue)"
+        case .deliveryRefused(let id, let sequence):
+            "the socket refuses terminal \(sequence) to client \(id.rawValue)"
+        case .clientWritable(let id): "the socket to client \(id.rawValue) is writable"
+        case .workerConnected(let id): "worker \(id.rawValue) connects"
+        case .workerSaid(let id, let message, let body):
+            "worker \(id.rawValue): \(Self.text(message.encoded()))" + (body.map { ", body \($0.rawValue)" } ?? "")
+        case .workerSaidNonsense(let id, let error): "worker \(id.rawValue): nonsense, \(error.code.rawValue)"
+        case .workerDisconnected(let id, let isAlive):
+            "worker \(id.rawValue) is disconnected, its process is \(isAlive ? "alive" : "gone")"
+        case .workerLost(let id): "worker \(id.rawValue) is lost"
+        case .timePassed: "time passes"
+        case .dispatch: "dispatch"
+        case .limitsChanged(let limits):
+            "limits change: \(limits.transfersPerOrigin) transfers an origin, \(limits.requestsPerClient) requests a "
+                + "client, \(limits.requests) in all"
+        case .drain: "drain"
+        }
+    }
+
+    /// A head on one line.
+    private static func text(_ head: [UInt8]) -> String {
+        String(decoding: head, as: UTF8.self).split(separator: "\n").joined(separator: " | ")
+    }
+}
+
+/// An event and when it happened.
+public struct HistoryEntry: Sendable {
+    public var now: Tick
+    public var event: BrokerEvent
+}

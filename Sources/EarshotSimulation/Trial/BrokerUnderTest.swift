@@ -1,0 +1,134 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A core behind one door, and the canary that sits in it if there is one.
+struct BrokerUnderTest {
+    private(set) var core: BrokerCore
+    private let canary: Canary?
+    /// A terminal each client has had, for the canaries that need one.
+    private var delivered: [RequestOf: Action] = [:]
+    /// Attempts given out, newest last, for the canary of stale completions.
+    private var current: [UInt64: AttemptID] = [:]
+    /// The last terminal of each client.
+    private var sequences: [ClientID: UInt64] = [:]
+    /// Requests for the canary of deadlines to end.
+    private var open: [ClientID: [(HandlerID, RequestID)]] = [:]
+
+    private struct RequestOf: Hashable {
+        var client: ClientID
+        var handler: HandlerID
+    }
+
+    init(instance: BrokerInstance, limits: CoreLimits, canary: Canary?) {
+        let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), seed: instance.rawValue)
+        self.canary = canary
+    }
+
+    /// Tells the core one event.
+    /// - Returns: what it asks for.
+    mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
+        guard canary != nil else {
+            tell(event, now: now)
+            return core.takeActions()
+        }
+        let failures = core.ledger.requests.failed["deadline", default: 0]
+        if let changed = changed(event) { tell(changed, now: now) }
+        if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
+            endAnother(now: now)
+        }
+        return changed(core.takeActions(), after: event)
+    }
+
+    private mutating func tell(_ event: BrokerEvent, now: Tick) {
+        switch event {
+        case .clientConnected(let id, let isRequestReply):
+            core.clientConnected(id, isRequestReply: isRequestReply)
+        case .clientSaid(let id, let message): core.clientSaid(message, by: id, now: now)
+        case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id)
+        case .clientLost(let id): core.clientLost(id, now: now)
+        case .deliveryTaken(let id, let sequence): core.deliveryTaken(sequence, by: id, now: now)
+        case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
+        case .clientWritable(let id): core.clientWritable(id)
+        case .workerConnected(let id): core.workerConnected(id, now: now)
+        case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
+        case .workerSaidNonsense(let id, let error): core.workerSaidNonsense(error, by: id, now: now)
+        case .workerDisconnected(let id, let isAlive):
+            core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
+        case .workerLost(let id): core.workerLost(id, now: now)
+        case .timePassed: core.timePassed(now: now)
+        case .dispatch: core.dispatch(now: now)
+        case .limitsChanged(let limits): core.limits = Self.changed(limits, by: canary)
+        case .drain: core.drain()
+        }
+    }
+
+    // MARK: Canaries
+
+    private static func changed(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
+        var limits = limits
+        if canary == .originOverLimit { limits.transfersPerOrigin += 1 }
+        if canary == .unboundedClient { limits.requestsPerClient += 1 }
+        return limits
+    }
+
+    /// The event the core is told in place of this one; nil for none.
+    private mutating func changed(_ event: BrokerEvent) -> BrokerEvent? {
+        switch (canary, event) {
+        case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
+            return sequence <= sequences[id, default: 0] ? nil : event
+        case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
+            fetch.options.priority = .high
+            return .clientSaid(id, .fetch(fetch))
+        case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch))) where fetch.options.subscribes:
+            open[id, default: []].append((fetch.handler, fetch.request))
+            return event
+        case (.staleCompletion, .workerSaid(let id, .done(var completion), let body)):
+            if let attempt = current[completion.attempt.flight] { completion.attempt = attempt }
+            return .workerSaid(id, .done(completion), body)
+        default: return event
+        }
+    }
+
+    /// Ends what else clients asked for with what ended by deadline, as if it had been its own.
+    private mutating func endAnother(now: Tick) {
+        for (client, requests) in open {
+            for (handler, request) in requests {
+                core.clientSaid(.cancel(handler, request), by: client, now: now)
+            }
+        }
+        open = [:]
+    }
+
+    private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
+        var changed: [Action] = []
+        for action in actions {
+            switch (canary, action) {
+            case (.duplicateTerminal, .deliver): changed += [action, action]
+            case (.terminalAfterRemoval, .deliver(let client, let terminal, _)):
+                delivered[RequestOf(client: client, handler: terminal.handler)] = action
+                changed.append(action)
+            case (.terminalAfterRemoval, .send(let client, .removed(.handler(let handler), _))):
+                changed.append(action)
+                if let late = delivered[RequestOf(client: client, handler: handler)] { changed.append(late) }
+            case (.uncountedAcknowledgement, .deliver(let client, let terminal, _)):
+                sequences[client] = terminal.sequence
+                changed.append(action)
+            case (.secondAttempt, .sendWorker(let worker, .job(var job))):
+                changed.append(action)
+                job.attempt.attempt += 1
+                changed.append(.sendWorker(worker, .job(job)))
+            case (.lostCancellation, .sendWorker(_, .cancel(let attempt))) where attempt.broker == core.instance: break
+            case (.inheritedCancellation, .deliver(let client, var terminal, _)):
+                terminal.outcome = .failed(Terminal.Failure(code: "cancelled"))
+                changed.append(.deliver(client, terminal, nil))
+            case (.staleCompletion, .sendWorker(_, .job(let job))):
+                current[job.attempt.flight] = job.attempt
+                changed.append(action)
+            default: changed.append(action)
+            }
+        }
+        return changed
+    }
+}

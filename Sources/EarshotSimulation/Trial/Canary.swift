@@ -1,0 +1,44 @@
+/// A fault put between a core and the model on purpose, one for each invariant: the model has to object with its number.
+///
+/// The core stays as it is; what it is told or what it asks for is changed on the way.
+public enum Canary: String, CaseIterable, Sendable {
+    /// A terminal is delivered twice.
+    case duplicateTerminal = "duplicate-terminal"
+    /// A terminal is delivered again after its client removed the handler.
+    case terminalAfterRemoval = "terminal-after-removal"
+    /// A JOB is given to the worker again, as its next attempt.
+    case secondAttempt = "second-attempt"
+    /// A CANCEL does not leave the broker.
+    case lostCancellation = "lost-cancellation"
+    /// A request is told of another's cancellation.
+    case inheritedCancellation = "inherited-cancellation"
+    /// A stale completion passes for the current one.
+    case staleCompletion = "stale-completion"
+    /// A request of class `low` counts as `high`.
+    case wrongClass = "wrong-class"
+    /// A deadline ends other requests of its owner too.
+    case sharedDeadline = "shared-deadline"
+    /// An origin gets one transfer more than its limit.
+    case originOverLimit = "origin-over-limit"
+    /// An ACK is not counted.
+    case uncountedAcknowledgement = "uncounted-acknowledgement"
+    /// A client may queue more than its limit.
+    case unboundedClient = "unbounded-client"
+
+    /// The invariant it breaks.
+    public var invariant: Int {
+        switch self {
+        case .duplicateTerminal: 1
+        case .terminalAfterRemoval: 2
+        case .secondAttempt: 3
+        case .lostCancellation: 4
+        case .inheritedCancellation: 5
+        case .staleCompletion: 6
+        case .wrongClass: 7
+        case .sharedDeadline: 8
+        case .originOverLimit: 9
+        case .uncountedAcknowledgement: 10
+        case .unboundedClient: 11
+        }
+    }
+}

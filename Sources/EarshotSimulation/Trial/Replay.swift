@@ -1,0 +1,101 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A history told again to a new core and a new model, in whole or in part.
+///
+/// What workers said of an attempt is said of the attempt that takes its place: when requests are left out, flights have
+/// other numbers.
+struct Replay {
+    /// The n-th JOB of this content.
+    struct Reference {
+        var content: JobContent
+        var occurrence: Int
+    }
+
+    struct Step {
+        var entry: HistoryEntry
+        let reference: Reference?
+    }
+
+    let limits: CoreLimits
+    let canary: Canary?
+
+    /// Finds out which JOB each of a worker's words is about.
+    func steps(of history: [HistoryEntry]) -> [Step] {
+        var trial = Trial(limits: limits, canary: canary)
+        var jobs: [AttemptID: Reference] = [:]
+        var occurrences: [JobContent: Int] = [:]
+        return history.map { entry in
+            let step = Step(entry: entry, reference: Self.attempt(in: entry.event).flatMap { jobs[$0] })
+            for case .sendWorker(_, .job(let job)) in (try? trial.apply(entry.event, now: entry.now)) ?? [] {
+                let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
+                let occurrence = occurrences[content, default: 0]
+                jobs[job.attempt] = Reference(content: content, occurrence: occurrence)
+                occurrences[content] = occurrence + 1
+            }
+            return step
+        }
+    }
+
+    /// What is wrong with a history.
+    struct Finding {
+        var violation: Violation
+        /// Steps it takes.
+        var length: Int
+        /// What the core was told in them.
+        var told: [HistoryEntry]
+    }
+
+    /// Tells all of it.
+    /// - Returns: nil if nothing is wrong.
+    func finding(in steps: [Step]) -> Finding? {
+        var trial = Trial(limits: limits, canary: canary, progressPeriod: steps.count > 5_000 ? 64 : 1)
+        var given: [JobContent: [(AttemptID, WorkerID)]] = [:]
+        var told: [HistoryEntry] = []
+        for (index, step) in steps.enumerated() {
+            var event = step.entry.event
+            if let reference = step.reference {
+                guard let jobs = given[reference.content],
+                    let job = jobs.dropFirst(reference.occurrence).first ?? jobs.last
+                else { continue }
+                event = Self.event(event, about: job.0, by: job.1)
+            }
+            told.append(HistoryEntry(now: step.entry.now, event: event))
+            do throws(Violation) {
+                for case .sendWorker(let worker, .job(let job)) in try trial.apply(event, now: step.entry.now) {
+                    let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
+                    given[content, default: []].append((job.attempt, worker))
+                }
+                // What the periodic audit found in the whole history is found at its end in a part of it.
+                if index == steps.count - 1 { try trial.audit() }
+            } catch {
+                return Finding(violation: error, length: index + 1, told: told)
+            }
+        }
+        return nil
+    }
+
+    private static func attempt(in event: BrokerEvent) -> AttemptID? {
+        guard case .workerSaid(_, let message, _) = event else { return nil }
+        switch message {
+        case .done(let completion): return completion.attempt
+        case .failed(let attempt, _, _, _), .progress(let attempt, _, _): return attempt
+        case .ready, .pong, .bye: return nil
+        }
+    }
+
+    private static func event(_ event: BrokerEvent, about attempt: AttemptID, by worker: WorkerID) -> BrokerEvent {
+        guard case .workerSaid(_, let message, let body) = event else { return event }
+        switch message {
+        case .done(var completion):
+            completion.attempt = attempt
+            return .workerSaid(worker, .done(completion), body)
+        case .failed(_, let code, let detail, let received):
+            let said = WorkerMessage.failed(attempt, code: code, detail: detail, receivedBytes: received)
+            return .workerSaid(worker, said, body)
+        case .progress(_, let received, let total):
+            return .workerSaid(worker, .progress(attempt, received: received, total: total), body)
+        case .ready, .pong, .bye: return event
+        }
+    }
+}

@@ -1,0 +1,62 @@
+internal import EarshotCore
+
+/// Looks for the shortest history that breaks the same invariant: first with fewer kinds of faults, then with fewer
+/// events (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
+struct Shrinker {
+    /// Events that may still be told on the way.
+    private var budget: Int
+    private let invariant: Int
+
+    init(invariant: Int, budget: Int) {
+        self.invariant = invariant
+        self.budget = budget
+    }
+
+    /// Switches off the faults that are not needed.
+    mutating func fewerFaults(_ options: SimulationOptions, _ failure: Failure) -> (SimulationOptions, Failure) {
+        var best = (options: options, failure: failure)
+        for fault in Fault.allCases where !options.without.contains(fault) && budget > 0 {
+            var candidate = best.options
+            candidate.without.insert(fault)
+            candidate.steps = best.failure.step
+            budget -= candidate.steps
+            guard case .failure(let found) = Result(catching: { () throws(Failure) in try Simulation.run(candidate) }),
+                found.violation.invariant == invariant, found.step <= best.failure.step
+            else { continue }
+            best = (candidate, found)
+        }
+        return best
+    }
+
+    /// Leaves out the events that are not needed.
+    mutating func fewerEvents(_ history: [HistoryEntry], _ replay: Replay) -> [HistoryEntry] {
+        var steps = replay.steps(of: history)
+        guard var best = attempt(steps, replay) else { return history }
+        steps.removeSubrange(best.length...)
+        var chunk = max(1, steps.count / 2)
+        while budget > 0 {
+            var start = 0
+            let before = steps.count
+            while start < steps.count, budget > 0 {
+                var candidate = steps
+                candidate.removeSubrange(start..<min(start + chunk, steps.count))
+                if let found = attempt(candidate, replay) {
+                    candidate.removeSubrange(found.length...)
+                    steps = candidate
+                    best = found
+                } else {
+                    start += chunk
+                }
+            }
+            if chunk == 1, steps.count == before { break }
+            chunk = max(1, chunk / 2)
+        }
+        return best.told
+    }
+
+    private mutating func attempt(_ steps: [Replay.Step], _ replay: Replay) -> Replay.Finding? {
+        budget -= steps.count
+        guard let found = replay.finding(in: steps), found.violation.invariant == invariant else { return nil }
+        return found
+    }
+}

@@ -1,0 +1,52 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A core and the model that watches it, told the same events.
+struct Trial {
+    static let instance = BrokerInstance(rawValue: 0x5eed)
+    /// How often all tables are looked through, in events.
+    static let auditPeriod = 1_000
+
+    private(set) var broker: BrokerUnderTest
+    private(set) var model: ReferenceModel
+    /// Events so far, `dispatch` not counted.
+    private(set) var steps = 0
+    private var dispatches = 0
+    /// How often it is asked whether somebody was forgotten, in dispatches.
+    private let progressPeriod: Int
+
+    init(limits: CoreLimits, canary: Canary?, progressPeriod: Int = 64) {
+        self.progressPeriod = progressPeriod
+        broker = BrokerUnderTest(instance: Self.instance, limits: limits, canary: canary)
+        model = ReferenceModel(instance: Self.instance, limits: limits)
+    }
+
+    /// Tells both, and asks the model.
+    mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
+        let actions = broker.apply(event, now: now)
+        if let violation = model.observe(event, at: now, actions: actions, ledger: broker.core.ledger) {
+            throw violation
+        }
+        if case .dispatch = event {
+            dispatches += 1
+            if dispatches % progressPeriod == 0, let violation = model.auditProgress() { throw violation }
+        } else {
+            steps += 1
+            if steps % Self.auditPeriod == 0 { try audit() }
+        }
+        return actions
+    }
+
+    /// Looks through all tables of the core.
+    mutating func audit() throws(Violation) {
+        if let fault = broker.core.audit().first { throw Violation(audit: fault) }
+        if let violation = model.audit(broker.core.ledger) { throw violation }
+    }
+
+    /// Nothing may be left once everybody is gone.
+    mutating func auditEnd() throws(Violation) {
+        try audit()
+        if let violation = model.auditEnd(broker.core.ledger) { throw violation }
+        guard broker.core.isIdle else { throw Violation(12, "the core is not idle: \(broker.core.ledger)") }
+    }
+}

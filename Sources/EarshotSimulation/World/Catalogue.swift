@@ -1,0 +1,75 @@
+internal import EarshotWire
+
+/// The names of a world, made once: handlers, request IDs, URLs, and what origins have under them.
+struct Catalogue {
+    let handlers: [HandlerID]
+    /// Handlers' own names and those of subtrees.
+    let patterns: [HandlerPattern]
+    let requests: [RequestID]
+    let urls: [String]
+    let digests: [String]
+    let origins: Int
+    let handlerNumbers: [HandlerID: Int]
+    let requestNumbers: [RequestID: Int]
+
+    init(_ setting: Setting) {
+        origins = setting.origins
+        let roots = max(1, setting.handlers / 10)
+        let names = (0..<setting.handlers).map { number in
+            switch number % 10 {
+            case 0: "r\(number % roots)/h\(number)"
+            case 1: "r\(number % roots)/deep/h\(number)"
+            case 2: "single\(number)"
+            default: "r\(number % roots)/s\(number % 3)/h\(number)"
+            }
+        }
+        handlers = names.compactMap(HandlerID.init)
+        let subtrees = (0..<roots).flatMap { ["r\($0)/", "r\($0)/s1/", "r\($0)/deep/"] }
+        patterns = (names + subtrees).compactMap(HandlerPattern.init)
+        requests = (0..<setting.requestIDs).compactMap { RequestID("q\($0)") }
+        handlerNumbers = Dictionary(uniqueKeysWithValues: zip(handlers, handlers.indices))
+        requestNumbers = Dictionary(uniqueKeysWithValues: zip(requests, requests.indices))
+        urls = (0..<setting.keys).map { "http://o\($0 % setting.origins).test/\($0)" }
+        digests = (0..<setting.keys).map { key in
+            let digits = String(key, radix: 16)
+            return String(repeating: "0", count: 64 - digits.utf8.count) + digits
+        }
+    }
+
+    func origin(of key: Int) -> Int { key % origins }
+
+    /// Bytes of the body under a URL.
+    func length(of key: Int) -> Int { 10 + key * 37 % 500 }
+
+    /// Whether a body goes to the spool.
+    func isFile(_ key: Int) -> Bool { key % 9 == 0 }
+
+    /// The key's last digit says how it is asked for, so that a JOB tells which flight it belongs to.
+    func redirect(of key: Int) -> RedirectMode {
+        switch key % 10 {
+        case 8: .manual
+        case 9: .error
+        default: .follow
+        }
+    }
+
+    func ownKey(of key: Int) -> String? { key % 10 == 7 ? "own" : nil }
+
+    /// Where a URL redirects to; nil if it does not. Targets are asked for plainly by others too.
+    func location(of key: Int, _ random: inout SeededGenerator) -> String? {
+        switch key % 10 {
+        case 1: return urls[(key + 1) % urls.count]
+        case 2 where key / 10 % 3 == 0: return urls[key - 1]
+        case 2 where key / 10 % 3 == 1:
+            return random.perMille(100) ? "ftp://o.test/1" : random.perMille(100) ? urls[key] : plain(key + 10)
+        case 2, 3: return plain(random.below(urls.count))
+        case 8, 9: return random.perMille(500) ? plain(key) : nil
+        default: return nil
+        }
+    }
+
+    private func plain(_ key: Int) -> String {
+        let key = key % urls.count
+        return urls[key % 10 > 6 ? key - key % 10 : key]
+    }
+}

@@ -1,0 +1,46 @@
+internal import EarshotCore
+
+/// The proportions of one run, drawn from its seed.
+struct Setting {
+    var faults: Set<Fault>
+    var clients: Int
+    var workers: Int
+    /// Slots of a worker, at most.
+    var slots: Int
+    var origins = 8
+    var handlers: Int
+    var keys: Int
+    /// Request IDs a client chooses from in a handler: few, so that they meet.
+    var requestIDs = 48
+    /// Mean nanoseconds of a message's way, of a client's pause, of a transfer.
+    var delay: Int64
+    var pause: Int64
+    var latency: Int64
+    var limits = CoreLimits()
+    /// Whether it ends with a drain instead of letting everything run out.
+    var drains: Bool
+
+    init(_ options: SimulationOptions, _ random: inout SeededGenerator) {
+        // Drawn in a fixed order: a fault left out by `options` changes nothing else.
+        let drawn = Fault.allCases.filter { _ in !random.perMille(300) }
+        faults = Set(drawn).subtracting(options.without)
+        clients = 3 + random.below(22)
+        workers = 1 + random.below(6)
+        slots = 1 + random.below(12)
+        handlers = options.handlers
+        keys = options.keys
+        let millisecond: Int64 = 1_000_000
+        delay = [millisecond / 10, millisecond, 8 * millisecond][random.below(3)]
+        pause = Int64(20 + random.below(200)) * millisecond
+        latency = [10, 60, 400][random.below(3)] * millisecond
+        limits.transfersPerOrigin = 1 + random.below(8)
+        limits.graceMilliseconds = 500 + random.below(4_000)
+        limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
+        limits.requests = [200, 1_000, 10_000][random.below(3)]
+        limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
+        limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
+        drains = random.perMille(200)
+    }
+
+    func has(_ fault: Fault) -> Bool { faults.contains(fault) }
+}

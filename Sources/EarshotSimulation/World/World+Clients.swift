@@ -1,0 +1,253 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// What client programs do.
+extension World {
+    mutating func makeClient() -> SimulatedClient {
+        let kind = random.below(8)
+        let isRequestReply = kind == 0
+        let window: Int? = [nil, nil, 1, 3, 16, 256, 256, 64][kind]
+        let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
+        return SimulatedClient(
+            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250), handlers: handlers)
+    }
+
+    mutating func clientConnects(_ number: Int) throws(Violation) {
+        guard !isOver else { return }
+        lastLink += 1
+        let link = lastLink
+        links[link] = Link(peer: number)
+        clients[number].link = link
+        clients[number].received = 0
+        clients[number].willAcknowledge = false
+        try tell(.clientConnected(ClientID(rawValue: link), isRequestReply: clients[number].isRequestReply))
+        greet(number, link)
+        plan(random.around(setting.pause), .clientActs(number))
+    }
+
+    /// HELLO, and again all it still wants.
+    private mutating func greet(_ number: Int, _ link: UInt64) {
+        say(.hello(Hello(client: "c\(number)", window: clients[number].window)), link)
+        for (_, fetch) in clients[number].wants.sorted(by: { $0.key < $1.key }) { say(.fetch(fetch), link) }
+    }
+
+    /// Puts a message on the wire; a share of them as bytes, to be read by the decoder.
+    private mutating func say(_ message: ClientMessage, _ link: UInt64) {
+        let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
+        send(up: link, .fromClient(link: link, said))
+    }
+
+    mutating func arrived(_ said: Happening.Said<ClientMessage>, _ link: UInt64) throws(Violation) {
+        guard links[link]?.isCut == false else { return }
+        let id = ClientID(rawValue: link)
+        switch said {
+        case .message(let message): try tell(.clientSaid(id, message))
+        case .bytes(let bytes):
+            let event: BrokerEvent
+            do throws(WireError) {
+                event = .clientSaid(id, try ClientMessage(head: bytes))
+            } catch {
+                event = .clientSaidNonsense(id, error)
+            }
+            try tell(event)
+        }
+    }
+
+    // MARK: Acting
+
+    mutating func clientActs(_ number: Int) {
+        guard !isEnding, let link = clients[number].link else { return }
+        plan(random.around(setting.pause), .clientActs(number))
+        switch random.below(1_000) {
+        case ..<4 where setting.has(.lostConnections): cut(link)
+        case ..<8 where setting.has(.removals): leave(number, link)
+        case ..<20 where setting.has(.clientNonsense): talkNonsense(link)
+        case ..<40 where setting.has(.watchers): watch(link)
+        case ..<80 where setting.has(.removals): remove(number, link)
+        case ..<150 where setting.has(.removals): cancel(number, link)
+        case ..<165: say(.query([.ping, .ledger, .status, .workers, .origins][random.below(5)]), link)
+        case ..<180: ask(number, link) { handler, request, _ in .query(.why(handler, request)) }
+        case ..<210:
+            let priority = PriorityClass.allCases[random.below(4)]
+            ask(number, link) { handler, request, _ in .priority(handler, request, priority) }
+        case ..<230: ask(number, link) { _, _, fetch in .fetch(fetch) }
+        default: for _ in 0...random.below(4) { fetch(number, link) }
+        }
+    }
+
+    private mutating func fetch(_ number: Int, _ link: UInt64) {
+        let handlers = clients[number].handlers
+        let want = SimulatedClient.Want(
+            handler: handlers[random.below(handlers.count)], request: random.below(setting.requestIDs))
+        let key = min(random.below(setting.keys), random.below(setting.keys))
+        var fetch = Fetch(
+            handler: catalogue.handlers[want.handler], request: catalogue.requests[want.request],
+            url: catalogue.urls[key])
+        fetch.options.redirect = catalogue.redirect(of: key)
+        fetch.options.key = catalogue.ownKey(of: key)
+        choose(&fetch.options, key)
+        if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
+        if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
+        // A client library asks once for what it wants; few programs use an ID again at once.
+        if clients[number].wants[want] != nil, !random.perMille(100) { return }
+        if fetch.options.subscribes { clients[number].wants[want] = fetch }
+        say(.fetch(fetch), link)
+    }
+
+    private mutating func choose(_ options: inout Fetch.Options, _ key: Int) {
+        options.priority = [.background, .low, .normal, .normal, .high][random.below(5)]
+        options.retries = random.below(4)
+        if random.perMille(30) { options.method = "HEAD" }
+        if random.perMille(250) { options.tag = "t\(random.below(9))" }
+        if random.perMille(30) { options.isWarm = true }
+        if random.perMille(50) { options.progressMilliseconds = 50 }
+        if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
+        if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
+        if setting.has(.removals), random.perMille(10) { options.replacesHandler = true }
+        guard setting.has(.sizeLimits) else { return }
+        if random.perMille(60) { options.maxBytes = random.below(500) }
+        if random.perMille(30) { options.digest = catalogue.digests[random.perMille(500) ? key : 0] }
+    }
+
+    private mutating func spoil(_ fetch: inout Fetch) {
+        switch random.below(4) {
+        case 0: fetch.url = "nonsense"
+        case 1: fetch.url = "ftp://o1.test/1"
+        case 2: fetch.options.method = "POST"
+        default: fetch.httpFields = Array("host: other".utf8)
+        }
+        fetch.options.redirect = .follow
+        fetch.options.key = nil
+    }
+
+    /// Says something about one of its requests.
+    private mutating func ask(
+        _ number: Int, _ link: UInt64, _ message: (HandlerID, RequestID, Fetch) -> ClientMessage
+    ) {
+        guard let want = someWant(of: number), let fetch = clients[number].wants[want] else { return }
+        say(message(fetch.handler, fetch.request, fetch), link)
+    }
+
+    private mutating func someWant(of number: Int) -> SimulatedClient.Want? {
+        let wants = clients[number].wants.keys
+        guard let first = wants.min() else { return nil }
+        let start = SimulatedClient.Want(handler: random.below(setting.handlers), request: 0)
+        return wants.filter { $0 >= start }.min() ?? first
+    }
+
+    private mutating func cancel(_ number: Int, _ link: UInt64) {
+        guard let want = someWant(of: number), let fetch = clients[number].wants.removeValue(forKey: want) else {
+            return
+        }
+        say(.cancel(fetch.handler, fetch.request), link)
+    }
+
+    private mutating func remove(_ number: Int, _ link: UInt64) {
+        let handlers = clients[number].handlers
+        let pattern =
+            random.perMille(800)
+            ? HandlerPattern.handler(catalogue.handlers[handlers[random.below(handlers.count)]])
+            : catalogue.patterns[random.below(catalogue.patterns.count)]
+        clients[number].wants = clients[number].wants.filter { !pattern.matches(catalogue.handlers[$0.key.handler]) }
+        say(.remove(pattern), link)
+    }
+
+    private mutating func watch(_ link: UInt64) {
+        let patterns = catalogue.patterns
+        let fromEnd = random.perMille(300)
+        let pattern = patterns[
+            fromEnd ? patterns.count - 1 - random.below(setting.handlers / 4 + 1) : random.below(patterns.count)]
+        say(random.perMille(550) ? .subscribe(pattern) : .unsubscribe(pattern), link)
+    }
+
+    private mutating func leave(_ number: Int, _ link: UInt64) {
+        say(.bye, link)
+        if random.perMille(500) {
+            clients[number].wants = [:]
+            greet(number, link)
+        } else {
+            cut(link)
+        }
+    }
+
+    private mutating func talkNonsense(_ link: UInt64) {
+        switch random.below(6) {
+        case 0: say(.acknowledge(random.next() >> 40), link)
+        case 1: say(.hello(Hello(client: nil, window: 2)), link)
+        case 2: say(.cancel(catalogue.handlers[0], catalogue.requests[0]), link)
+        default: send(up: link, .fromClient(link: link, .bytes(nonsense())))
+        }
+    }
+
+    /// Bytes that are nearly a message, or none at all.
+    mutating func nonsense() -> [UInt8] {
+        var bytes = Array("FETCH r0/h0 q1 http://o1.test/1\npriority: high\nDONE 00000000000000f2.1.1 200\n".utf8)
+        bytes.removeFirst(random.below(bytes.count))
+        bytes.removeLast(random.below(bytes.count))
+        for _ in 0..<random.below(4) where !bytes.isEmpty {
+            bytes[random.below(bytes.count)] = UInt8(truncatingIfNeeded: random.next())
+        }
+        // Of a URL outside the catalogue the model has no opinion.
+        if case .fetch = try? ClientMessage(head: bytes) { return [0] }
+        return bytes
+    }
+
+    // MARK: Hearing
+
+    mutating func clientHears(_ message: BrokerMessage, _ link: UInt64) throws(Violation) {
+        guard let known = links[link], !known.isCut else { return }
+        let number = known.peer
+        try checkWire(message)
+        switch message {
+        case .terminal(let terminal):
+            clients[number].received = max(clients[number].received, terminal.sequence)
+            settled(terminal.handler, terminal.request, number)
+            guard clients[number].window != nil, !clients[number].willAcknowledge else { return }
+            clients[number].willAcknowledge = true
+            let isSlow = clients[number].isSlow && setting.has(.slowReaders) && !isEnding
+            plan(
+                isSlow ? random.around(600_000_000) : random.around(500_000),
+                .clientAcknowledges(client: number, link: link))
+        case .error(let error):
+            if let handler = error.handler, let request = error.request { settled(handler, request, number) }
+        case .welcome, .progress, .removed, .cancelled, .answer, .goodbye: break
+        }
+    }
+
+    private mutating func settled(_ handler: HandlerID, _ request: RequestID, _ number: Int) {
+        guard let handler = catalogue.handlerNumbers[handler], let request = catalogue.requestNumbers[request] else {
+            return
+        }
+        clients[number].wants[SimulatedClient.Want(handler: handler, request: request)] = nil
+    }
+
+    mutating func clientAcknowledges(_ number: Int, _ link: UInt64) {
+        guard clients[number].link == link else { return }
+        clients[number].willAcknowledge = false
+        say(.acknowledge(clients[number].received), link)
+    }
+
+    /// A share of what the broker says goes through the wire's bytes.
+    private mutating func checkWire(_ message: BrokerMessage) throws(Violation) {
+        guard random.perMille(30) else { return }
+        let read = try? BrokerMessage(head: message.encoded())
+        guard read == message else { throw Violation(13, "\(message) is read as \(String(describing: read))") }
+    }
+
+    // MARK: Links
+
+    /// Breaks a client's connection: it comes back under another; the broker hears of it sooner or later.
+    private mutating func cut(_ link: UInt64) {
+        guard let number = links[link]?.peer else { return }
+        links[link]?.isCut = true
+        plan(random.around(300_000_000), .clientGone(link: link))
+        clients[number].link = nil
+        plan(random.around(200_000_000), .clientConnects(number))
+    }
+
+    /// The broker closed a connection.
+    mutating func closed(_ link: UInt64) {
+        guard let known = links[link], !known.isCut else { return }
+        cut(link)
+    }
+}

@@ -1,0 +1,242 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// What worker processes do, and what origins answer them.
+extension World {
+    mutating func workerStarts(_ number: Int) throws(Violation) {
+        guard !workers[number].isAlive || workers[number].link == nil else { return }
+        if !workers[number].isAlive {
+            workers[number] = SimulatedWorker()
+            workers[number].isAlive = true
+            workers[number].slots = 1 + random.below(setting.slots)
+            plan(random.around(200_000_000), .workerActs(number))
+        }
+        lastLink += 1
+        let link = lastLink
+        links[link] = Link(peer: number)
+        workers[number].link = link
+        workers[number].known.append(link)
+        try tell(.workerConnected(WorkerID(rawValue: link)))
+        var ready = Ready(slots: workers[number].slots)
+        ready.pid = number + 1
+        if setting.has(.foreignHolds), random.perMille(300) {
+            let other = BrokerInstance(rawValue: 0xf0)
+            workers[number].foreign = (0...UInt64(random.below(3))).map { flight in
+                AttemptID(broker: other, flight: flight, attempt: 1)
+            }
+        }
+        ready.holds = workers[number].foreign + workers[number].transfers.keys.sorted { $0.flight < $1.flight }
+        say(.ready(ready), number)
+    }
+
+    private mutating func say(_ message: WorkerMessage, _ number: Int) {
+        guard let link = workers[number].link else { return }
+        let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
+        send(up: link, .fromWorker(link: link, said))
+    }
+
+    mutating func arrived(_ said: Happening.Said<WorkerMessage>, _ link: UInt64) throws(Violation) {
+        guard links[link]?.isCut == false else { return }
+        let id = WorkerID(rawValue: link)
+        switch said {
+        case .message(let message): try tell(.workerSaid(id, message, body(of: message)))
+        case .bytes(let bytes):
+            let event: BrokerEvent
+            do throws(WireError) {
+                let message = try WorkerMessage(head: bytes)
+                event = .workerSaid(id, message, body(of: message))
+            } catch {
+                event = .workerSaidNonsense(id, error)
+            }
+            try tell(event)
+        }
+    }
+
+    /// The inline body the shell holds for a completion.
+    private mutating func body(of message: WorkerMessage) -> BodyID? {
+        guard case .done(let completion) = message, completion.file == nil, completion.length > 0 else { return nil }
+        lastBody += 1
+        return BodyID(rawValue: lastBody)
+    }
+
+    mutating func workerHears(_ message: PoolMessage, _ link: UInt64) throws(Violation) {
+        guard let known = links[link], !known.isCut else { return }
+        let number = known.peer
+        guard workers[number].isAlive, !workers[number].isHung, workers[number].link == link else { return }
+        switch message {
+        case .job(let job):
+            guard let key = key(of: job) else { return }
+            guard !workers[number].isRetiring else {
+                say(.failed(job.attempt, code: "worker-lost", detail: nil, receivedBytes: 0), number)
+                return
+            }
+            workers[number].transfers[job.attempt] = job
+            try transferBegins(at: catalogue.origin(of: key))
+            plan(random.around(setting.latency), .transferEnds(worker: number, job.attempt))
+        case .cancel(let attempt):
+            if let index = workers[number].foreign.firstIndex(of: attempt) {
+                workers[number].foreign.remove(at: index)
+            } else if let job = workers[number].transfers.removeValue(forKey: attempt) {
+                endTransfer(job)
+            } else {
+                return
+            }
+            // It may have been done already when it was told to stop.
+            let isLate = setting.has(.lyingWorkers) && random.perMille(100)
+            let ended = WorkerMessage.failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0)
+            say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
+        case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
+        case .ping: say(.pong, number)
+        case .limits, .drain, .error: break
+        }
+    }
+
+    // MARK: Transfers
+
+    private func key(of job: Job) -> Int? {
+        job.url.utf8.lastIndex(of: UInt8(ascii: "/")).flatMap { Int(job.url[job.url.index(after: $0)...]) }
+    }
+
+    private mutating func endTransfer(_ job: Job) {
+        if let key = key(of: job) { origins[catalogue.origin(of: key)].running -= 1 }
+    }
+
+    mutating func transferEnds(_ attempt: AttemptID, _ number: Int) {
+        guard workers[number].isAlive, !workers[number].isHung,
+            let job = workers[number].transfers.removeValue(forKey: attempt), let key = key(of: job)
+        else { return }
+        endTransfer(job)
+        if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
+        let answer = answer(to: job, key)
+        workers[number].last = answer
+        say(answer, number)
+        if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
+    }
+
+    /// What the origin, or the way to it, makes of a job.
+    private mutating func answer(to job: Job, _ key: Int) -> WorkerMessage {
+        let attempt = job.attempt
+        if setting.has(.brokenTransfers), random.perMille(60) {
+            let codes = ["reset", "truncated", "timeout", "connect-refused", "tls", "unknown-host", "unheard-of"]
+            let code = codes[random.below(codes.count)]
+            return .failed(attempt, code: code, detail: nil, receivedBytes: random.below(100))
+        }
+        var completion = Completion(attempt: attempt, status: 200)
+        let location = setting.has(.redirects) ? catalogue.location(of: key, &random) : nil
+        if let location {
+            completion.status = [301, 302, 303, 307, 308][random.below(5)]
+            completion.httpFields = Array((random.perMille(20) ? "x-lost: " : "location: ").utf8) + Array(location.utf8)
+            return .done(completion)
+        }
+        if setting.has(.throttling), random.perMille(30) {
+            completion.status = random.perMille(500) ? 429 : 503
+            if random.perMille(500) { completion.httpFields = Array("retry-after: \(random.below(3))".utf8) }
+            return .done(completion)
+        }
+        if setting.has(.errorPages), random.perMille(50) { completion.status = [404, 410, 500][random.below(3)] }
+        guard job.method == "GET" else { return .done(completion) }
+        completion.length = catalogue.length(of: key)
+        if let limit = job.maxBytes, completion.length > limit {
+            return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit)
+        }
+        completion.sha256 = catalogue.digests[key]
+        if catalogue.isFile(key) { completion.file = "f\(key)" }
+        return .done(completion)
+    }
+
+    // MARK: Trouble
+
+    mutating func workerActs(_ number: Int) {
+        guard workers[number].isAlive else { return }
+        plan(random.around(200_000_000), .workerActs(number))
+        if workers[number].isRetiring, workers[number].transfers.isEmpty {
+            say(.bye, number)
+            workerDies(number)
+        }
+        guard workers[number].isAlive, !workers[number].isHung, !isEnding else { return }
+        switch random.below(1_000) {
+        case ..<6 where setting.has(.workerCrashes): workerDies(number)
+        case ..<9 where setting.has(.workerHangs): workers[number].isHung = true
+        case ..<15 where setting.has(.workerCuts): cutWorker(number)
+        case ..<18 where setting.has(.workerCrashes):
+            // It says that it holds nothing, so it holds nothing.
+            abandonTransfers(number)
+            say(.bye, number)
+            workerDies(number)
+        case ..<24 where setting.has(.workerCrashes): workers[number].isRetiring = true
+        case ..<300 where setting.has(.lyingWorkers): lie(number)
+        default: break
+        }
+    }
+
+    private mutating func lie(_ number: Int) {
+        let running = workers[number].transfers.keys.min { $0.flight < $1.flight }
+        let others = workers[random.below(workers.count)].transfers.keys.min { $0.flight < $1.flight }
+        let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
+        var claim = wrong
+        switch random.below(8) {
+        case 0: if let last = workers[number].last { say(last, number) }
+        case 1:
+            claim.attempt.broker = BrokerInstance(rawValue: 0xf1)
+            say(.done(claim), number)
+        case 2:
+            claim.attempt = running ?? claim.attempt
+            claim.attempt.attempt &+= random.perMille(500) ? 1 : .max
+            say(.done(claim), number)
+        case 3:
+            guard let others, workers[number].transfers[others] == nil else { return }
+            claim.attempt = others
+            say(.done(claim), number)
+        case 4:
+            guard let running, let job = workers[number].transfers.removeValue(forKey: running) else { return }
+            endTransfer(job)
+            let code = ["too-large", "unheard-of", "internal"][random.below(3)]
+            say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
+        case 5: say(.ready(Ready(slots: 9)), number)
+        case 6: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
+        default:
+            if let link = workers[number].link { send(up: link, .fromWorker(link: link, .bytes(nonsense()))) }
+        }
+    }
+
+    private mutating func abandonTransfers(_ number: Int) {
+        for job in workers[number].transfers.values { endTransfer(job) }
+        workers[number].transfers = [:]
+    }
+
+    /// Ends a process: what it fetched breaks off at once, the broker hears of it later, another is started.
+    mutating func workerDies(_ number: Int) {
+        guard workers[number].isAlive else { return }
+        workers[number].isAlive = false
+        abandonTransfers(number)
+        for link in workers[number].known where links[link] != nil {
+            // What it said last may still arrive.
+            let arrival = links[link]?.lastUp ?? 0
+            let isLost = random.perMille(500)
+            if isLost { links[link]?.isCut = true }
+            plan(max(arrival - now, 0) + random.around(100_000_000), .workerGone(link: link))
+        }
+        workers[number].link = nil
+        plan(random.around(300_000_000), .workerStarts(number))
+    }
+
+    /// Breaks a worker's connection; its process connects again.
+    private mutating func cutWorker(_ number: Int) {
+        guard let link = workers[number].link else { return }
+        links[link]?.isCut = true
+        workers[number].link = nil
+        plan(random.around(50_000_000), .workerCut(link: link))
+        plan(random.around(50_000_000), .workerStarts(number))
+    }
+
+    /// The broker hears of a broken connection and looks whether the process lives.
+    mutating func workerCut(_ link: UInt64) throws(Violation) {
+        guard let number = links[link]?.peer else { return }
+        let isAlive = workers[number].isAlive && workers[number].known.contains(link)
+        try tell(.workerDisconnected(WorkerID(rawValue: link), isProcessAlive: isAlive))
+        if trial.model.pool[WorkerID(rawValue: link)] == nil {
+            links[link] = nil
+            workers[number].known.removeAll { $0 == link }
+        }
+    }
+}

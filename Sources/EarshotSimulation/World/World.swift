@@ -1,0 +1,231 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// One broker and everybody around it, in one process: fake time, one generator, no threads.
+struct World {
+    /// How long a limit that was lowered may still be felt by an origin: a JOB's way to it, at most.
+    private static let limitMemory: Int64 = 3_000_000_000
+
+    var setting: Setting
+    let catalogue: Catalogue
+    var random: SeededGenerator
+    private(set) var trial: Trial
+    var now: Int64 = 1_000_000_000
+    private var plans = Heap<Plan>()
+    private var planned: UInt64 = 0
+    private var needsDispatch = false
+    /// Events that follow from carrying actions out.
+    private var consequences: [BrokerEvent] = []
+    /// Whether peers begin nothing any more.
+    private(set) var isEnding = false
+    /// Whether no client comes back.
+    private(set) var isOver = false
+    /// All the core was told, if it is kept.
+    private(set) var history: [HistoryEntry]?
+
+    var clients: [SimulatedClient] = []
+    var workers: [SimulatedWorker] = []
+    var origins: [SimulatedOrigin]
+    var links: [UInt64: Link] = [:]
+    var lastLink: UInt64 = 0
+    var lastBody: UInt64 = 0
+    /// Limits that were in force, newest last.
+    private var originLimits: [(since: Int64, limit: Int)]
+
+    init(_ options: SimulationOptions, keepsHistory: Bool) {
+        random = SeededGenerator(seed: options.seed)
+        setting = Setting(options, &random)
+        catalogue = Catalogue(setting)
+        trial = Trial(limits: setting.limits, canary: options.canary)
+        origins = Array(repeating: SimulatedOrigin(), count: setting.origins)
+        originLimits = [(0, setting.limits.transfersPerOrigin)]
+        history = keepsHistory ? [] : nil
+        workers = Array(repeating: SimulatedWorker(), count: setting.workers)
+        for _ in 0..<setting.clients { clients.append(makeClient()) }
+        for client in clients.indices { plan(random.around(setting.pause), .clientConnects(client)) }
+        for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
+        plan(random.around(1_000_000_000), .limitsChange)
+    }
+
+    // MARK: Running
+
+    /// Runs until the core was told so many events, then lets everything run out.
+    mutating func run(steps: Int) throws(Violation) {
+        while trial.steps < steps { try turn() }
+        isEnding = true
+        if setting.drains {
+            try tell(.drain)
+            let end = now + 5_000_000_000
+            while now < end, !plans.isEmpty { try turn() }
+            try trial.audit()
+        } else {
+            try runOut(steps)
+        }
+    }
+
+    /// The next thing that happens.
+    private mutating func turn() throws(Violation) {
+        let planned = plans.min?.at
+        let timer = trial.broker.core.nextTimer?.nanoseconds
+        let next = min(planned ?? .max, timer ?? .max)
+        if needsDispatch, next > now || random.perMille(250) {
+            try tell(.dispatch)
+            return
+        }
+        if let timer, timer <= planned ?? .max {
+            now = max(now, timer)
+            try tell(.timePassed)
+        } else if let plan = plans.popMin() {
+            now = max(now, plan.at)
+            try happen(plan.happening)
+        }
+    }
+
+    private mutating func runOut(_ steps: Int) throws(Violation) {
+        let bound = trial.steps + 100_000 + steps / 10
+        let end = now + 3_600_000_000_000
+        func isDone() -> Bool {
+            let ledger = trial.broker.core.ledger
+            return ledger.requests.pending == 0 && ledger.deliveries.outstanding == 0
+        }
+        while !isDone(), trial.steps < bound, now < end, hasFuture { try turn() }
+        guard isDone() else {
+            try trial.auditEnd()
+            throw Violation(1, "something is pending after everything ran out: \(trial.broker.core.ledger)")
+        }
+        isOver = true
+        for link in clients.compactMap(\.link) {
+            links[link] = nil
+            try tell(.clientLost(ClientID(rawValue: link)))
+        }
+        while !trial.broker.core.isIdle, trial.steps < bound + 10_000, now < 2 * end, hasFuture { try turn() }
+        try trial.auditEnd()
+    }
+
+    private var hasFuture: Bool { !plans.isEmpty || trial.broker.core.nextTimer != nil }
+
+    /// Tells the broker, does what it asks for, and tells it what came of that.
+    mutating func tell(_ event: BrokerEvent) throws(Violation) {
+        try tellOnce(event)
+        var index = 0
+        while index < consequences.count {
+            try tellOnce(consequences[index])
+            index += 1
+        }
+        if index > 0 { consequences.removeAll(keepingCapacity: true) }
+    }
+
+    private mutating func tellOnce(_ event: BrokerEvent) throws(Violation) {
+        let tick = Tick(nanoseconds: now)
+        history?.append(HistoryEntry(now: tick, event: event))
+        if case .dispatch = event { needsDispatch = false } else { needsDispatch = true }
+        var refused: Set<ClientID> = []
+        for action in try trial.apply(event, now: tick) {
+            if let consequence = try carryOut(action, &refused) { consequences.append(consequence) }
+        }
+    }
+
+    // MARK: The future
+
+    mutating func plan(_ delay: Int64, _ happening: Happening) {
+        planned += 1
+        plans.insert(Plan(at: now + delay, order: planned, happening: happening))
+    }
+
+    /// Plans the arrival of something a client or worker says.
+    mutating func send(up link: UInt64, _ happening: Happening) {
+        guard let last = links[link]?.lastUp else { return }
+        let arrival = max(last, now + random.around(setting.delay))
+        links[link]?.lastUp = arrival
+        plan(arrival - now, happening)
+    }
+
+    /// Plans the arrival of something the broker says.
+    mutating func send(down link: UInt64, _ happening: Happening) {
+        guard let known = links[link], !known.isCut else { return }
+        let arrival = max(known.lastDown, now + random.around(setting.delay))
+        links[link]?.lastDown = arrival
+        plan(arrival - now, happening)
+    }
+
+    private mutating func happen(_ happening: Happening) throws(Violation) {
+        switch happening {
+        case .clientActs(let client): clientActs(client)
+        case .clientConnects(let client): try clientConnects(client)
+        case .clientAcknowledges(let client, let link): clientAcknowledges(client, link)
+        case .fromClient(let link, let said): try arrived(said, link)
+        case .toClient(let link, let message): try clientHears(message, link)
+        case .clientGone(let link):
+            guard links.removeValue(forKey: link) != nil else { return }
+            try tell(.clientLost(ClientID(rawValue: link)))
+        case .clientWritable(let link): try tell(.clientWritable(ClientID(rawValue: link)))
+        case .workerStarts(let worker): try workerStarts(worker)
+        case .workerActs(let worker): workerActs(worker)
+        case .fromWorker(let link, let said): try arrived(said, link)
+        case .toWorker(let link, let message): try workerHears(message, link)
+        case .workerCut(let link): try workerCut(link)
+        case .workerGone(let link):
+            guard links.removeValue(forKey: link) != nil else { return }
+            try tell(.workerLost(WorkerID(rawValue: link)))
+        case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
+        case .limitsChange: try limitsChange()
+        }
+    }
+
+    /// Does one thing the core asked for.
+    /// - Returns: what the core is to be told of it.
+    private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) throws(Violation) -> BrokerEvent? {
+        switch action {
+        case .send(let id, let message): send(down: id.rawValue, .toClient(link: id.rawValue, message))
+        case .answer(let id, let query, _): send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
+        case .deliver(let id, let terminal, _): return deliver(terminal, to: id, &refused)
+        case .close(let id, _): closed(id.rawValue)
+        case .sendWorker(let id, let message): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
+        case .killWorker(let id):
+            if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
+                workerDies(worker)
+            }
+        case .releaseBody, .releaseFile: break
+        }
+        return nil
+    }
+
+    private mutating func deliver(
+        _ terminal: Terminal, to id: ClientID, _ refused: inout Set<ClientID>
+    ) -> BrokerEvent? {
+        // Nothing overtakes a terminal that was refused.
+        guard !refused.contains(id) else { return nil }
+        if setting.has(.fullSockets), !isEnding, random.perMille(10) {
+            refused.insert(id)
+            plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
+            return .deliveryRefused(id, terminal.sequence)
+        }
+        send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(terminal)))
+        return .deliveryTaken(id, terminal.sequence)
+    }
+
+    // MARK: Limits
+
+    private mutating func limitsChange() throws(Violation) {
+        guard !isEnding else { return }
+        plan(random.around(3_000_000_000), .limitsChange)
+        guard setting.has(.limitChanges) else { return }
+        var limits = trial.model.limits
+        limits.transfersPerOrigin = 1 + random.below(8)
+        limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
+        limits.requests = [200, 1_000, 10_000][random.below(3)]
+        originLimits.removeAll { $0.since + Self.limitMemory < now && $0.limit <= limits.transfersPerOrigin }
+        originLimits.append((now, limits.transfersPerOrigin))
+        try tell(.limitsChanged(limits))
+    }
+
+    /// A transfer begins, as the origin sees it: invariant 9, by its own count.
+    mutating func transferBegins(at origin: Int) throws(Violation) {
+        origins[origin].running += 1
+        let most = originLimits.reduce(0) { max($0, $1.limit) }
+        guard origins[origin].running <= most else {
+            throw Violation(9, "origin \(origin) counts \(origins[origin].running) transfers, the limit is \(most)")
+        }
+    }
+}

@@ -1,0 +1,8 @@
+internal import ArgumentParser
+
+/// Earshot's workbench: what is run by developers, not by users.
+@main
+struct EarshotLab: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "earshot-lab", abstract: "Earshot's workbench.", subcommands: [SimulateCommand.self])
+}

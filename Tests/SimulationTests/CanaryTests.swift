@@ -1,0 +1,35 @@
+import EarshotSimulation
+import Testing
+
+/// The reference model objects to what breaks an invariant, and with that invariant's number.
+struct CanaryTests {
+    @Test func `there is a canary for each invariant from 1 to 11`() {
+        #expect(Set(Canary.allCases.map(\.invariant)) == Set(1...11))
+    }
+
+    /// A canary needs its occasion, which not every world gives it; what is caught must be it, in any world.
+    @Test(arguments: Canary.allCases)
+    func `a broken broker is caught with the number of the invariant it breaks`(canary: Canary) {
+        var caught = 0
+        for seed in 1...12 as ClosedRange<UInt64> where caught < 2 {
+            var options = SimulationOptions(seed: seed, steps: 6_000)
+            options.canary = canary
+            do throws(Failure) {
+                _ = try Simulation.run(options)
+            } catch {
+                #expect(error.violation.invariant == canary.invariant, "seed \(seed): \(error)")
+                caught += 1
+            }
+        }
+        #expect(caught > 0, "\(canary) was never caught")
+    }
+
+    @Test func `a failure is explained by a history of a few events`() throws {
+        var options = SimulationOptions(seed: 2, steps: 2_000)
+        options.canary = .duplicateTerminal
+        let failure = try #require(throws: Failure.self) { try Simulation.run(options) }
+        let explanation = Simulation.explain(failure, of: options, budget: 30_000)
+        #expect(explanation.failure.violation.invariant == 1)
+        #expect(explanation.history.count <= 12, "\(explanation)")
+    }
+}

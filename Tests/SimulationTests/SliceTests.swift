@@ -1,0 +1,41 @@
+import EarshotCore
+import EarshotSimulation
+import Foundation
+import Testing
+
+/// A slice of what `bin/simulate` runs at length: every invariant holds in whatever the simulated world does.
+struct SliceTests {
+    /// Fixed seeds, and one of the day from the environment: the commit's hash in CI.
+    static let seeds: [UInt64] = {
+        let given = ProcessInfo.processInfo.environment["EARSHOT_SEED"].map { text in
+            UInt64(text) ?? UInt64(text.prefix(15), radix: 16) ?? 0
+        }
+        return Array(1...8) + (given.map { [$0] } ?? [])
+    }()
+
+    @Test(arguments: seeds)
+    func `all invariants hold through 15,000 events of a world with faults, and nothing is left`(seed: UInt64) {
+        let options = SimulationOptions(seed: seed, steps: 15_000)
+        do throws(Failure) {
+            let report = try Simulation.run(options)
+            #expect(report.steps >= options.steps)
+            #expect(report.ledger.requests.answered > 0)
+        } catch {
+            Issue.record("bin/simulate --seed \(seed) --steps 15000: step \(error.step): \(error.violation)")
+        }
+    }
+
+    @Test func `the same seed gives the same run`() throws {
+        let options = SimulationOptions(seed: 5, steps: 3_000)
+        #expect(try Simulation.run(options).ledger == Simulation.run(options).ledger)
+    }
+
+    @Test func `without faults every request that is wanted is answered or fails by its origin`() throws {
+        var options = SimulationOptions(seed: 9, steps: 5_000)
+        options.without = Set(Fault.allCases)
+        let ledger = try Simulation.run(options).ledger
+        #expect(ledger.requests.answered > 0)
+        #expect(Set(ledger.requests.failed.keys).isSubset(of: ["queue-full"]))
+        #expect(ledger.requests.orphaned == 0 && ledger.deliveries.lost == 0 && ledger.flights.stale == 0)
+    }
+}
