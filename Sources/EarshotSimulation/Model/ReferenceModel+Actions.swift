@@ -29,6 +29,10 @@ extension ReferenceModel {
             }
             owedRaise = nil
         case .sendWorker, .killWorker: break
+        case .spill(let body, let file):
+            expect(bodies.contains(body), 12, "body \(body.rawValue) is spilled after its release")
+            spilled[body] = file
+            files.insert(file)
         case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
         case .releaseFile(let file): expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }
@@ -122,9 +126,13 @@ extension ReferenceModel {
                 failure.attempts == ending.attempts, 1, "\(request.name) is told \(failure.attempts) attempts")
         }
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
-        expect(body == (isBodyDue ? ending.body : nil), 1, "\(request.name), \(told), comes with another's body")
+        let spilled = ending.body.flatMap { self.spilled[$0] }
+        expect(
+            body == (isBodyDue && spilled == nil ? ending.body : nil), 1,
+            "\(request.name), \(told), comes with another's body")
         if let body { expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released") }
-        if let file = ending.completion?.file, isBodyDue {
+        if let file = ending.completion?.file ?? spilled, isBodyDue {
+            expect(terminal.response?.file?.hasSuffix("/" + file) == true, 1, "\(request.name) names another's file")
             expect(files.contains(file), 12, "\(request.name) names a file that was released")
         }
         guard let completion = ending.completion else {

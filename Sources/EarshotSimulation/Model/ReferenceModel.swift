@@ -57,6 +57,8 @@ final class ReferenceModel {
     var bodies: Set<BodyID> = []
     /// Spool files the core was told of and has not given up.
     var files: Set<String> = []
+    /// Files that bodies were moved to while their terminals waited.
+    var spilled: [BodyID: String] = [:]
     var ledger = Ledger()
     var serial = 0
 

@@ -33,6 +33,8 @@ struct Setting {
         delay = [millisecond / 10, millisecond, 8 * millisecond][random.below(3)]
         pause = Int64(20 + random.below(200)) * millisecond
         latency = [10, 60, 400][random.below(3)] * millisecond
+        // A few bodies of the catalogue: some always wait in the spool.
+        limits.waitingBytes = 1_000
         limits.transfersPerOrigin = 1 + random.below(8)
         limits.graceMilliseconds = 500 + random.below(4_000)
         limits.requestsPerClient = [20, 80, 1_000][random.below(3)]

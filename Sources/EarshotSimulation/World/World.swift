@@ -186,7 +186,7 @@ struct World {
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
             }
-        case .releaseBody, .releaseFile: break
+        case .spill, .releaseBody, .releaseFile: break
         }
         return nil
     }
