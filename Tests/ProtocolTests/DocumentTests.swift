@@ -2,7 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
-/// The documents of `protocols/`, the vectors and the code say the same.
+/// The documents of `protocols/`, the README's table, the vectors and the code say the same.
 struct DocumentTests {
     @Test func `every verb of the grammar has a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
@@ -52,5 +52,11 @@ struct DocumentTests {
         let rows = try Document("3-CODES.md").rows("## Errors")
         let codes = try Set((Vector.refused() + Vector.generated()).compactMap(\.code))
         #expect(codes.isSubset(of: rows.keys))
+    }
+
+    @Test func `the README's table of exit codes is the one of the program`() throws {
+        let program = try ExitCodes.ofProgram()
+        #expect(program.count >= 20, "the source is read")
+        #expect(try ExitCodes.ofReadme() == program)
     }
 }
