@@ -130,8 +130,8 @@ public final class BrokerProcess {
         endIfDrained()
         returnMemoryAfterBurst()
         if try bus.hasPending() || work.hasPending() { return .none }
-        let next = [core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }, nextDrainCheck].compactMap { $0 }
-            .min()
+        let timer = core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
+        let next = [timer, nextDrainCheck, nextBlockedCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
     }
 
@@ -145,7 +145,7 @@ public final class BrokerProcess {
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer))
             }
-        case .surplus(let peer):
+        case .surplus(let peer, _):
             core.clientSaidNonsense(WireError(.limit, "a message is a head and a body"), by: ClientID(rawValue: peer))
         case .lost(let peer, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
@@ -162,9 +162,10 @@ public final class BrokerProcess {
             } catch {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
-        case .surplus(let peer):
-            core.workerSaidNonsense(
-                WireError(.limit, "a message is a head and a body"), by: WorkerID(rawValue: peer), now: now)
+        case .surplus(let peer, let head):
+            var error = WireError(.limit, "a message is a head and a body")
+            error.attempt = WorkerMessage.attempt(in: head)
+            core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let process):
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)

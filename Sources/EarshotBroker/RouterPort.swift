@@ -13,7 +13,7 @@ final class RouterPort {
         case connected(peer: UInt64, isRequestReply: Bool)
         case message(peer: UInt64, head: [UInt8], body: SharedBody?)
         /// A message of more frames than the protocol has.
-        case surplus(peer: UInt64)
+        case surplus(peer: UInt64, head: [UInt8])
         /// `process`: a hold on the peer's process, if that lives on.
         case lost(peer: UInt64, process: ProcessDescriptor?)
     }
@@ -139,7 +139,7 @@ final class RouterPort {
         guard let number = try known ?? connect(routing, hasEnvelope: hasEnvelope) else { return }
         if known == nil { handle(.connected(peer: number, isRequestReply: hasEnvelope)) }
         guard parts.surplus == 0, parts.count <= head + 2 else {
-            handle(.surplus(peer: number))
+            handle(.surplus(peer: number, head: parts.bytes(head)))
             return
         }
         let body = parts.count == head + 2 ? SharedBody(parts.take(head + 1)) : nil

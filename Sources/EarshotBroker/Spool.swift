@@ -48,11 +48,20 @@ final class Spool {
         let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
         defer { close(file) }
-        let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
-        let number = errno
-        guard count == bytes.count, unsafe renameat(folder, part, folder, name) == 0 else {
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes[written...].withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
+            guard count > 0 || errno == EINTR else {
+                let error = SystemError("write a spool file", number: count < 0 ? errno : ENOSPC)
+                remove(part)
+                throw error
+            }
+            written += max(0, count)
+        }
+        guard unsafe renameat(folder, part, folder, name) == 0 else {
+            let error = SystemError("name a spool file", number: errno)
             remove(part)
-            throw SystemError("write a spool file", number: count < 0 ? number : ENOSPC)
+            throw error
         }
     }
 

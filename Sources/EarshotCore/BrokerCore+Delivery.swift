@@ -29,6 +29,8 @@ extension BrokerCore {
         interests[interest].phase = .delivering
         interests[interest].outcome = outcome
         outcomes[outcome].holders += 1
+        // An owner that does not listen has nothing to acknowledge.
+        if !listeners.contains(interests[interest].owner) { interests[interest].owner = -1 }
         for client in listeners { enqueueDelivery(of: interest, to: client) }
         guard !listeners.isEmpty else {
             forgetInterest(interest)
@@ -114,7 +116,8 @@ extension BrokerCore {
             let (terminal, body) = terminal(of: interest, sequence: sequence)
             actions.append(.deliver(clients[client].id, terminal, body))
         }
-        if clients[client].deliveries.count >= limits.dueDeliveries {
+        if clients[client].deliveries.count >= limits.dueDeliveries, !clients[client].isClosing {
+            clients[client].isClosing = true
             let id = clients[client].id
             actions.append(.close(id, reason: "too-slow"))
         }
@@ -165,6 +168,7 @@ extension BrokerCore {
         for interest in clients[client].deliveries.prefix(Int(sequence - first)) {
             guard let file = outcomes[interests[interest].outcome].response?.file else { continue }
             fileHolders[file, default: 0] += 1
+            lentFiles += 1
             setTimer(now.advanced(byMilliseconds: limits.lentFileMilliseconds), .lent(file: file))
         }
         acknowledged(sequence, by: client)
@@ -206,7 +210,7 @@ extension BrokerCore {
     /// the bound: so what waits for one client, or one handler's grace, holds little memory, however long it waits.
     private mutating func spillIfMany(_ outcome: Int32, waiting: Int) {
         guard let response = outcomes[outcome].response, let body = response.body, let name = response.sha256,
-            waiting > 0, response.length.multipliedReportingOverflow(by: waiting).partialValue > limits.waitingBytes
+            waiting > 0, response.length > limits.waitingBytes / waiting
         else { return }
         outcomes[outcome].response?.body = nil
         outcomes[outcome].response?.file = name

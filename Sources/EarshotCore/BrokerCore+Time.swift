@@ -14,7 +14,9 @@ extension BrokerCore {
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence)
             case .retry(let name): pauseEnded(name)
             case .opening: awaitedWorkers = nil
-            case .lent(let file): releaseFile(file)
+            case .lent(let file):
+                lentFiles -= 1
+                releaseFile(file)
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
@@ -34,9 +36,8 @@ extension BrokerCore {
     /// Sets a timer. Stale ones are swept when they outnumber what they could be about, so the heap stays bounded.
     mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
         timers.insert(Timer(at: at, subject: subject))
-        guard timers.count > 1_024 + 4 * (interests.count + handlers.count + flights.count + workers.count) else {
-            return
-        }
+        let subjects = interests.count + handlers.count + flights.count + workers.count + scopes.count + lentFiles
+        guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
 

@@ -72,6 +72,8 @@ public struct BrokerCore {
     var timers = Heap<Timer>()
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
+    /// Files kept for clients that do not acknowledge.
+    var lentFiles = 0
 
     /// - Parameters:
     ///   - secret: proof asked of workers; nil for none.

@@ -31,6 +31,9 @@ struct ClientSession {
     /// The socket refused a terminal and has not been writable since.
     var isBlocked = false
 
+    /// Whether the shell was asked to close it.
+    var isClosing = false
+
     /// Whether no more terminals may be put on their way.
     var isFull: Bool { isBlocked || sent >= window ?? .max }
 

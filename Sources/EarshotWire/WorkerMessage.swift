@@ -22,8 +22,8 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
-    /// The attempt that `VERB attempt …` is about, in a head whose fields may be anything.
-    private static func attempt(in head: [UInt8]) -> AttemptID? {
+    /// The attempt that `VERB attempt …` is about, in a DONE or FAILED whose fields may be anything; nil for other heads.
+    public static func attempt(in head: [UInt8]) -> AttemptID? {
         let words = head.prefix(512).prefix { $0 != Ascii.lineFeed }.split(separator: Ascii.space, maxSplits: 2)
         guard words.count >= 2, ["DONE", "FAILED"].contains(String(decoding: words[0], as: UTF8.self)) else {
             return nil
