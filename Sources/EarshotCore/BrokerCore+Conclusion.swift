@@ -15,7 +15,7 @@ extension BrokerCore {
         }
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         let outcome = rule.outcome(
-            status: response.status, response: fields, request: record.request, hops: Int(record.hops), ancestors: [])
+            status: response.status, response: fields, request: record.request, hops: 0, ancestors: [])
         switch outcome {
         case .follow(let next):
             drop(response)
@@ -32,8 +32,7 @@ extension BrokerCore {
 
     /// Waits for what becomes of the next hop, which others may want too.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
-        let (child, isNew) = openFlight(
-            next, redirect: flights[flight].redirect, key: ownKeys[flight], hops: Int(flights[flight].hops) + 1)
+        let (child, isNew) = openFlight(next, redirect: flights[flight].redirect, key: ownKeys[flight])
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -45,8 +44,37 @@ extension BrokerCore {
         flights[child].retries = max(flights[child].retries, flights[flight].retries)
         if isNew { flights[child].workerDeaths = flights[flight].workerDeaths }
         let leaf = leaf(of: child)
-        guard case .queued = flights[leaf].phase else { return }
-        forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }
+        if case .queued = flights[leaf].phase {
+            forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }
+        }
+        for farthest in flightsTooFar(flight) { failRedirected(farthest, now: now) }
+    }
+
+    /// Those that wait for a flight, or it itself, for whom its redirect was one too many; what waits for them in turn
+    /// is not named. Chains that meet can be long, though each flight brought few redirects: so nothing recurses deep.
+    private func flightsTooFar(_ flight: Int32) -> [Int32] {
+        var distance = 0
+        var next = flight
+        while case .following(let child) = flights[next].phase {
+            distance += 1
+            next = child
+        }
+        var found = [flight]
+        while distance <= limits.redirectHops, !found.isEmpty {
+            distance += 1
+            found = found.flatMap { parentChains.members(of: flights[$0].parents) }
+        }
+        return found
+    }
+
+    /// Ends a flight that follows another, which goes on for those who are nearer to it.
+    private mutating func failRedirected(_ flight: Int32, now: Tick) {
+        guard case .following(let child) = flights[flight].phase else {
+            preconditionFailure("flight \(flights[flight].id) follows none")
+        }
+        parentChains.remove(flight, from: &flights[child].parents)
+        fail(flight, .tooManyRedirects, now: now)
+        dropIfUnwanted(child)
     }
 
     /// Tries again after a pause, or ends with this failure.

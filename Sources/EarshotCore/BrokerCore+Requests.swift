@@ -114,14 +114,14 @@ extension BrokerCore {
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
         let flight = openFlight(
             HTTPRequest(method: method, url: url, fields: fields), redirect: fetch.options.redirect,
-            key: fetch.options.key, hops: 0)
+            key: fetch.options.key)
         attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
         return nil
     }
 
     /// The open flight with this key, or a new one that waits in the queue.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, hops: Int
+        _ request: HTTPRequest, redirect: RedirectMode, key own: String?
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own)
         if let flight = openFlight(key) { return (flight, false) }
@@ -130,8 +130,7 @@ extension BrokerCore {
         lastFlight += 1
         let flight = flights.insert(
             Flight(
-                id: lastFlight, request: request, variant: key.variant, redirect: redirect, scope: scope,
-                hops: UInt8(clamping: hops)))
+                id: lastFlight, request: request, variant: key.variant, redirect: redirect, scope: scope))
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
         if let own { ownKeys[flight] = own }

@@ -48,8 +48,6 @@ struct Flight {
     var interests = Chain()
     /// Flights that were redirected to it.
     var parents = Chain()
-    /// Redirects that led here.
-    var hops: UInt8 = 0
     /// The laxest of what its interests allow.
     var retries: UInt8 = 0
     var timeoutMilliseconds: UInt32 = 0

@@ -54,7 +54,6 @@ final class FlightRecord {
     var requests: [Int: RequestRecord] = [:]
     var parents: [FlightRecord] = []
     var child: FlightRecord?
-    var hops: Int
     var attempts: UInt32 = 0
     var failures = 0
     var deaths = 0
@@ -64,9 +63,8 @@ final class FlightRecord {
     /// Whether its last attempt was lost with a worker: it goes before the queue then.
     var isReturned = false
 
-    init(_ content: FlightContent, hops: Int) {
+    init(_ content: FlightContent) {
         self.content = content
-        self.hops = hops
     }
 
     /// The flight that is fetched for this one.
@@ -75,6 +73,9 @@ final class FlightRecord {
         while let child = flight.child { flight = child }
         return flight
     }
+
+    /// Redirects from it to its leaf.
+    var distance: Int { child.map { $0.distance + 1 } ?? 0 }
 
     /// All requests that wait for it, those redirected to it included.
     func forEachRequest(_ body: (RequestRecord) -> Void) {

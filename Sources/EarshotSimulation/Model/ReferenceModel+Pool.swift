@@ -183,13 +183,13 @@ extension ReferenceModel {
             return
         }
         let isSame = job.url == flight.content.job.url
-        guard !isSame, flight.hops < limits.redirectHops else {
-            end(flight, Ending(code: isSame ? "redirect-loop" : "too-many-redirects", attempts: attempts))
+        guard !isSame else {
+            end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
         var content = flight.content
         content.job = job
-        let (child, isNew) = self.flight(content, hops: flight.hops + 1)
+        let (child, isNew) = self.flight(content)
         guard child.leaf !== flight else {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
@@ -199,6 +199,19 @@ extension ReferenceModel {
         child.parents.append(flight)
         flight.child = child
         flight.phase = .following
+        endTooFar(flight)
+    }
+
+    /// Those for whom a redirect was one too many end, the others go on waiting: invariant 8.
+    private func endTooFar(_ flight: FlightRecord) {
+        guard flight.distance > limits.redirectHops else {
+            for parent in flight.parents { endTooFar(parent) }
+            return
+        }
+        guard let child = flight.child else { return }
+        child.parents.removeAll { $0 === flight }
+        end(flight, Ending(code: "too-many-redirects", attempts: Int(flight.attempts)))
+        dropIfUnwanted(child)
     }
 
     /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.

@@ -85,7 +85,7 @@ extension ReferenceModel {
     // MARK: Flights
 
     private func join(_ request: RequestRecord, _ content: FlightContent) {
-        let (flight, isNew) = flight(content, hops: 0)
+        let (flight, isNew) = flight(content)
         request.flight = flight
         request.isShared = !isNew
         flight.requests[request.serial] = request
@@ -103,9 +103,9 @@ extension ReferenceModel {
     }
 
     /// The open flight of this content, or a new one: invariants 3 and 5.
-    func flight(_ content: FlightContent, hops: Int) -> (FlightRecord, isNew: Bool) {
+    func flight(_ content: FlightContent) -> (FlightRecord, isNew: Bool) {
         if let flight = openFlights[content] { return (flight, false) }
-        let flight = FlightRecord(content, hops: hops)
+        let flight = FlightRecord(content)
         openFlights[content] = flight
         unnamedFlights[content.job, default: []].append(flight)
         let origin = content.job.origin
@@ -123,7 +123,7 @@ extension ReferenceModel {
         dropIfUnwanted(flight)
     }
 
-    private func dropIfUnwanted(_ flight: FlightRecord) {
+    func dropIfUnwanted(_ flight: FlightRecord) {
         guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
         if case .running(let worker) = flight.phase, let id = flight.id {
             pool[worker]?.leases[id]?.flight = nil

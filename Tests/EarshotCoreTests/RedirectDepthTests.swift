@@ -1,0 +1,40 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// However servers redirect, chains of flights stay as short as one request may be redirected.
+struct RedirectDepthTests {
+    @Test func `a chain through pages that are all wanted is no longer than a request's redirects may be`() {
+        var rig = CoreRig()
+        let worker = rig.worker(slots: 1)
+        let a = rig.client(1, window: nil)
+        let pages = 2_000
+        rig.pass { rig in
+            for page in 0..<pages { rig.fetch("h", "\(page)", "http://h/\(page)", by: a) }
+        }
+        var told: [String: Int] = [:]
+        for _ in 0..<(2 * pages) {
+            guard let job = rig.jobs.first else { break }
+            let page = Int(job.url.dropFirst("http://h/".count)) ?? 0
+            rig.pass { rig in
+                if page == pages - 1 {
+                    rig.done(job, by: worker)
+                } else {
+                    rig.done(job, by: worker, status: 302, fields: "location: http://h/\(page + 1)")
+                }
+            }
+            for case .deliver(_, let terminal, _) in rig.actions {
+                rig.core.deliveryTaken(terminal.sequence, by: a, now: rig.now)
+                if case .failed(let failure) = terminal.outcome {
+                    told[failure.code, default: 0] += 1
+                } else {
+                    told["result", default: 0] += 1
+                }
+            }
+        }
+        // Ten redirects lead the last eleven pages to the end; the others are further away from it.
+        #expect(told == ["result": 11, "too-many-redirects": pages - 11])
+        #expect(rig.core.ledger.requests.pending == 0)
+    }
+}
