@@ -102,6 +102,8 @@ class IdleTests(TestCase):
             self.assertEqual(bus.run("get", f"{origin.url}/bytes/9").stdout, body(9))
             family = bus.family()
             supervisor = os.pidfd_open(bus.supervisor)
+            # The client's leaving is not idleness: a second for its connection to close.
+            select.select([supervisor], [], [], 1)
             before = {pid: wakeups(pid) for pid in family}
             died, _, _ = select.select([supervisor], [], [], self.SECONDS)
             after = {pid: wakeups(pid) for pid in family}
