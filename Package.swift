@@ -77,7 +77,8 @@ let package = Package(
         // A broker's world in one process, for tests; no product.
         source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
         .executableTarget(
-            name: "earshot-lab", dependencies: ["EarshotSimulation", "EarshotCore", arguments], swiftSettings: settings),
+            name: "earshot-lab", dependencies: ["EarshotSimulation", "EarshotCore", "EarshotWire", arguments],
+            swiftSettings: settings),
 
         tests("EarshotWireTests", ["EarshotWire"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),

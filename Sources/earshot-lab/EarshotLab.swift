@@ -4,5 +4,6 @@ internal import ArgumentParser
 @main
 struct EarshotLab: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "earshot-lab", abstract: "Earshot's workbench.", subcommands: [SimulateCommand.self])
+        commandName: "earshot-lab", abstract: "Earshot's workbench.",
+        subcommands: [SimulateCommand.self, BenchCommand.self])
 }

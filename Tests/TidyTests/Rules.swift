@@ -29,7 +29,7 @@ enum Rules {
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
-        "earshot-lab": ["EarshotSimulation", "EarshotCore", "ArgumentParser"],
+        "earshot-lab": ["EarshotSimulation", "EarshotCore", "EarshotWire", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
             "ArgumentParser", "Logging", "Glibc", "Synchronization",

@@ -1,0 +1,43 @@
+internal import ArgumentParser
+
+/// `earshot-lab bench`: what things cost.
+struct BenchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "bench", abstract: "Measure.", subcommands: [CoreBenchCommand.self])
+}
+
+/// `earshot-lab bench core`: time and memory of the core's operations, by how much is queued.
+struct CoreBenchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "core",
+        abstract: "Nanoseconds of the core's operations, and bytes of a queued request, at several sizes.",
+        discussion: """
+            Each column is measured in a core with so many requests queued, with 80-byte URLs and without fields, of ten \
+            clients, a thousand handlers and five thousand origins. What grows along a row costs more than O(1).
+            """)
+
+    @Argument(help: "Requests queued.")
+    var sizes = [1_000, 100_000, 1_000_000]
+
+    mutating func validate() throws {
+        guard sizes.allSatisfy({ (CoreBench.sample...2_000_000).contains($0) }) else {
+            throw ValidationError("sizes are \(CoreBench.sample) to 2000000")
+        }
+    }
+
+    func run() throws {
+        let results = sizes.map { CoreBench(queued: $0).run() }
+        print("queued".padded(to: 24) + sizes.map { String($0).padded(to: -12) }.joined())
+        for (index, row) in CoreBench.rows.enumerated() {
+            print(row.padded(to: 24) + results.map { String($0[index]).padded(to: -12) }.joined())
+        }
+    }
+}
+
+extension String {
+    /// With spaces after it up to `width` characters, or before it up to `-width`.
+    fileprivate func padded(to width: Int) -> String {
+        let spaces = String(repeating: " ", count: max(0, abs(width) - count))
+        return width < 0 ? spaces + self : self + spaces
+    }
+}
