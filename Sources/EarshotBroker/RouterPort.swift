@@ -64,6 +64,8 @@ final class RouterPort {
     /// Connections that were told lost while their last messages waited.
     private var condemned: Set<[UInt8]> = []
     private var lastNumber: UInt64 = 0
+    private var refused = 0
+    private var nextWarning = LoopTime(nanoseconds: 0)
 
     /// Binds `endpoint`, whose file only this user can connect to.
     init(
@@ -155,7 +157,7 @@ final class RouterPort {
         let address = (parts.property("Peer-Address", of: 1) ?? "").split(separator: ":").compactMap { Int32($0) }
         // On ipc: "localhost:UID:GID:PID".
         guard routing.first == 0, address.count == 3, UInt32(bitPattern: address[0]) == getuid() else {
-            logger.warning("refused a connection of another user or with a routing ID of its own")
+            refuse("another user, or a routing ID of its own")
             condemned.insert(routing)
             shutdown(descriptor, Int32(SHUT_RDWR))
             return nil
@@ -179,7 +181,7 @@ final class RouterPort {
             case .accepted:
                 connections += 1
                 guard connections > connectionLimit else { continue }
-                logger.warning("refused a connection: \(connectionLimit) are open, as many as descriptors allow")
+                refuse("more than \(connectionLimit) connections, as many as descriptors allow")
                 shutdown(descriptor, Int32(SHUT_RDWR))
             case .disconnected:
                 connections -= 1
@@ -188,6 +190,15 @@ final class RouterPort {
             case .connected, .connectRetried, .handshakeSucceeded, .handshakeFailed, .closed, .acceptFailed: break
             }
         }
+    }
+
+    /// Tells of refused connections, of many in a second once: whoever is refused tries again.
+    private func refuse(_ reason: String) {
+        refused += 1
+        guard loop.now >= nextWarning else { return }
+        logger.warning("refused \(refused) connections, the last one for: \(reason)")
+        refused = 0
+        nextWarning = loop.now.advanced(by: .seconds(1))
     }
 
     private func watch(_ pid: Int32, for number: UInt64) {
