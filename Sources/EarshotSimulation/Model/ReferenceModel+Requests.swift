@@ -195,6 +195,8 @@ extension ReferenceModel {
     func publish(_ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>) {
         request.phase = .ended
         request.ending = ending
+        // An owner that does not listen has nothing to acknowledge, so it does not free the name.
+        if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
         for listener in listeners {
             if let client = connections[listener] { owe(request, to: client) }
         }
