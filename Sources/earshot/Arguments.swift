@@ -6,10 +6,14 @@ public import Logging
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
-extension PriorityClass: ExpressibleByArgument {
-    public init?(argument: String) { self.init(name: argument) }
-    public var defaultValueDescription: String { name }
-    public static var allValueStrings: [String] { allCases.map(\.name) }
+extension PriorityClass {
+    /// A class by its name on the wire.
+    static func parsed(_ argument: String) throws -> PriorityClass {
+        guard let named = PriorityClass(name: argument) else {
+            throw ValidationError("a class is background, low, normal or high")
+        }
+        return named
+    }
 }
 
 extension RedirectMode: ExpressibleByArgument {}

@@ -3,7 +3,9 @@ internal import EarshotWire
 
 /// What can be said of a request, whichever command asks for it.
 struct RequestOptions: ParsableArguments {
-    @Option(help: "How urgent it is.")
+    @Option(
+        help: ArgumentHelp("How urgent it is: background, low, normal or high; normal if not given.", valueName: "class"),
+        transform: PriorityClass.parsed)
     var priority = PriorityClass.normal
 
     @Option(help: "Seconds without a byte until an attempt is given up.")
