@@ -4,7 +4,8 @@ internal import EarshotWire
 /// What can be said of a request, whichever command asks for it.
 struct RequestOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp("How urgent it is: background, low, normal or high; normal if not given.", valueName: "class"),
+        help: ArgumentHelp(
+            "How urgent it is: background, low, normal or high; normal if not given.", valueName: "class"),
         transform: PriorityClass.parsed)
     var priority = PriorityClass.normal
 
