@@ -87,7 +87,7 @@ public final class BrokerProcess {
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         workerLimits.inlineBytes = options.inlineBytes
         var limits = CoreLimits()
-        limits.transfersPerOrigin = options.originLimit
+        limits.origins.limit = options.originLimit
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, limits: limits, seed: Self.randomNumber())
         core.awaitWorkers(

@@ -3,8 +3,10 @@ internal import EarshotHTTP
 /// Origins: how much each is given at once, and when it is left alone.
 extension BrokerCore {
     mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
-        let name = request.url.origin.description
-        let origin = originNumbers[name] ?? origins.insert(OriginEntry(name: name, limit: limits.transfersPerOrigin))
+        let named = request.url.origin
+        let name = named.description
+        let limit = limits.origins.terms(for: named).limit
+        let origin = originNumbers[name] ?? origins.insert(OriginEntry(name: name, limit: limit))
         originNumbers[name] = origin
         let key = OriginScopeKey(origin: origin, scope: CredentialRule().scope(of: request))
         if let scope = scopeNumbers[key] { return scope }

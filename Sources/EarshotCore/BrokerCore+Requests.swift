@@ -101,6 +101,8 @@ extension BrokerCore {
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         let owner = interests[interest].owner
         guard owner < 0 || Int(clients[owner].owned.count) <= limits.requestsPerClient else { return .queueFull }
+        let handler = interests[interest].handler
+        guard handlers[handler].requests.pending <= limits.requestsPerHandler else { return .queueFull }
         let url: FetchURL
         do throws(FetchURL.ParseError) {
             url = try FetchURL(fetch.url)

@@ -23,6 +23,11 @@ extension BrokerCore {
         }
     }
 
+    /// The bounds change while all goes on: what is over a lowered one drains.
+    public mutating func limitsChanged(_ limits: CoreLimits) {
+        self.limits = limits
+    }
+
     /// No new work from now on: what runs is finished, everybody is told, what waits is to be asked of the next broker.
     public mutating func drain() {
         guard !isDraining else { return }

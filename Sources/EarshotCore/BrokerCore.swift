@@ -14,7 +14,7 @@ internal import HeapModule
 public struct BrokerCore {
     /// This life of the broker; names attempts.
     public let instance: BrokerInstance
-    public var limits: CoreLimits
+    public internal(set) var limits: CoreLimits
     public internal(set) var ledger = Ledger()
     /// Seconds since 1970, set by the shell in each pass: what dates in `Retry-After` are held against.
     public var calendarSeconds: Int64 = 0

@@ -6,8 +6,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerClient = 1_000_000
     /// Handlers one client may be subscribed to: ten times the live handlers designed for.
     public var subscriptionsPerClient = 100_000
-    /// Transfers at once to one origin: what browsers settled on.
-    public var transfersPerOrigin = 6
+    /// Requests of one handler that are not ended: what one view, list or crawl may plan.
+    public var requestsPerHandler = 1_000_000
+    /// Transfers at once to one origin, and the time between their starts.
+    public var origins = OriginRules()
     /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one size:
     /// what waits beyond is moved into the spool.
     public var waitingBytes = 1 << 20

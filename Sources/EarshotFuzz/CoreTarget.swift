@@ -35,7 +35,7 @@ struct CoreTarget {
         limits.requestsPerClient = 32
         limits.subscriptionsPerClient = 16
         limits.dueDeliveries = 32
-        limits.transfersPerOrigin = 2
+        limits.origins.limit = 2
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
         clients = [connectClient(window: 3), connectClient(window: nil)]

@@ -21,7 +21,7 @@ struct RandomWalkTests {
         init(seed: UInt64) {
             random = SplitMix(seed: seed)
             var limits = CoreLimits()
-            limits.transfersPerOrigin = 1 + Int(seed % 5)
+            limits.origins.limit = 1 + Int(seed % 5)
             rig = CoreRig(limits: limits)
         }
 

@@ -270,7 +270,7 @@ extension ReferenceModel {
 
     func limitsChanged(_ changed: CoreLimits) {
         limits = changed
-        let limit = changed.transfersPerOrigin
+        let limit = changed.origins.limit
         for (name, record) in origins {
             let bounds = min(record.limits.lowerBound, limit)...max(record.limits.upperBound, limit)
             origins[name]?.limits = bounds

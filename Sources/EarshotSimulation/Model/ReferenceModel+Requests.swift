@@ -109,7 +109,7 @@ extension ReferenceModel {
         openFlights[content] = flight
         unnamedFlights[content.job, default: []].append(flight)
         let origin = content.job.origin
-        let limit = limits.transfersPerOrigin
+        let limit = limits.origins.limit
         origins[origin, default: OriginRecord(limits: limit...limit)].flights += 1
         scopes[ScopeName(content.job), default: ScopeRecord()].flights += 1
         return (flight, true)

@@ -43,7 +43,7 @@ extension BrokerEvent: CustomStringConvertible {
         case .timePassed: "time passes"
         case .dispatch: "dispatch"
         case .limitsChanged(let limits):
-            "limits change: \(limits.transfersPerOrigin) transfers an origin, \(limits.requestsPerClient) requests a "
+            "limits change: \(limits.origins.limit) transfers an origin, \(limits.requestsPerClient) requests a "
                 + "client, \(limits.requests) in all"
         case .drain: "drain"
         }

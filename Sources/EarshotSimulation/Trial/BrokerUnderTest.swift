@@ -59,7 +59,7 @@ struct BrokerUnderTest {
         case .workerLost(let id): core.workerLost(id, now: now)
         case .timePassed: core.timePassed(now: now)
         case .dispatch: core.dispatch(now: now)
-        case .limitsChanged(let limits): core.limits = Self.changed(limits, by: canary)
+        case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary))
         case .drain: core.drain()
         }
     }
@@ -68,7 +68,7 @@ struct BrokerUnderTest {
 
     private static func changed(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
         var limits = limits
-        if canary == .originOverLimit { limits.transfersPerOrigin += 1 }
+        if canary == .originOverLimit { limits.origins.limit += 1 }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         return limits
     }

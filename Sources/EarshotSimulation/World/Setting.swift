@@ -35,7 +35,7 @@ struct Setting {
         latency = [10, 60, 400][random.below(3)] * millisecond
         // A few bodies of the catalogue: some always wait in the spool.
         limits.waitingBytes = 1_000
-        limits.transfersPerOrigin = 1 + random.below(8)
+        limits.origins.limit = 1 + random.below(8)
         limits.redirectHops = [1, 2, 10][random.below(3)]
         limits.graceMilliseconds = 500 + random.below(4_000)
         limits.requestsPerClient = [20, 80, 1_000][random.below(3)]

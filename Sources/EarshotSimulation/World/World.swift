@@ -39,7 +39,7 @@ struct World {
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
         origins = Array(repeating: SimulatedOrigin(), count: setting.origins)
-        originLimits = [(0, setting.limits.transfersPerOrigin)]
+        originLimits = [(0, setting.limits.origins.limit)]
         history = keepsHistory ? [] : nil
         workers = Array(repeating: SimulatedWorker(), count: setting.workers)
         for _ in 0..<setting.clients { clients.append(makeClient()) }
@@ -212,11 +212,11 @@ struct World {
         plan(random.around(3_000_000_000), .limitsChange)
         guard setting.has(.limitChanges) else { return }
         var limits = trial.model.limits
-        limits.transfersPerOrigin = 1 + random.below(8)
+        limits.origins.limit = 1 + random.below(8)
         limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
         limits.requests = [200, 1_000, 10_000][random.below(3)]
-        originLimits.removeAll { $0.since + Self.limitMemory < now && $0.limit <= limits.transfersPerOrigin }
-        originLimits.append((now, limits.transfersPerOrigin))
+        originLimits.removeAll { $0.since + Self.limitMemory < now && $0.limit <= limits.origins.limit }
+        originLimits.append((now, limits.origins.limit))
         try tell(.limitsChanged(limits))
     }
 
