@@ -11,13 +11,15 @@ extension BrokerCore {
         auditFlights(check)
         auditInterests(check)
         auditWorkers(check)
+        auditPurges(check)
         return faults
     }
 
     /// Whether nothing is wanted, running or owed: the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
-            && fileHolders.isEmpty && runningAttempts == 0 && origins.count == 0 && ledger.requests.pending == 0
+            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && runningAttempts == 0 && origins.count == 0
+            && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
 
@@ -26,7 +28,7 @@ extension BrokerCore {
     private func auditLedger(_ check: Check) {
         check(ledger.requests.isBalanced, "10: requests do not balance: \(ledger.requests)")
         check(ledger.deliveries.isBalanced, "10: deliveries do not balance: \(ledger.deliveries)")
-        let pending = interests.indices.count { interests[$0].phase != .delivering }
+        let pending = interests.indices.count { interests[$0].phase != .delivering && !isPurged($0) }
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
         let outstanding = interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
@@ -34,6 +36,34 @@ extension BrokerCore {
         check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
         for handler in handlers.indices {
             check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
+        }
+    }
+
+    private func auditPurges(_ check: Check) {
+        for client in clients.indices {
+            var owned = 0
+            for interest in ownerChains.members(of: clients[client].owned) where isPurged(interest) { owned += 1 }
+            check(clients[client].purging == owned, "10: client \(client) owns \(owned) requests being purged")
+            let notices = purging.reduce(0) { sum, handler in
+                guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return sum }
+                return sum + purge.remaining
+            }
+            check(clients[client].purgeNotices == notices, "10: client \(client) is owed \(notices) removals")
+            check(
+                !clients[client].isGone || clients[client].owed == 0, "2: client \(client) is gone and owed something")
+        }
+        for handler in purging {
+            let left = handlerChains.members(of: handlers[handler].interests).count {
+                interests[$0].phase != .delivering
+            }
+            check(handlers[handler].purge?.remaining == left, "10: \(left) requests of a purge are left")
+        }
+        for handler in handlers.indices where handlers[handler].purge == nil {
+            let counts = handlers[handler].owners.counts.reduce(0) { $0 + $1.count }
+            let owned = handlerChains.members(of: handlers[handler].interests).count {
+                interests[$0].phase != .delivering && interests[$0].owner >= 0
+            }
+            check(counts == owned, "10: handler \(handlers[handler].id) counts \(counts) of \(owned) owned requests")
         }
     }
 
@@ -73,7 +103,9 @@ extension BrokerCore {
                 let isQueued = flights[leaf(of: interest.flight)].phase == .queued
                 check(queue.contains(number) == isQueued, "4: interest \(number) and its flight differ on the queue")
             case .held:
-                check(listeners(of: interest.handler).isEmpty, "1: held interest \(number) has listeners")
+                check(
+                    isPurged(number) || listeners(of: interest.handler).isEmpty,
+                    "1: held interest \(number) has listeners")
             case .delivering:
                 check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")

@@ -15,13 +15,11 @@ extension BrokerCore {
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
         dropSubscriptions(of: client, now: now)
+        withdrawPurges(from: client) { _ in true }
         for interest in clients[client].deliveries { loseDelivery(of: interest, by: client) }
         clients[client].deliveries.removeAll()
         clients[client].sent = 0
-        while clients[client].owned.first >= 0 {
-            removeInterest(clients[client].owned.first, by: client, now: now)
-        }
-        clients.remove(client)
+        depart(client)
     }
 
     /// A message of a client arrived.
@@ -39,7 +37,7 @@ extension BrokerCore {
         case .hello: break
         case .fetch(let fetch): fetchRequested(fetch, by: client, now: now)
         case .cancel(let handler, let request):
-            cancelRequested(handler, request, by: client, now: now)
+            cancelRequested(handler, request, by: client)
         case .remove(let pattern): removalRequested(pattern, by: client, now: now)
         case .subscribe(let pattern): subscribe(client, to: pattern)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
@@ -206,19 +204,23 @@ extension BrokerCore {
         case .handler(let id): return handlerNumbers[id].map { [$0] } ?? []
         case .subtree(let id):
             guard let root = rootNumbers[String(id.root)] else { return [] }
-            return rootChains.members(of: roots[root].handlers).filter { pattern.matches(handlers[$0].id) }
+            return rootChains.members(of: roots[root].handlers).filter {
+                handlers[$0].purge == nil && pattern.matches(handlers[$0].id)
+            }
         }
     }
 
     mutating func dropHandlerIfIdle(_ handler: Int32) {
-        guard handlers[handler].references == 0, handlers[handler].subscribers.isEmpty else { return }
+        guard handlers[handler].references == 0, handlers[handler].subscribers.isEmpty,
+            handlers[handler].purge?.isUnderWay != true
+        else { return }
         let root = handlers[handler].root
         rootChains.remove(handler, from: &roots[root].handlers)
         if roots[root].handlers.isEmpty {
             rootNumbers[roots[root].name] = nil
             roots.remove(root)
         }
-        handlerNumbers[handlers[handler].id] = nil
+        if handlers[handler].purge == nil { handlerNumbers[handlers[handler].id] = nil }
         handlers.remove(handler)
     }
 }

@@ -26,7 +26,7 @@ extension BrokerCore {
         case .notARedirect where response.status >= 400:
             retryOrFail(flight, .httpStatus, response, now: now)
         case .notARedirect:
-            end(flight, Outcome(response: response, attempts: Int(record.attempts), endedAt: now), now: now)
+            end(flight, Outcome(response: response, attempts: Int(record.attempts)), now: now)
         }
     }
 
@@ -97,7 +97,7 @@ extension BrokerCore {
             enter(.backingOff(until: at), flight)
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
         case .retry, .giveUp:
-            let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts), endedAt: now)
+            let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts))
             end(flight, outcome, now: now)
         }
     }
@@ -106,7 +106,7 @@ extension BrokerCore {
     private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
     mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
-        end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts), endedAt: now), now: now)
+        end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts)), now: now)
     }
 
     /// The body passed the attempt's limit: those who allow no more fail, the others try again with theirs.
@@ -134,9 +134,13 @@ extension BrokerCore {
 
     /// Ends one request with a failure of its own; its flight goes on for the others.
     mutating func endAlone(_ interest: Int32, _ code: FailureCode, now: Tick) {
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return
+        }
         let attempts = Int(flights[leaf(of: interests[interest].flight)].attempts)
         detach(interest)
-        settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts, endedAt: now)), now: now)
+        settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts)), now: now)
     }
 
     /// Ends a flight, with its outcome for all who waited for it.
@@ -147,8 +151,10 @@ extension BrokerCore {
         for interest in waiting {
             queue.remove(interest)
             interests[interest].flight = -1
-            if let code = objection(of: interest, to: outcome) {
-                let own = Outcome(failure: code, attempts: outcome.attempts, endedAt: now)
+            if isPurged(interest) {
+                finishPurge(of: interest)
+            } else if let code = objection(of: interest, to: outcome) {
+                let own = Outcome(failure: code, attempts: outcome.attempts)
                 settle(interest, with: outcomes.insert(own), now: now)
             } else {
                 settle(interest, with: number, now: now)

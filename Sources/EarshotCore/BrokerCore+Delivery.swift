@@ -42,6 +42,16 @@ extension BrokerCore {
         }
     }
 
+    /// Tells these clients that a request was removed, and forgets it if there are none.
+    mutating func publishRemoval(of interest: Int32, to listeners: [Int32]) {
+        guard !listeners.isEmpty else {
+            interests[interest].phase = .delivering
+            forgetInterest(interest)
+            return
+        }
+        publish(interest, outcomes.insert(Outcome(failure: .removed)), to: listeners)
+    }
+
     // MARK: Grace
 
     /// Keeps a terminal for a while, in case somebody comes to listen.
@@ -116,20 +126,27 @@ extension BrokerCore {
             let (terminal, body) = terminal(of: interest, sequence: sequence)
             actions.append(.deliver(clients[client].id, terminal, body))
         }
-        if clients[client].deliveries.count >= limits.dueDeliveries, !clients[client].isClosing {
-            clients[client].isClosing = true
-            let id = clients[client].id
-            actions.append(.close(id, reason: "too-slow"))
-        }
+        closeIfSlow(client)
+    }
+
+    /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading.
+    mutating func closeIfSlow(_ client: Int32) {
+        guard clients[client].owed >= limits.dueDeliveries, !clients[client].isClosing else { return }
+        clients[client].isClosing = true
+        actions.append(.close(clients[client].id, reason: "too-slow"))
     }
 
     /// Takes terminals that a client removed out of those due to it that were not sent yet: nothing of what was
     /// removed follows the answer, whoever else removed it before. O(terminals that wait for this client's window).
-    mutating func withdraw(from client: Int32, where isRemoved: (Interest) -> Bool) {
-        guard clients[client].sent < clients[client].deliveries.count else { return }
-        var kept: Deque<Int32> = []
-        for (index, interest) in clients[client].deliveries.enumerated() {
-            if index >= clients[client].sent, isRemoved(interests[interest]) {
+    /// - Parameter request: the only ID meant; nil for all.
+    mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
+        if request == nil { withdrawPurges(from: client, where: isRemoved) }
+        let sent = clients[client].sent
+        guard sent < clients[client].deliveries.count else { return }
+        var kept = Deque(clients[client].deliveries.prefix(sent))
+        for interest in clients[client].deliveries.dropFirst(sent) {
+            let isMeant = request == nil || interests[interest].request == request
+            if isMeant, isRemoved(handlers[interests[interest].handler].id) {
                 loseDelivery(of: interest, by: client)
             } else {
                 kept.append(interest)
@@ -262,7 +279,7 @@ extension BrokerCore {
             told.sha256 = answer.sha256
             told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
             told.queuedMilliseconds = answer.startedAt.milliseconds(since: record.askedAt)
-            told.elapsedMilliseconds = outcome.endedAt.milliseconds(since: record.askedAt)
+            told.elapsedMilliseconds = answer.endedAt.milliseconds(since: record.askedAt)
             told.attempts = outcome.attempts
             told.httpFields = answer.fields
             response = told

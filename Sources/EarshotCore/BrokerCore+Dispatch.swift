@@ -5,6 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
+        continuePurges()
         guard !isDraining, isOpen() else { return }
         startReturned(now: now)
         isBehind = false
@@ -15,6 +16,13 @@ extension BrokerCore {
             let free = workers.indices.reduce(0) { $0 + max(0, workers[$1].freeSlots) }
             let classes: [PriorityClass] = free > slots / 4 ? PriorityClass.allCases : [.high]
             guard let interest = nextInterest(among: classes) else { return }
+            guard !isPurged(interest) else {
+                finishPurge(of: interest)
+                purgeBudget -= 1
+                isBehind = purgeBudget <= 0
+                if isBehind { return }
+                continue
+            }
             let flight = leaf(of: interests[interest].flight)
             guard case .refusing(let until) = scopes[flights[flight].scope].coolDown?.phase else {
                 start(flight, at: worker, now: now)
@@ -45,6 +53,7 @@ extension BrokerCore {
     private mutating func startReturned(now: Tick) {
         while let name = returned.last, let worker = freestWorker() {
             returned.removeLast()
+            if let flight = flight(name) { settlePurges(of: flight) }
             guard let flight = flight(name), flights[flight].phase == .queued,
                 scopes[flights[flight].scope].admits, origins[origin(of: flight)].hasRoom(for: .high)
             else { continue }
@@ -72,6 +81,7 @@ extension BrokerCore {
     }
 
     private mutating func start(_ flight: Int32, at worker: Int32, now: Tick) {
+        settlePurges(of: flight)
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         let origin = origin(of: flight)
         origins[origin].running += 1
@@ -113,7 +123,7 @@ extension BrokerCore {
     // MARK: Workers' silence
 
     /// Begins to expect signs of life of a worker that has work.
-    private mutating func watch(_ worker: Int32, now: Tick) {
+    mutating func watch(_ worker: Int32, now: Tick) {
         guard !workers[worker].isWatched else { return }
         workers[worker].isWatched = true
         workers[worker].lastHeard = now
@@ -124,7 +134,7 @@ extension BrokerCore {
     /// left alone, so that an idle bus does not wake.
     mutating func heartbeat(of id: WorkerID, now: Tick) {
         guard let worker = workerNumbers[id] else { return }
-        guard !workers[worker].leases.isEmpty else {
+        guard workers[worker].isBusy else {
             workers[worker].isWatched = false
             return
         }

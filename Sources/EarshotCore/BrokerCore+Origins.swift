@@ -69,7 +69,7 @@ extension BrokerCore {
     /// Fails what an origin will not take for a long time, and tells for how long.
     mutating func failCooling(_ flight: Int32, until: Tick, now: Tick) {
         let seconds = (until.milliseconds(since: now) + 999) / 1_000
-        var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts), endedAt: now)
+        var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts))
         outcome.detail = "The server asked to be left alone for \(seconds) s more."
         end(flight, outcome, now: now)
     }

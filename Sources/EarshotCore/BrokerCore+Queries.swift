@@ -11,7 +11,10 @@ extension BrokerCore {
             case .ping: break
             case .status: writeStatus(to: &json, now: now)
             case .ledger: write(ledger, to: &json)
-            case .handlers: json.member("handlers") { $0.array(handlers.indices) { writeHandler($1, to: &$0) } }
+            case .handlers:
+                json.member("handlers") {
+                    $0.array(handlers.indices.filter { handlers[$0].purge == nil }) { writeHandler($1, to: &$0) }
+                }
             case .origins: writeOrigins(to: &json, now: now)
             case .workers: writeWorkers(to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
@@ -40,8 +43,8 @@ extension BrokerCore {
                 json.member("cancelling", cancelling)
             }
         }
-        json.member("clients", clients.count)
-        json.member("handlers", handlers.count)
+        json.member("clients", clientNumbers.count)
+        json.member("handlers", handlerNumbers.count)
         writeWorkers(to: &json)
         writeOrigins(to: &json, now: now)
     }

@@ -3,36 +3,40 @@ internal import EarshotWire
 
 /// Removal: what is not wanted any more is purged, and nothing of it follows the answer.
 extension BrokerCore {
-    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32, now: Tick) {
+    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
         if let number = handlerNumbers[handler],
             let interest = listedInterest(request, of: number)
         {
-            removeInterest(interest, by: client, now: now)
+            removeInterest(interest, by: client)
         }
-        if let number = handlerNumbers[handler] {
-            withdraw(from: client) { $0.handler == number && $0.request == request }
-        }
+        settlePurges(of: request, handler, withdrawnBy: client)
+        withdraw(from: client, request) { $0 == handler }
         say(.cancelled(handler, request), to: client)
     }
 
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
         var count = 0
         for handler in handlersMatching(pattern) {
-            count += removeAll(of: handler, by: client, now: now)
-            unsubscribe(client, fromHandler: handler, now: now)
+            let id = handlers[handler].id
+            count += removeAll(of: handler, by: client)
+            // Its record may be gone by now, or another.
+            if let handler = handlerNumbers[id] { unsubscribe(client, fromHandler: handler, now: now) }
         }
-        let meant = Set(handlersMatching(pattern))
-        withdraw(from: client) { meant.contains($0.handler) }
+        withdraw(from: client) { pattern.matches($0) }
         say(.removed(pattern, count: count), to: client)
     }
 
-    /// Purges all a handler wants. The handler's record stays while its remover is subscribed.
+    /// Purges all a handler wants; very much of it in slices.
     /// - Returns: requests that had not ended.
-    mutating func removeAll(of handler: Int32, by client: Int32, now: Tick) -> Int {
+    mutating func removeAll(of handler: Int32, by client: Int32) -> Int {
+        // A few are cheaper to purge than to put off.
+        let isMuch = Int(handlers[handler].interests.count) > max(purgeBudget, limits.purgesPerPass / 64)
+        if isMuch { return beginPurge(of: handler, by: client) }
         let members = handlerChains.members(of: handlers[handler].interests)
+        purgeBudget -= members.count
         var count = 0
         handlers[handler].references += 1
-        for interest in members where removeInterest(interest, by: client, now: now) { count += 1 }
+        for interest in members where removeInterest(interest, by: client) { count += 1 }
         handlers[handler].references -= 1
         if members.isEmpty || handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
         return count
@@ -42,7 +46,11 @@ extension BrokerCore {
     /// `FAILED … removed`.
     /// - Returns: whether it had not ended before.
     @discardableResult
-    mutating func removeInterest(_ interest: Int32, by client: Int32, now: Tick) -> Bool {
+    mutating func removeInterest(_ interest: Int32, by client: Int32) -> Bool {
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return false
+        }
         unlist(interest)
         switch interests[interest].phase {
         case .delivering: return false
@@ -50,8 +58,7 @@ extension BrokerCore {
         case .held: unhold(interest)
         }
         account(interest) { $0.removed += 1 }
-        let others = listeners(of: interests[interest].handler).filter { $0 != client }
-        publish(interest, outcomes.insert(Outcome(failure: .removed, endedAt: now)), to: others)
+        publishRemoval(of: interest, to: listeners(of: interests[interest].handler).filter { $0 != client })
         return true
     }
 
@@ -81,8 +88,15 @@ extension BrokerCore {
         change(&ledger.requests)
         handlers[record.handler].requests.pending -= 1
         change(&handlers[record.handler].requests)
+        leaveOwner(interest)
+    }
+
+    /// Takes a request that ends from its owner's open requests.
+    mutating func leaveOwner(_ interest: Int32) {
+        let record = interests[interest]
         if record.owner >= 0 {
             ownerChains.remove(interest, from: &clients[record.owner].owned)
+            handlers[record.handler].owners.add(-1, for: record.owner)
         } else {
             handlers[record.handler].ownRequests -= 1
         }

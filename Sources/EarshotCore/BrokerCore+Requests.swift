@@ -5,9 +5,10 @@ internal import EarshotWire
 extension BrokerCore {
     mutating func fetchRequested(_ fetch: Fetch, by client: Int32, now: Tick) {
         if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
-            _ = removeAll(of: handler, by: client, now: now)
-            withdraw(from: client) { $0.handler == handler }
+            _ = removeAll(of: handler, by: client)
         }
+        if fetch.options.replacesHandler { withdraw(from: client) { $0 == fetch.handler } }
+        settlePurges(of: fetch.request, fetch.handler)
         let handler = handlerNumber(fetch.handler)
         guard !fetch.options.subscribes || clients[client].subscriptions.contains(handler) || hasRoomToSubscribe(client)
         else {
@@ -27,7 +28,7 @@ extension BrokerCore {
             // Over the bound nothing is kept for those who may yet come to listen.
             orphan(interest)
         } else {
-            settle(interest, with: outcomes.insert(Outcome(failure: failure, endedAt: now)), now: now)
+            settle(interest, with: outcomes.insert(Outcome(failure: failure)), now: now)
         }
     }
 
@@ -58,8 +59,10 @@ extension BrokerCore {
         queue.remove(interest)
         let owner = interests[interest].owner
         ownerChains.remove(interest, from: &clients[owner].owned)
+        handlers[interests[interest].handler].owners.add(-1, for: owner)
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
+        handlers[interests[interest].handler].owners.add(1, for: client)
         if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
     }
 
@@ -78,6 +81,7 @@ extension BrokerCore {
         handlerChains.append(interest, to: &handlers[handler].interests)
         if fetch.options.subscribes {
             ownerChains.append(interest, to: &clients[client].owned)
+            handlers[handler].owners.add(1, for: client)
         } else {
             handlers[handler].ownRequests += 1
         }
@@ -100,7 +104,8 @@ extension BrokerCore {
         guard !isDraining else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         let owner = interests[interest].owner
-        guard owner < 0 || Int(clients[owner].owned.count) <= limits.requestsPerClient else { return .queueFull }
+        guard owner < 0 || Int(clients[owner].owned.count) - clients[owner].purging <= limits.requestsPerClient
+        else { return .queueFull }
         let handler = interests[interest].handler
         guard handlers[handler].requests.pending <= limits.requestsPerHandler else { return .queueFull }
         let url: FetchURL
@@ -126,6 +131,7 @@ extension BrokerCore {
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own)
+        if !purging.isEmpty, let flight = openFlight(key) { settlePurges(of: flight) }
         if let flight = openFlight(key) { return (flight, false) }
         let scope = scopeNumber(of: request)
         scopes[scope].flights += 1

@@ -32,7 +32,7 @@ extension BrokerCore {
     public mutating func drain() {
         guard !isDraining else { return }
         isDraining = true
-        for client in clients.indices { say(.goodbye(reason: "draining"), to: client) }
+        for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
         for worker in workers.indices where workers[worker].phase == .ready {
             workers[worker].phase = .draining
         }
@@ -53,7 +53,7 @@ extension BrokerCore {
         case .grace(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
         case .abandoned(let handler, let absence):
-            handlers.contains(handler) && handlers[handler].absence == absence
+            handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
         case .lent, .opening: true
@@ -68,7 +68,7 @@ extension BrokerCore {
 
     private mutating func gracePassed(_ interest: Int32, _ serial: UInt64) {
         guard isLive(.grace(interest: interest, serial: serial)) else { return }
-        orphan(interest)
+        if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
     }
 
     /// The grace of a handler without listeners is over: what it wanted by itself when the last one left is purged.

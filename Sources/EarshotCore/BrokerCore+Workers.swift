@@ -28,6 +28,7 @@ extension BrokerCore {
 
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let worker = workerNumbers.removeValue(forKey: id) else { return }
+        for lease in workers[worker].leases.values where lease.flight >= 0 { settlePurges(of: lease.flight) }
         let leases = workers[worker].leases.values.sorted { $0.flight < $1.flight }
         workers.remove(worker)
         for lease in leases {
@@ -56,7 +57,7 @@ extension BrokerCore {
         if workers[worker].phase == .joining {
             if let body { actions.append(.releaseBody(body)) }
             if case .ready(let ready) = message {
-                workerReady(ready, worker)
+                workerReady(ready, worker, now: now)
             } else {
                 actions.append(.sendWorker(id, .error(code: "bad-message", detail: "say READY EARW/1 first")))
             }
@@ -92,7 +93,7 @@ extension BrokerCore {
         return attempt.broker == instance && workers[worker].leases[attempt.flight]?.attempt == attempt.attempt
     }
 
-    private mutating func workerReady(_ ready: Ready, _ worker: Int32) {
+    private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
         let id = workers[worker].id
         guard secret == nil || ready.secret.map({ isSame($0, secret ?? "") }) == true else {
             actions.append(
@@ -109,6 +110,7 @@ extension BrokerCore {
             workers[worker].foreign.insert(attempt)
             actions.append(.sendWorker(id, .cancel(attempt)))
         }
+        if workers[worker].isBusy { watch(worker, now: now) }
         if isDraining { actions.append(.sendWorker(id, .drain)) }
     }
 
@@ -121,6 +123,7 @@ extension BrokerCore {
 
     private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
         if let file = completion.file { fileHolders[file, default: 0] += 1 }
+        settlePurges(of: completion.attempt, at: worker)
         guard let flight = endLease(completion.attempt, at: worker)?.flight else {
             if let body { actions.append(.releaseBody(body)) }
             if let file = completion.file { releaseFile(file) }
@@ -129,13 +132,14 @@ extension BrokerCore {
         let response = Outcome.Response(
             status: completion.status, url: flights[flight].request.url.description, length: completion.length,
             sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
-            startedAt: flights[flight].startedAt)
+            startedAt: flights[flight].startedAt, endedAt: now)
         conclude(flight, response, now: now)
     }
 
     private mutating func attemptFailed(
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
     ) {
+        settlePurges(of: attempt, at: worker)
         guard let lease = endLease(attempt, at: worker) else { return }
         let flight = lease.flight
         probeEnded(flight, isAnswered: false)
@@ -157,6 +161,7 @@ extension BrokerCore {
         else { return }
         flights[lease.flight].receivedBytes = received
         forEachInterest(of: lease.flight) { core, interest in
+            guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, received, total, now: now)
         }
     }
@@ -172,6 +177,14 @@ extension BrokerCore {
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(progress), to: client)
         }
+    }
+
+    /// What nobody wants any more has no outcome: its attempt is cancelled, if late, before it ends.
+    private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
+        guard attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
+            lease.attempt == attempt.attempt, lease.flight >= 0
+        else { return }
+        settlePurges(of: lease.flight)
     }
 
     /// Ends a worker's hold on an attempt.

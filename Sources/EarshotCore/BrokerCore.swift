@@ -69,6 +69,12 @@ public struct BrokerCore {
     var queue = FairQueue()
     /// Flights whose worker was lost: they wait in the queue, but are looked at first.
     var returned: [FlightName] = []
+    /// Handlers being purged, by number, and by the name they had; owners that are gone.
+    var purging: Deque<Int32> = []
+    var purgedNumbers: [HandlerID: [Int32]] = [:]
+    var departed: Deque<Int32> = []
+    /// Requests of removed handlers that may still be purged in this pass.
+    var purgeBudget: Int
     var timers = Heap<Timer>()
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
@@ -84,6 +90,7 @@ public struct BrokerCore {
         self.workerLimits = workerLimits
         self.secret = secret
         self.limits = limits
+        purgeBudget = limits.purgesPerPass
         generator = SplitMix(seed: seed)
     }
 
@@ -96,7 +103,7 @@ public struct BrokerCore {
     }
 
     /// When `timePassed` is to be called next; nil for never.
-    public var nextTimer: Tick? { isBehind ? Tick(nanoseconds: .min) : timers.min?.at }
+    public var nextTimer: Tick? { isBehind || isPurging ? Tick(nanoseconds: .min) : timers.min?.at }
 
     /// Attempts that run, those being cancelled included.
     public var runningAttempts: Int {

@@ -6,6 +6,9 @@ struct Chain: Equatable {
     fileprivate(set) var count: Int32 = 0
 
     var isEmpty: Bool { count == 0 }
+
+    /// Nil when empty.
+    var firstMember: Int32? { first >= 0 ? first : nil }
 }
 
 /// Links of records that are each in at most one chain of this table: O(1) append and removal from the middle.

@@ -33,13 +33,22 @@ struct ClientSession {
 
     /// Whether the shell was asked to close it.
     var isClosing = false
+    /// Whether the connection is gone, and what it owned is being purged.
+    var isGone = false
+    /// Requests it owns that count as removed and are not purged yet.
+    var purging = 0
+    /// Terminals of requests being purged that it will get.
+    var purgeNotices = 0
 
     /// Whether no more terminals may be put on their way.
     var isFull: Bool { isBlocked || sent >= window ?? .max }
 
+    /// Terminals it has not acknowledged, those not begun included.
+    var owed: Int { deliveries.count + purgeNotices }
+
     /// Whether no work is to be started that only this client wants.
     func isClosed(_ limits: CoreLimits) -> Bool {
-        isBlocked || deliveries.count >= window ?? limits.dueDeliveries
+        isGone || isBlocked || owed >= window ?? limits.dueDeliveries
     }
 }
 
@@ -53,6 +62,10 @@ struct HandlerEntry {
     var references = 0
     /// Clients subscribed to exactly this handler, by number.
     var subscribers: [Int32] = []
+    /// Its requests that have not ended, by owner.
+    var owners = OwnerCounts()
+    /// What became of it when it was removed with very much; nil for one that has its name.
+    var purge: Purge?
     /// Open requests that belong to the handler itself.
     var ownRequests = 0
     /// Terminals that wait for a listener.

@@ -112,6 +112,7 @@ struct Outcome {
         var body: BodyID?
         var fields: [UInt8]
         var startedAt: Tick
+        var endedAt: Tick
     }
 
     var failure: FailureCode?
@@ -122,7 +123,6 @@ struct Outcome {
     var attempts = 0
     /// Interests that hold it.
     var holders = 0
-    var endedAt: Tick
 }
 
 /// One origin: how many transfers it has, over all workers.

@@ -36,5 +36,8 @@ struct WorkerSession {
     /// When it was asked for a sign of life; nil when it owes none.
     var askedAt: Tick?
 
+    /// Whether it has something to end.
+    var isBusy: Bool { !leases.isEmpty || !foreign.isEmpty }
+
     var freeSlots: Int { phase == .ready ? slots - leases.count - foreign.count : 0 }
 }

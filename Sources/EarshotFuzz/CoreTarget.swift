@@ -36,6 +36,8 @@ struct CoreTarget {
         limits.subscriptionsPerClient = 16
         limits.dueDeliveries = 32
         limits.origins.limit = 2
+        limits.purgesPerPass = 1
+        limits.departuresPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
         clients = [connectClient(window: 3), connectClient(window: nil)]

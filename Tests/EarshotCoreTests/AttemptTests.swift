@@ -304,4 +304,16 @@ struct AttemptTests {
         }
         #expect(rig.jobs.isEmpty)
     }
+
+    @Test mutating func `a worker that hangs over an earlier broker's work is killed`() {
+        let old = AttemptID(broker: BrokerInstance(rawValue: 9), flight: 1, attempt: 1)
+        let worker = rig.worker(slots: 1, holds: [old])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        #expect(rig.jobs == [])
+        rig.wait(milliseconds: rig.core.limits.heartbeatMilliseconds)
+        #expect(rig.actions.contains(.sendWorker(worker, .ping)))
+        rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
+        #expect(rig.actions.contains(.killWorker(worker)))
+    }
 }

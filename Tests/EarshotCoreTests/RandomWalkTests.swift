@@ -22,6 +22,11 @@ struct RandomWalkTests {
             random = SplitMix(seed: seed)
             var limits = CoreLimits()
             limits.origins.limit = 1 + Int(seed % 5)
+            // Every other walk purges in slices of one or two.
+            if seed % 2 == 0 {
+                limits.purgesPerPass = 2
+                limits.departuresPerPass = 1
+            }
             rig = CoreRig(limits: limits)
         }
 
@@ -210,8 +215,10 @@ struct RandomWalkTests {
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }
             rig.now = rig.now.advanced(byMilliseconds: 1_000_000)
-            rig.pass { _ in }
-            take()
+            repeat {
+                rig.pass { _ in }
+                take()
+            } while rig.core.isPurging
             if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }
         }
     }

@@ -24,12 +24,16 @@ struct Trial {
     /// Tells both, and asks the model.
     mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
         let actions = broker.apply(event, now: now)
-        if let violation = model.observe(event, at: now, actions: actions, ledger: broker.core.ledger) {
-            throw violation
-        }
+        let purge = ReferenceModel.PurgeState(
+            isUnderWay: broker.core.isPurging, notices: broker.core.purgeNotices)
+        let judgement = model.observe(event, at: now, actions: actions, ledger: broker.core.ledger, purge: purge)
+        if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1
-            if dispatches % progressPeriod == 0, let violation = model.auditProgress() { throw violation }
+            // With purges under way some of what may start waits for the next pass.
+            if dispatches % progressPeriod == 0, !purge.isUnderWay, let violation = model.auditProgress() {
+                throw violation
+            }
         } else {
             steps += 1
             if steps % Self.auditPeriod == 0 { try audit() }

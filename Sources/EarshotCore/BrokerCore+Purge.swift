@@ -1,0 +1,198 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Purges too large for one pass: they are accounted at once and worked off in slices, while all else goes on.
+///
+/// A request of a handler being purged is still in its flight and in the queue until its turn comes. So before anything
+/// is decided about a flight, `settlePurges(of:)` takes out what is not wanted any more; nothing joins such a flight,
+/// starts for it or is told of it.
+extension BrokerCore {
+    /// Terminals of removed requests that listeners are still owed: due, but not begun in the ledger.
+    public var purgeNotices: Int {
+        purging.reduce(0) { sum, handler in
+            handlers[handler].purge.map { sum + $0.remaining * $0.listeners.count } ?? sum
+        }
+    }
+
+    /// Whether something that is removed is not purged yet.
+    public var isPurging: Bool { !purging.isEmpty || !departed.isEmpty }
+
+    // MARK: Events
+
+    /// Ends all a handler wants, now in the ledgers and soon in the tables. Its subscribers go on hearing its name.
+    /// - Returns: requests that had not ended.
+    mutating func beginPurge(of handler: Int32, by client: Int32) -> Int {
+        let count = handlers[handler].requests.pending
+        let listeners = listeners(of: handler).filter { $0 != client }
+        ledger.requests.pending -= count
+        ledger.requests.removed += count
+        handlers[handler].requests.pending = 0
+        handlers[handler].requests.removed += count
+        for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
+        for listener in listeners {
+            clients[listener].purgeNotices += count
+            closeIfSlow(listener)
+        }
+        handlers[handler].purge = Purge(listeners: listeners, remaining: count)
+        purging.append(handler)
+        handOverName(of: handler)
+        endAttempts { core, interest in core.interests[interest].handler == handler }
+        return count
+    }
+
+    /// Works off a slice of what is being purged. Called once a pass.
+    mutating func continuePurges() {
+        // Removals of this pass have used some of the budget; the older ones go on all the same.
+        var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
+        while budget > 0, let handler = purging.first {
+            guard let interest = handlers[handler].interests.firstMember else {
+                endPurge(of: handler)
+                continue
+            }
+            finishPurge(of: interest)
+            budget -= 1
+        }
+        budget = max(limits.departuresPerPass, 1)
+        while budget > 0, let client = departed.first {
+            guard let interest = clients[client].owned.firstMember else {
+                departed.removeFirst()
+                clients.remove(client)
+                continue
+            }
+            removeInterest(interest, by: client)
+            budget -= 1
+        }
+        purgeBudget = limits.purgesPerPass
+    }
+
+    /// Ends what a client that is gone owns, what runs first; the rest of very much in slices.
+    mutating func depart(_ client: Int32) {
+        var budget = max(limits.departuresPerPass, 1)
+        if Int(clients[client].owned.count) > budget {
+            endAttempts { core, interest in core.interests[interest].owner == client }
+        }
+        while budget > 0, let interest = clients[client].owned.firstMember {
+            removeInterest(interest, by: client)
+            budget -= 1
+        }
+        if clients[client].owned.isEmpty {
+            clients.remove(client)
+        } else {
+            clients[client].isGone = true
+            departed.append(client)
+        }
+    }
+
+    /// Takes what is being purged out of a flight, its redirects and what they follow; the flight may end with it.
+    mutating func settlePurges(of flight: Int32) {
+        guard !purging.isEmpty else { return }
+        var unwanted: [Int32] = []
+        forEachInterest(of: flight) { core, interest in
+            if core.isPurged(interest) { unwanted.append(interest) }
+        }
+        for interest in unwanted { finishPurge(of: interest) }
+    }
+
+    /// Purges the one request of this name that a purge has not come to, so that what is said of the name next finds
+    /// everything of the earlier one told.
+    /// - Parameter client: one who is not to be told of it; -1 for nobody.
+    mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32 = -1) {
+        guard !purging.isEmpty else { return }
+        for number in purgedNumbers[handler] ?? [] {
+            guard let interest = listedInterest(request, of: number) else { continue }
+            finishPurge(of: interest, withdrawnBy: client)
+        }
+    }
+
+    /// A client hears nothing more of what is being purged under these names.
+    mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
+        guard clients[client].purgeNotices > 0 else { return }
+        let wasClosed = clients[client].isClosed(limits)
+        for handler in purging where isMeant(handlers[handler].id) {
+            guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { continue }
+            handlers[handler].purge?.listeners.removeAll { $0 == client }
+            clients[client].purgeNotices -= purge.remaining
+            ledger.deliveries.due += purge.remaining
+            ledger.deliveries.lost += purge.remaining
+        }
+        if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
+    }
+
+    // MARK: Queries
+
+    func isPurged(_ interest: Int32) -> Bool { handlers[interests[interest].handler].purge != nil }
+
+    // MARK: Steps
+
+    /// Ends one request of a purge; in the ledger it has ended before.
+    mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32 = -1) {
+        unlist(interest)
+        switch interests[interest].phase {
+        case .delivering: return
+        case .open: detach(interest)
+        case .held: unhold(interest)
+        }
+        let owner = interests[interest].owner
+        if owner >= 0 { clients[owner].purging -= 1 }
+        leaveOwner(interest)
+        let handler = interests[interest].handler
+        handlers[handler].purge?.remaining -= 1
+        var listeners = handlers[handler].purge?.listeners ?? []
+        for listener in listeners { clients[listener].purgeNotices -= 1 }
+        if let index = listeners.firstIndex(of: client) {
+            listeners.remove(at: index)
+            ledger.deliveries.due += 1
+            ledger.deliveries.lost += 1
+            if !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        }
+        publishRemoval(of: interest, to: listeners)
+    }
+
+    private mutating func endPurge(of handler: Int32) {
+        purging.removeFirst()
+        handlers[handler].purge?.isUnderWay = false
+        let id = handlers[handler].id
+        purgedNumbers[id]?.removeAll { $0 == handler }
+        if purgedNumbers[id]?.isEmpty == true { purgedNumbers[id] = nil }
+        dropHandlerIfIdle(handler)
+    }
+
+    /// Gives a handler's name and subscribers to a new record.
+    private mutating func handOverName(of handler: Int32) {
+        let id = handlers[handler].id
+        purgedNumbers[id, default: []].append(handler)
+        handlerNumbers[id] = nil
+        let successor = handlerNumber(id)
+        let subscribers = handlers[handler].subscribers
+        handlers[handler].subscribers = []
+        handlers[successor].subscribers = subscribers
+        for client in subscribers {
+            clients[client].subscriptions.remove(handler)
+            clients[client].subscriptions.insert(successor)
+        }
+        dropHandlerIfIdle(successor)
+    }
+
+    /// Cuts off attempts whose first interest is not wanted any more, before the slices come to them: what costs the
+    /// origin ends first. O(running attempts).
+    private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
+        var unwanted: [Int32] = []
+        for worker in workers.indices {
+            for lease in workers[worker].leases.values where lease.flight >= 0 {
+                var flight = lease.flight
+                while flights[flight].interests.isEmpty, let parent = flights[flight].parents.firstMember {
+                    flight = parent
+                }
+                guard let interest = flights[flight].interests.firstMember else { continue }
+                if isUnwanted(self, interest) { unwanted.append(interest) }
+            }
+        }
+        for interest in unwanted {
+            if isPurged(interest) {
+                finishPurge(of: interest)
+            } else {
+                removeInterest(interest, by: interests[interest].owner)
+            }
+        }
+    }
+}

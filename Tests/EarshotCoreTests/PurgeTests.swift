@@ -1,0 +1,189 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// A removal of more than one pass can purge: it counts at once, is worked off in slices, and nobody sees the seams.
+struct PurgeTests {
+    private var rig: CoreRig
+
+    init() {
+        var limits = CoreLimits()
+        limits.purgesPerPass = 4
+        limits.departuresPerPass = 4
+        rig = CoreRig(limits: limits)
+    }
+
+    private mutating func ask(_ count: Int, _ handler: String = "h", by client: ClientID) {
+        for number in 0..<count { rig.fetch(handler, "\(number)", "http://h\(number)/", by: client) }
+    }
+
+    /// Passes until nothing is left to purge.
+    /// - Returns: how many it took.
+    private mutating func finish() -> Int {
+        var passes = 0
+        while rig.core.isPurging {
+            rig.pass()
+            passes += 1
+            #expect(rig.core.audit() == [])
+        }
+        return passes
+    }
+
+    @Test mutating func `REMOVE counts at once, is answered at once, and is worked off in slices`() {
+        let a = rig.client(1)
+        rig.pass { _ in }
+        ask(100, by: a)
+        rig.pass { $0.remove("h", by: a) }
+        #expect(rig.replies(to: a) == [.removed(HandlerPattern("h")!, count: 100)])
+        #expect(rig.core.ledger.requests.pending == 0)
+        #expect(rig.core.ledger.requests.removed == 100)
+        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+        #expect(rig.core.audit() == [])
+        #expect(finish() > 20)
+        #expect(rig.core.isIdle)
+        #expect(rig.core.nextTimer == nil)
+    }
+
+    @Test mutating func `what runs is cut off with the answer, whatever the slices have come to`() {
+        let a = rig.client(1)
+        ask(100, by: a)
+        rig.fetch("h", "urgent", "http://urgent/", by: a) { $0.options.priority = .high }
+        let worker = rig.worker(slots: 2)
+        rig.pass()
+        let jobs = rig.jobs
+        #expect(jobs.contains { $0.url == "http://urgent/" })
+        rig.pass { $0.remove("h", by: a) }
+        #expect(Set(rig.cancellations) == Set(jobs.map(\.attempt)))
+        rig.pass { rig in for job in jobs { rig.failed(job, "cancelled", by: worker) } }
+        #expect(rig.jobs == [], "nothing of a purge is started")
+        _ = finish()
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `a request that comes in during a purge joins nothing of it, and has its ID at once`() {
+        let a = rig.client(1)
+        ask(100, by: a)
+        let worker = rig.worker(slots: 1)
+        rig.pass { rig in
+            rig.remove("h", by: a)
+            rig.fetch("h", "99", "http://h99/", by: a)
+        }
+        #expect(rig.core.ledger.flights.joined == 0)
+        #expect(rig.replies(to: a) == [.removed(HandlerPattern("h")!, count: 100)])
+        var jobs = rig.jobs
+        while rig.core.isPurging {
+            rig.pass()
+            jobs += rig.jobs
+        }
+        #expect(jobs.map(\.url) == ["http://h99/"])
+        rig.pass { $0.done(jobs[0], by: worker) }
+        #expect(rig.terminals(for: a) == ["h 99 200"])
+    }
+
+    @Test mutating func `a listener gets one FAILED removed for each request, before anything new of that name`() {
+        let (a, b) = (rig.client(1), rig.client(2, window: 1_000))
+        let worker = rig.worker(slots: 1)
+        rig.say(.subscribe(HandlerPattern("h")!), by: b)
+        rig.core.workerDisconnected(worker, isProcessAlive: false, now: rig.now)
+        ask(100, by: a)
+        var heard: [String] = []
+        rig.pass { rig in
+            rig.remove("h", by: a)
+            rig.fetch("h", "50", "nonsense", by: a)
+        }
+        heard += rig.terminals(for: b)
+        #expect(rig.terminals(for: a) == ["h 50 malformed-url"])
+        while rig.core.isPurging {
+            rig.pass()
+            heard += rig.terminals(for: b)
+        }
+        #expect(heard.count == 101)
+        #expect(Set(heard).count == 101)
+        #expect(heard.firstIndex(of: "h 50 removed")! < heard.firstIndex(of: "h 50 malformed-url")!)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a listener that removes the handler too gets nothing after its answer`() {
+        let (a, b) = (rig.client(1), rig.client(2, window: 1_000))
+        rig.say(.subscribe(HandlerPattern("h")!), by: b)
+        ask(100, by: a)
+        rig.pass { $0.remove("h", by: a) }
+        let told = rig.terminals(for: b).count
+        #expect(told < 100)
+        rig.pass { $0.remove("h", by: b) }
+        #expect(rig.replies(to: b) == [.removed(HandlerPattern("h")!, count: 0)])
+        while rig.core.isPurging {
+            rig.pass()
+            #expect(rig.terminals(for: b) == [])
+        }
+        #expect(rig.core.ledger.deliveries.due == 100)
+        #expect(rig.core.ledger.isBalanced)
+    }
+
+    @Test mutating func `a client at its limit can ask again as soon as its removal is answered`() {
+        var limits = CoreLimits()
+        limits.purgesPerPass = 1
+        limits.requestsPerClient = 50
+        rig = CoreRig(limits: limits)
+        let a = rig.client(1)
+        ask(50, by: a)
+        rig.pass { rig in
+            rig.remove("h", by: a)
+            for number in 0..<50 { rig.fetch("g", "\(number)", "http://g/", by: a) }
+        }
+        #expect(rig.core.ledger.requests.failures == 0)
+        rig.pass { $0.fetch("g", "50", "http://g/", by: a) }
+        #expect(rig.terminals(for: a) == ["g 50 queue-full"])
+    }
+
+    @Test mutating func `a dead client's requests go in slices, what runs first, and none of it starts meanwhile`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        ask(100, by: a)
+        rig.fetch("h", "urgent", "http://urgent/", by: a) { $0.options.priority = .high }
+        let worker = rig.worker(slots: 1)
+        rig.pass()
+        let running = rig.jobs[0]
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        #expect(rig.cancellations == [running.attempt])
+        rig.pass { rig in
+            rig.failed(running, "cancelled", by: worker)
+            rig.fetch("g", "1", "http://g/", by: b)
+        }
+        #expect(rig.jobs.map(\.url) == ["http://g/"])
+        #expect(rig.core.isPurging)
+        _ = finish()
+        #expect(rig.core.ledger.requests.removed == 101)
+        #expect(rig.core.ledger.requests.pending == 1)
+    }
+
+    @Test mutating func `a connection that says BYE and HELLO again hears nothing of its purge`() {
+        let a = rig.client(1)
+        ask(100, by: a)
+        rig.pass { rig in
+            rig.say(.bye, by: a)
+            rig.say(.hello(Hello(client: "again")), by: a)
+            rig.say(.subscribe(HandlerPattern("h")!), by: a)
+        }
+        var heard = rig.terminals(for: a)
+        while rig.core.isPurging {
+            rig.pass()
+            heard += rig.terminals(for: a)
+        }
+        // It listens again while its old requests go, like anybody else.
+        #expect(heard.allSatisfy { $0.hasSuffix(" removed") })
+        #expect(Set(heard).count == heard.count)
+        #expect(rig.core.ledger.requests.removed == 100)
+    }
+
+    @Test mutating func `what is asked again by a new connection during the purge of the old one goes on`() {
+        let a = rig.client(1)
+        ask(100, by: a)
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        let again = rig.client(2)
+        rig.pass { $0.fetch("h", "99", "http://h99/", by: again) }
+        _ = finish()
+        #expect(rig.core.ledger.requests.removed == 99)
+        #expect(rig.core.ledger.requests.pending == 1)
+    }
+}
