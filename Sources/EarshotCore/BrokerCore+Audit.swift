@@ -76,7 +76,7 @@ extension BrokerCore {
             check(
                 !flight.interests.isEmpty || !flight.parents.isEmpty, "4: flight \(flight.id) runs for nobody")
             check(
-                flightNumbers.find(flight.key.hashValue) { flights[$0].key == flight.key } == number,
+                flightNumbers.find(flight.key.hashValue) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
             switch flight.phase {
             case .queued, .backingOff: break

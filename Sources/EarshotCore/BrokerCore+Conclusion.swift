@@ -32,7 +32,7 @@ extension BrokerCore {
 
     /// Waits for what becomes of the next hop, which others may want too.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
-        let (child, isNew) = openFlight(next, redirect: flights[flight].redirect, key: ownKeys[flight])
+        let (child, isNew) = openFlight(next, redirect: flights[flight].redirect, key: flights[flight].ownKey)
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -94,7 +94,8 @@ extension BrokerCore {
                 return
             }
             let at = now.advanced(byNanoseconds: pause)
-            enter(.backingOff(until: at), flight)
+            enter(.backingOff, flight)
+            pauses[flight] = at
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
         case .retry, .giveUp:
             let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts))

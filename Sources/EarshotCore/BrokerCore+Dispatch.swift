@@ -88,11 +88,10 @@ extension BrokerCore {
         noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
-        flights[flight].startedAt = now
-        flights[flight].maxBytes = sizeLimit(of: flight)
+        let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
         workers[worker].leases[record.id] = WorkerSession.Lease(
-            attempt: record.attempts, origin: origin, maxBytes: record.maxBytes, flight: flight)
+            attempt: record.attempts, origin: origin, flight: flight, startedAt: now, maxBytes: maxBytes)
         watch(worker, now: now)
         ledger.flights.assigned += 1
         let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
@@ -100,7 +99,7 @@ extension BrokerCore {
         job.method = record.request.method.description
         job.timeoutMilliseconds = Int(record.timeoutMilliseconds)
         job.connectMilliseconds = limits.connectMilliseconds
-        job.maxBytes = record.maxBytes
+        job.maxBytes = maxBytes
         job.progressMilliseconds = limits.progressMilliseconds
         job.httpFields = record.request.fields.bytes
         actions.append(.sendWorker(workers[worker].id, .job(job)))

@@ -172,10 +172,10 @@ extension BrokerCore {
         case .running(let worker):
             json.member("reason", "a worker fetches it")
             json.member("worker", workers[worker].pid)
-            json.member("received", flight.receivedBytes)
-        case .backingOff(let until):
+            json.member("received", workers[worker].leases[flight.id]?.receivedBytes ?? 0)
+        case .backingOff:
             json.member("reason", "an attempt failed; the next one is after a pause")
-            json.member("retry-in-ms", until.milliseconds(since: now))
+            json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it was redirected")
         }
     }

@@ -72,9 +72,9 @@ extension BrokerCore {
     ) -> Int32 {
         let interest = interests.insert(
             Interest(
-                handler: handler, request: fetch.request, owner: fetch.options.subscribes ? client : -1,
-                priority: fetch.options.priority, isWarm: fetch.options.isWarm, askedAt: now, fingerprint: fingerprint,
-                serial: nextSerial()))
+                request: fetch.request, askedAt: now, fingerprint: fingerprint, serial: nextSerial(), handler: handler,
+                owner: fetch.options.subscribes ? client : -1, priority: fetch.options.priority,
+                isWarm: fetch.options.isWarm))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash(fetch.request, of: handler))
         handlers[handler].references += 1
@@ -138,16 +138,15 @@ extension BrokerCore {
         lastFlight += 1
         let flight = flights.insert(
             Flight(
-                id: lastFlight, request: request, variant: key.variant, redirect: redirect, scope: scope))
+                id: lastFlight, request: request, redirect: redirect, ownKey: own, key: key, scope: scope))
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
-        if let own { ownKeys[flight] = own }
         ledger.flights.started += 1
         return (flight, true)
     }
 
     private func openFlight(_ key: FlightKey) -> Int32? {
-        flightNumbers.find(key.hashValue) { flights[$0].key == key }
+        flightNumbers.find(key.hashValue) { flights[$0].has(key) }
     }
 
     /// The flight of that name, if it has not ended.
@@ -187,9 +186,10 @@ extension BrokerCore {
 
     /// Lets a running attempt bring what the newest of its requests allows.
     private mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
-        guard let present = flights[flight].maxBytes, maxBytes.map({ $0 > present }) ?? true else { return }
-        flights[flight].maxBytes = maxBytes
-        let attempt = AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
+        let id = flights[flight].id
+        guard let present = workers[worker].leases[id]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else { return }
+        workers[worker].leases[id]?.maxBytes = maxBytes
+        let attempt = AttemptID(broker: instance, flight: id, attempt: flights[flight].attempts)
         actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
     }
 
@@ -242,7 +242,7 @@ extension BrokerCore {
     /// Frees a flight's record and its key.
     mutating func forget(_ flight: Int32) {
         flightNumbers.remove(flight, flights[flight].key.hashValue)
-        ownKeys[flight] = nil
+        pauses[flight] = nil
         probeEnded(flight, isAnswered: false)
         let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1

@@ -124,15 +124,16 @@ extension BrokerCore {
     private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
         if let file = completion.file { fileHolders[file, default: 0] += 1 }
         settlePurges(of: completion.attempt, at: worker)
-        guard let flight = endLease(completion.attempt, at: worker)?.flight else {
+        guard let lease = endLease(completion.attempt, at: worker) else {
             if let body { actions.append(.releaseBody(body)) }
             if let file = completion.file { releaseFile(file) }
             return
         }
+        let flight = lease.flight
         let response = Outcome.Response(
             status: completion.status, url: flights[flight].request.url.description, length: completion.length,
             sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
-            startedAt: flights[flight].startedAt, endedAt: now)
+            startedAt: lease.startedAt, endedAt: now)
         conclude(flight, response, now: now)
     }
 
@@ -144,7 +145,7 @@ extension BrokerCore {
         let flight = lease.flight
         probeEnded(flight, isAnswered: false)
         switch code {
-        case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.maxBytes, now: now)
+        case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
         case .workerLost:
             // It leaves and took nothing: the attempt never ran.
             workers[worker].phase = .draining
@@ -159,7 +160,7 @@ extension BrokerCore {
         guard attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
             lease.attempt == attempt.attempt, lease.flight >= 0
         else { return }
-        flights[lease.flight].receivedBytes = received
+        workers[worker].leases[attempt.flight]?.receivedBytes = received
         forEachInterest(of: lease.flight) { core, interest in
             guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, received, total, now: now)

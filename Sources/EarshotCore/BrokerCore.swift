@@ -48,8 +48,8 @@ public struct BrokerCore {
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
     var flightCounts = FlightCounts()
-    /// Coalescing keys of the clients' own, for redirects to inherit.
-    var ownKeys: [Int32: String] = [:]
+    /// When flights that back off are tried again.
+    var pauses: [Int32: Tick] = [:]
     var handlerNumbers: [HandlerID: Int32] = [:]
     var rootNumbers: [String: Int32] = [:]
     var clientNumbers: [ClientID: Int32] = [:]

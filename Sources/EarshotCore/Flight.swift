@@ -23,48 +23,83 @@ struct FlightKey: Hashable {
     }
 }
 
-/// One coalesced fetch.
+/// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
 struct Flight {
     /// `queued -> running -> (gone | backingOff | following)`, `backingOff -> queued`; any of them ends when its last
     /// interest goes.
     enum Phase: Equatable {
         case queued
         case running(worker: Int32)
-        /// Waits before the next attempt.
-        case backingOff(until: Tick)
+        /// Waits before the next attempt, as `pauses` says for how long.
+        case backingOff
         /// Was redirected, and waits for what becomes of that flight.
         case following(child: Int32)
     }
 
-    var id: UInt64
-    var request: HTTPRequest
-    /// What the key has beside the URL.
-    var variant: String
-    var redirect: RedirectMode
-    var phase = Phase.queued
+    /// What a plain GET has not.
+    private final class Particulars {
+        let method: HTTPMethod
+        let fields: HeaderFields
+        let variant: String
+        let redirect: RedirectMode
+        /// The client's own coalescing key, for redirects to inherit.
+        let ownKey: String?
+
+        init(_ request: HTTPRequest, _ redirect: RedirectMode, _ variant: String, _ ownKey: String?) {
+            method = request.method
+            fields = request.fields
+            self.variant = variant
+            self.redirect = redirect
+            self.ownKey = ownKey
+        }
+    }
+
+    let id: UInt64
+    private let url: FetchURL
+    /// Nil for a plain GET.
+    private let particulars: Particulars?
     /// Its origin, as its credentials see it.
-    var scope: Int32
+    let scope: Int32
     /// Requests that wait for it.
     var interests = Chain()
     /// Flights that were redirected to it.
     var parents = Chain()
     /// The laxest of what its interests allow.
-    var retries: UInt8 = 0
     var timeoutMilliseconds: UInt32 = 0
+    /// Attempts given to workers.
+    var attempts: UInt32 = 0
+    var phase = Phase.queued
+    var retries: UInt8 = 0
     /// Attempts that failed and may be retried.
     var failures: UInt8 = 0
     /// Workers that died of it.
     var workerDeaths: UInt8 = 0
-    /// Attempts given to workers.
-    var attempts: UInt32 = 0
-    /// When the last of them was given.
-    var startedAt = Tick(nanoseconds: 0)
-    /// Decoded bytes that attempt may bring; nil for any number.
-    var maxBytes: Int?
-    /// Decoded bytes it has brought so far.
-    var receivedBytes = 0
 
-    var key: FlightKey { FlightKey(url: request.url.description, variant: variant) }
+    /// - Parameter key: as `FlightKey` makes it of the others.
+    init(
+        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32
+    ) {
+        self.id = id
+        url = request.url
+        particulars = key.variant.isEmpty ? nil : Particulars(request, redirect, key.variant, ownKey)
+        self.scope = scope
+    }
+
+    var request: HTTPRequest {
+        HTTPRequest(
+            method: particulars?.method ?? .get, url: url, fields: particulars?.fields ?? HeaderFields())
+    }
+
+    var redirect: RedirectMode { particulars?.redirect ?? .follow }
+
+    var ownKey: String? { particulars?.ownKey }
+
+    var key: FlightKey { FlightKey(url: url.description, variant: particulars?.variant ?? "") }
+
+    /// Without making its key.
+    func has(_ key: FlightKey) -> Bool {
+        url.description == key.url && particulars?.variant ?? "" == key.variant
+    }
 }
 
 /// How many flights are in each phase, so that nobody has to count a million.

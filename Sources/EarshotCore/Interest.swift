@@ -35,8 +35,13 @@ struct Interest {
         }
     }
 
-    var handler: Int32
-    var request: RequestID
+    let request: RequestID
+    let askedAt: Tick
+    /// Of what was asked: tells the same request asked again from another one under the same ID.
+    let fingerprint: UInt64
+    /// Tells this record from earlier ones under the same number, for timers.
+    let serial: UInt64
+    let handler: Int32
     /// The client that asked; -1 if the request belongs to its handler, or its owner's own delivery is settled.
     var owner: Int32
     var flight: Int32 = -1
@@ -46,14 +51,9 @@ struct Interest {
     var outstanding: Int32 = 0
     var priority: PriorityClass
     var phase = Phase.open
-    var isWarm: Bool
+    let isWarm: Bool
     /// Whether it joined a flight another request began.
     var isShared = false
     /// Whether its ID is still taken.
     var isListed = true
-    var askedAt: Tick
-    /// Of what was asked: tells the same request asked again from another one under the same ID.
-    var fingerprint: UInt64
-    /// Tells this record from earlier ones under the same number, for timers.
-    var serial: UInt64
 }

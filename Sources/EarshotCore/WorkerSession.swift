@@ -15,10 +15,24 @@ struct WorkerSession {
     struct Lease {
         var attempt: UInt32
         var origin: Int32
-        /// Decoded bytes its JOB allowed; nil for any number. It may have been raised since.
-        var maxBytes: Int?
         /// The flight by number; -1 once nobody wants it and the worker was told to stop.
         var flight: Int32
+        var startedAt: Tick
+        /// Decoded bytes its JOB allowed; nil for any number.
+        let allowedBytes: Int?
+        /// What it may bring now: it may have been raised since.
+        var maxBytes: Int?
+        /// Decoded bytes it has brought so far.
+        var receivedBytes = 0
+
+        init(attempt: UInt32, origin: Int32, flight: Int32, startedAt: Tick, maxBytes: Int?) {
+            self.attempt = attempt
+            self.origin = origin
+            self.flight = flight
+            self.startedAt = startedAt
+            allowedBytes = maxBytes
+            self.maxBytes = maxBytes
+        }
     }
 
     var id: WorkerID

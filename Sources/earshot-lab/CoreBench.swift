@@ -1,6 +1,5 @@
 internal import EarshotCore
 internal import EarshotWire
-internal import Glibc
 
 /// One core with so many requests queued, and what its operations cost there.
 struct CoreBench {
@@ -8,7 +7,8 @@ struct CoreBench {
     static let sample = 1_000
     static let rows = [
         "submit, ns", "join, ns", "assign, ns", "complete, ns", "remove a tenth, µs", "its longest pass, µs",
-        "all its passes, ns each", "queued request, bytes",
+        "all its passes, ns each", "a queued request, bytes", "at the peak, bytes",
+        "queued a second time",
     ]
 
     /// The handler of a tenth of all.
@@ -33,11 +33,13 @@ struct CoreBench {
 
     /// The figures of `rows`.
     consuming func run() -> [Int] {
-        let before = residentBytes()
-        for number in 0..<queued { fetch(number) }
-        let bytes = max(0, residentBytes() - before) / queued
-        let submit = nanoseconds { bench in for number in 0..<Self.sample { bench.fetch(bench.queued + number) } }
-        let join = nanoseconds { bench in for number in 0..<Self.sample { bench.fetch(number, handler: "joined/1") } }
+        let before = ResidentMemory.bytes
+        ResidentMemory.forgetPeak()
+        fill()
+        let bytes = max(0, ResidentMemory.bytes - before) / queued
+        let peak = max(0, ResidentMemory.peakBytes - before) / queued
+        let submit = nanoseconds((0..<Self.sample).map { fetch(queued + $0) })
+        let join = nanoseconds((0..<Self.sample).map { fetch($0, handler: "joined/1") })
         _ = core.takeActions()
         offer(slots: Self.sample)
         var jobs: [Job] = []
@@ -62,10 +64,38 @@ struct CoreBench {
             all += pass
         }
         let timed = max(1, jobs.count)
+        empty()
+        fill()
+        let again = max(0, ResidentMemory.bytes - before) / queued
         return [
             submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, longest / 1_000,
-            all / removed, bytes,
+            all / removed, bytes, peak, again,
         ]
+    }
+
+    private mutating func fill() {
+        for number in 0..<queued { say(fetch(number), by: number % clients.count) }
+    }
+
+    /// Ends all that is wanted, and the worker with what it runs.
+    private mutating func empty() {
+        core.workerLost(worker, now: now)
+        for client in 0..<clients.count {
+            say(.bye, by: client)
+            say(.hello(Hello(client: nil)), by: client)
+        }
+        while core.isPurging {
+            core.dispatch(now: now)
+            _ = core.takeActions()
+        }
+        precondition(core.ledger.requests.pending == 0, "\(core.ledger)")
+    }
+
+    /// The time all these messages take the core.
+    private mutating func nanoseconds(_ messages: [ClientMessage]) -> Int {
+        nanoseconds { bench in
+            for (index, message) in messages.enumerated() { bench.say(message, by: index % bench.clients.count) }
+        }
     }
 
     private mutating func nanoseconds(_ body: (inout CoreBench) -> Void) -> Int {
@@ -74,15 +104,15 @@ struct CoreBench {
         return Int((clock.now - began) / .nanoseconds(1))
     }
 
-    private mutating func fetch(_ number: Int, handler: String? = nil) {
+    /// A request as it comes from the wire, whose strings have no room to spare.
+    private func fetch(_ number: Int, handler: String? = nil) -> ClientMessage {
         let tail = String(1_000_000_000 + number)
         let host = "http://host\(1_000 + number % 5_000).example/"
         let url = host + String(repeating: "x", count: 80 - host.utf8.count - tail.utf8.count) + tail
         let usual = number % 10 == 0 ? Self.crawl : "app\(number % 10)/h\(number % 1_000)"
-        guard let handler = HandlerID(handler ?? usual),
-            let request = RequestID("\(number)")
-        else { preconditionFailure("the names of request \(number) are not names") }
-        say(.fetch(Fetch(handler: handler, request: request, url: url)), by: number % clients.count)
+        let head = Array("FETCH \(handler ?? usual) \(number) \(url)\n".utf8)
+        guard let message = try? ClientMessage(head: head) else { preconditionFailure("\(number) is not a request") }
+        return message
     }
 
     private mutating func say(_ message: ClientMessage, by client: Int) {
@@ -97,16 +127,5 @@ struct CoreBench {
     private mutating func removeCrawl() {
         guard let pattern = HandlerPattern(Self.crawl) else { preconditionFailure("\(Self.crawl) is not a name") }
         say(.remove(pattern), by: 0)
-    }
-
-    /// Resident memory of this process: proc(5), statm.
-    private func residentBytes() -> Int {
-        guard let file = unsafe fopen("/proc/self/statm", "r") else { return 0 }
-        defer { unsafe fclose(file) }
-        var line = [CChar](repeating: 0, count: 128)
-        guard unsafe fgets(&line, Int32(line.count), file) != nil else { return 0 }
-        let words = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            .split(separator: " ")
-        return (words.count > 1 ? Int(words[1]) ?? 0 : 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 }
