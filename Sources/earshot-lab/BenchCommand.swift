@@ -3,7 +3,7 @@ internal import ArgumentParser
 /// `earshot-lab bench`: what things cost.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "bench", abstract: "Measure.", subcommands: [CoreBenchCommand.self])
+        commandName: "bench", abstract: "Measure.", subcommands: [CoreBenchCommand.self, CountCommand.self])
 }
 
 /// `earshot-lab bench core`: time and memory of the core's operations, by how much is queued.
@@ -33,6 +33,28 @@ struct CoreBenchCommand: ParsableCommand {
         }
     }
 }
+
+/// `earshot-lab bench count`: one operation a thousand times, for callgrind.
+struct CountCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "count", abstract: "Do one operation of the core 1,000 times; bin/bench instructions counts it.")
+
+    @Argument(help: "submit, join, assign or complete.")
+    var operation: CountedOperation
+
+    @Argument(help: "Requests queued.")
+    var queued = 1_000
+
+    func validate() throws {
+        guard (CoreBench.sample...2_000_000).contains(queued) else {
+            throw ValidationError("\(CoreBench.sample) to 2000000 can be queued")
+        }
+    }
+
+    func run() throws { CoreBench(queued: queued).runCounted(operation) }
+}
+
+extension CountedOperation: ExpressibleByArgument {}
 
 extension String {
     /// With spaces after it up to `width` characters, or before it up to `-width`.

@@ -1,6 +1,14 @@
 internal import EarshotCore
 internal import EarshotWire
 
+/// What instructions are counted of.
+enum CountedOperation: String, CaseIterable {
+    case submit
+    case join
+    case assign
+    case complete
+}
+
 /// One core with so many requests queued, and what its operations cost there.
 struct CoreBench {
     /// Operations of each kind that are timed.
@@ -20,6 +28,7 @@ struct CoreBench {
     private let worker = WorkerID(rawValue: 1)
     private let clients = (1...10).map { ClientID(rawValue: $0) }
     private var core: BrokerCore
+    private var completions: [Completion] = []
 
     init(queued: Int) {
         self.queued = queued
@@ -71,6 +80,33 @@ struct CoreBench {
             submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, longest / 1_000,
             all / removed, bytes, peak, again,
         ]
+    }
+
+    /// One sample of one operation, for a tool that counts instructions inside `counted` alone.
+    consuming func runCounted(_ operation: CountedOperation) {
+        fill()
+        _ = core.takeActions()
+        switch operation {
+        case .submit: counted((0..<Self.sample).map { fetch(queued + $0) })
+        case .join: counted((0..<Self.sample).map { fetch($0, handler: "joined/1") })
+        case .assign:
+            offer(slots: Self.sample)
+            counted([])
+        case .complete:
+            offer(slots: Self.sample)
+            core.dispatch(now: now)
+            for case .sendWorker(_, .job(let job)) in core.takeActions() {
+                completions.append(Completion(attempt: job.attempt, status: 200))
+            }
+            counted([])
+        }
+    }
+
+    @inline(never)
+    private mutating func counted(_ messages: [ClientMessage]) {
+        for (index, message) in messages.enumerated() { say(message, by: index % clients.count) }
+        for completion in completions { core.workerSaid(.done(completion), body: nil, by: worker, now: now) }
+        if messages.isEmpty, completions.isEmpty { core.dispatch(now: now) }
     }
 
     private mutating func fill() {
