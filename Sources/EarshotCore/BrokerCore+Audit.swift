@@ -34,6 +34,12 @@ extension BrokerCore {
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
         let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
         check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
+        for client in clients.indices {
+            let bytes = clients[client].deliveries.reduce(0) { sum, interest in
+                sum + (outcomes[interests[interest].outcome].response?.fields.count ?? 0)
+            }
+            check(clients[client].dueBytes == bytes, "11: client \(client) is due \(bytes) bytes of fields")
+        }
         for handler in handlers.indices {
             check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
         }

@@ -102,6 +102,7 @@ extension BrokerCore {
 
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
         clients[client].deliveries.append(interest)
+        clients[client].dueBytes += fieldBytes(of: interest)
         interests[interest].outstanding += 1
         ledger.deliveries.due += 1
         ledger.deliveries.outstanding += 1
@@ -131,7 +132,9 @@ extension BrokerCore {
 
     /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading.
     mutating func closeIfSlow(_ client: Int32) {
-        guard clients[client].owed >= limits.dueDeliveries, !clients[client].isClosing else { return }
+        guard clients[client].owed >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes,
+            !clients[client].isClosing
+        else { return }
         clients[client].isClosing = true
         actions.append(.close(clients[client].id, reason: "too-slow"))
     }
@@ -216,11 +219,16 @@ extension BrokerCore {
     private mutating func settleDelivery(of interest: Int32, by client: Int32) {
         ledger.deliveries.outstanding -= 1
         interests[interest].outstanding -= 1
+        clients[client].dueBytes -= fieldBytes(of: interest)
         if interests[interest].owner == client {
             interests[interest].owner = -1
             unlist(interest)
         }
         if interests[interest].outstanding == 0 { forgetInterest(interest) }
+    }
+
+    private func fieldBytes(of interest: Int32) -> Int {
+        outcomes[interests[interest].outcome].response?.fields.count ?? 0
     }
 
     /// Moves a body that has to wait into the spool, unless all that wait with it could be of its size and stay within

@@ -25,6 +25,8 @@ struct ClientSession {
     var owned = Chain()
     /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way.
     var deliveries: Deque<Int32> = []
+    /// Bytes of header fields in them.
+    var dueBytes = 0
     var sent = 0
     /// Sequence number of the last terminal that was acknowledged.
     var acknowledged: UInt64 = 0

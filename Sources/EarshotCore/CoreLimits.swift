@@ -39,6 +39,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var redirectHops = 10
     /// Terminals that may be due to one client; one that owes more acknowledgements has stopped reading, and is closed.
     public var dueDeliveries = 1_000_000
+    /// Bytes of header fields in them, at which it is closed as well: bodies wait in the spool, fields in memory.
+    public var dueBytes = 256 << 20
 
     public init() {}
 }

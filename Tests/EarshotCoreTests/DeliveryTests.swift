@@ -224,4 +224,25 @@ struct DeliveryTests {
         }
         #expect(reply.code == "hello-required")
     }
+
+    @Test mutating func `a client is closed when the header fields that wait for it pass their bound, and only it`() {
+        var limits = CoreLimits()
+        limits.dueBytes = 2_500
+        rig = CoreRig(limits: limits)
+        let worker = rig.worker(slots: 8)
+        let (reader, stopped) = (rig.client(1), rig.client(2, window: 1))
+        rig.say(.subscribe(HandlerPattern("h")!), by: stopped)
+        rig.pass { rig in for number in 0..<3 { rig.fetch("h", "\(number)", "http://h\(number)/", by: reader) } }
+        let jobs = rig.jobs
+        let fields = "x-long: " + String(repeating: "x", count: 992)
+        func answer(_ job: Job) -> [Action] {
+            rig.pass { $0.done(job, by: worker, fields: fields) }
+            rig.say(.acknowledge(UInt64(rig.core.ledger.requests.answered)), by: reader)
+            return rig.actions.filter { if case .close = $0 { true } else { false } }
+        }
+        #expect(answer(jobs[0]) == [])
+        #expect(answer(jobs[1]) == [])
+        #expect(answer(jobs[2]) == [.close(stopped, reason: "too-slow")])
+        #expect(rig.core.audit() == [])
+    }
 }

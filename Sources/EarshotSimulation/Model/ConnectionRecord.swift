@@ -36,6 +36,12 @@ final class ConnectionRecord {
     /// Terminals neither acknowledged nor lost.
     var waiting: Int { inFlight.count + dueCount }
 
+    /// Bytes of header fields in them. O(their number).
+    var waitingFieldBytes: Int {
+        let requests = due.values.joined() + inFlight
+        return requests.reduce(0) { $0 + ($1.ending?.completion?.httpFields.count ?? 0) }
+    }
+
     /// Whether work is started for it.
     func isServed(_ limits: CoreLimits) -> Bool { !isBlocked && waiting < window ?? limits.dueDeliveries }
 

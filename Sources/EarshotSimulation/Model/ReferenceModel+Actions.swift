@@ -16,7 +16,7 @@ extension ReferenceModel {
         case .close(let id, _):
             guard let client = connections[id] else { return }
             expect(
-                client.waiting >= limits.dueDeliveries, 11,
+                client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)): started(job, at: id)
         case .sendWorker(_, .cancel(let attempt)):

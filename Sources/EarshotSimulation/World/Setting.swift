@@ -43,6 +43,7 @@ struct Setting {
         limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
         limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
         drains = random.perMille(200)
+        limits.dueBytes = [500, 5_000, 1 << 20][random.below(3)]
         limits.purgesPerPass = [1, 4, 500][random.below(3)]
         // The dead are purged in one event here: when each of their requests ends is the core's to choose.
         limits.departuresPerPass = .max
