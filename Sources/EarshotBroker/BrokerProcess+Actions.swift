@@ -31,15 +31,15 @@ extension BrokerProcess {
             kill(worker)
         case .spill(let body, let file): spill(body, file)
         case .releaseBody(let body): bodies[body] = nil
-        case .releaseFile(let file): spool.remove(file)
+        case .releaseFile(let file): if !waiting.remove(file) { spool.remove(file) }
         }
     }
 
-    /// A body that cannot be written is lost to those it waits for: they find no file, and ask again.
+    /// A body that cannot be written is lost to those it waits for: they are told of a file that is not there.
     private func spill(_ body: BodyID, _ file: String) {
         guard let shared = bodies[body] else { return }
         do {
-            try spool.write(shared.bytes(), as: file)
+            try waiting.keep(shared.bytes(), as: file)
         } catch {
             logger.error("cannot move a waiting body into the spool: \(error)")
         }
@@ -55,13 +55,41 @@ extension BrokerProcess {
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) throws {
         // Order: nothing overtakes a terminal that was refused in this pass.
         guard !blocked.contains(client) else { return }
+        var terminal = terminal
+        var content = body.flatMap { bodies[$0] }
+        if let name = terminal.file?.split(separator: "/").last, let body = try waiting.body(String(name)) {
+            terminal.file = nil
+            content = body
+        }
         let head = BrokerMessage.terminal(terminal).encoded()
-        switch try bus.send(head, body.flatMap { bodies[$0] }, to: client.rawValue) {
+        switch try bus.send(head, content, to: client.rawValue) {
         case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)
             core.deliveryRefused(terminal.sequence, by: client)
         case .unreachable: break
+        }
+    }
+}
+
+extension Terminal {
+    /// The path of the body, be it a result or an error page.
+    fileprivate var file: String? {
+        get {
+            switch outcome {
+            case .result(_, let response): response.file
+            case .failed(let failure): failure.response?.file
+            }
+        }
+        set {
+            switch outcome {
+            case .result(let status, var response):
+                response.file = newValue
+                outcome = .result(status: status, response)
+            case .failed(var failure):
+                failure.response?.file = newValue
+                outcome = .failed(failure)
+            }
         }
     }
 }

@@ -38,6 +38,8 @@ public final class BrokerProcess {
     var core: BrokerCore
     /// Inline bodies the core still needs.
     var bodies: [BodyID: SharedBody] = [:]
+    /// Inline bodies it had moved out of memory.
+    let waiting: WaitingBodies
     /// Clients whose socket refused a terminal.
     var blocked: Set<ClientID> = []
     /// Live processes of workers whose connection is gone.
@@ -67,6 +69,7 @@ public final class BrokerProcess {
         }
         self.lock = lock
         spool = try Spool(options.spoolFolder)
+        waiting = WaitingBodies(in: spool)
         loop = try EventLoop()
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
         let connections = max(16, descriptors - Self.reservedDescriptors) / 2

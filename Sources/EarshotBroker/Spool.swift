@@ -42,27 +42,13 @@ final class Spool {
         return sha256
     }
 
-    /// Writes a body under its content's name; it is there as a whole or not at all.
-    func write(_ bytes: [UInt8], as name: String) throws(SystemError) {
-        let part = "\(getpid())-\(name).part"
-        let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+    /// A file of the broker's own that is gone when it is closed.
+    func unnamedFile() throws(SystemError) -> Int32 {
+        let name = "\(getpid())-waiting.part"
+        let file = unsafe openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
-        defer { close(file) }
-        var written = 0
-        while written < bytes.count {
-            let count = unsafe bytes[written...].withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
-            guard count > 0 || errno == EINTR else {
-                let error = SystemError("write a spool file", number: count < 0 ? errno : ENOSPC)
-                remove(part)
-                throw error
-            }
-            written += max(0, count)
-        }
-        guard unsafe renameat(folder, part, folder, name) == 0 else {
-            let error = SystemError("name a spool file", number: errno)
-            remove(part)
-            throw error
-        }
+        remove(name)
+        return file
     }
 
     func remove(_ name: String) {

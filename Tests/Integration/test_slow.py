@@ -29,9 +29,6 @@ class SlowReaderTests(TestCase):
         self.assertLess(grown, 30 * MIB, f"{grown / MIB:.1f} MiB for {self.COUNT * self.BYTES / MIB:.0f} MiB of bodies")
         answers = slow.terminals(self.COUNT)
         self.assertEqual(len({answer.id for answer in answers}), self.COUNT)
-        files = 0
         for answer in answers:
-            files += "file" in answer.fields
             self.assertResult(answer, body(self.BYTES, answer.id[1]))
-        self.assertGreater(files, self.COUNT // 2)
         self.balance(fast)
