@@ -15,7 +15,10 @@
     /flaky/N?status=C      status C (503) the first N times, then as /bytes/1000: counted by whole target
     /redirect/N            N redirects, then a short body
     /redirect-to?url=U     one redirect to U
-    /loop/a, /loop/b       each redirects to the other
+    /loop/a, /loop/b       each redirects to the other, with the same query
+    /ring/N/I              redirects to I+1, of N that are a ring, with the same query
+    /other-port            redirects to the origin's next port, with the same query
+    /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /headers               the request as the origin saw it, in JSON
 """
 
@@ -191,9 +194,24 @@ async def redirect_to(connection, request, _):
     return True
 
 
-async def loop(connection, _request, _origin, side):
-    await go_to(connection, "/loop/b" if side == "a" else "/loop/a")
+async def loop(connection, request, _origin, side):
+    await go_to(connection, with_query(request, "/loop/b" if side == "a" else "/loop/a"))
     return True
+
+
+async def ring(connection, request, _origin, size, index):
+    await go_to(connection, with_query(request, f"/ring/{size}/{(int(index) + 1) % int(size)}"))
+    return True
+
+
+async def other_port(connection, request, origin):
+    here = next(index for index, url in enumerate(origin.urls) if url.endswith(f":{request.port}"))
+    await go_to(connection, origin.urls[(here + 1) % len(origin.urls)] + request.target)
+    return True
+
+
+def with_query(request, path):
+    return path + request.target[len(request.path):]
 
 
 async def go_to(connection, location):
@@ -206,8 +224,16 @@ async def headers(connection, request, _):
     return True
 
 
+async def only(connection, request, origin, token):
+    if request.headers.get("authorization") == f"Bearer {token}":
+        return await headers(connection, request, origin)
+    await connection.send(plain(429, b"not you\n", [("Retry-After", "60")]))
+    return True
+
+
 FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
-    "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "headers": headers,
+    "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
+    "headers": headers, "only": only,
 }

@@ -17,7 +17,8 @@ import certificate
 from harness import PYTHON, TestCase, check_ledgers, temporary_folder
 from nginx import Nginx
 from origin import Origin, body
-from processes import Program, Watched, children, resident, wakeups
+from processes import Program, Watched, children, eventually, resident, wakeups
+from steady import Steady
 
 
 def ask(origin, path, index=0):
@@ -184,3 +185,40 @@ class HelperTests(TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class SteadyTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Steady(2))
+
+    def test_it_answers_in_time_and_counts_by_port(self):
+        connections = [ask(self.origin, f"/0.1/{index}", index % 2) for index in range(3)]
+        for index, connection in enumerate(connections):
+            with connection:
+                self.assertTrue(connection.recv(1 << 16).endswith(f"\r\n\r\n/0.1/{index}".encode()))
+        self.assertEqual([self.origin.most_at_once(port) for port in (0, 1)], [2, 1])
+        self.assertEqual(sorted(entry.target for entry in self.origin.log(0)), ["/0.1/0", "/0.1/2"])
+        for entry in self.origin.log():
+            self.assertEqual(entry.status, 200)
+            self.assertGreaterEqual(entry.ended - entry.began, 0.1)
+            self.assertLess(entry.ended - entry.began, 0.15)
+
+    def test_who_leaves_is_not_held_any_more(self):
+        for _ in range(3):
+            connection = ask(self.origin, "/60/left")
+            eventually(lambda: self.origin.running() == ["/60/left"], "it is held")
+            connection.close()
+            eventually(lambda: not self.origin.running(), "it is not")
+        self.assertEqual(self.origin.most_at_once(), 1)
+        self.assertEqual([entry.status for entry in self.origin.log()], [0, 0, 0])
+
+    def test_it_refuses_at_one_port(self):
+        self.origin.refuse(0, 7)
+        self.check_answer(0, b"429 Too Many Requests\r\nRetry-After: 7\r\n")
+        self.check_answer(1, b"200 OK\r\n")
+        self.origin.accept(0)
+        self.check_answer(0, b"200 OK\r\n")
+
+    def check_answer(self, port, beginning):
+        with ask(self.origin, "/0/x", port) as connection:
+            self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 " + beginning))

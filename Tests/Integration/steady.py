@@ -1,0 +1,220 @@
+"""An origin on 127.0.0.1 that answers after exact times, in a process of its own: a busy test does not disturb it.
+
+    /SECONDS/…    answers 200 after so long, with the target as its body
+
+As a library `with Steady(ports=2) as origin:` starts it; as a command, `steady.py PORTS` serves until its input ends.
+Each port is an origin of its own. It keeps a log of all requests, and counts how many it holds at once. Of what came in
+one wake it takes the ends of connections first and then the requests, so that it never counts one that was cut before
+another began. Its first port is for the test and answers what `Steady` asks.
+"""
+
+import collections
+import heapq
+import http.client
+import json
+import pathlib
+import select
+import socket
+import sys
+import time
+
+from processes import Program
+
+Entry = collections.namedtuple("Entry", "port target began ended status")
+Entry.__doc__ = """One request: its port's number, its target, when it came and was answered, and with what.
+
+Times are `time.monotonic()`. `ended` is None while it runs; `status` 0 for one whose client left."""
+
+
+class Steady:
+    """A running origin. `urls` has one for each port."""
+
+    def __init__(self, ports=1):
+        self._ports = ports
+        self._program = None
+        self._control = None
+        self.urls = []
+
+    def __enter__(self):
+        self._program = Program(["/usr/bin/python3", "-B", pathlib.Path(__file__), self._ports])
+        control, *ports = self._program.await_line("ports", "stdout").split()[1:]
+        self._control = int(control)
+        self.urls = [f"http://127.0.0.1:{port}" for port in ports]
+        return self
+
+    def __exit__(self, *_):
+        self._program.write(b"")
+        self._program.wait()
+        if self._program.stderr:
+            raise AssertionError(f"the origin complains\n{self._program.describe()}")
+
+    @property
+    def url(self):
+        return self.urls[0]
+
+    def log(self, port=None):
+        """The requests so far, in the order they came; of one port if given."""
+        entries = [Entry(*entry) for entry in self._ask("/log")]
+        return [entry for entry in entries if port is None or entry.port == port]
+
+    def total(self):
+        """How many requests came so far."""
+        return self._ask("/total")
+
+    def running(self):
+        """The targets of the requests that it holds now."""
+        return self._ask("/running")
+
+    def most_at_once(self, port=0):
+        """The most requests that a port held at one moment."""
+        return self._ask("/most")[port]
+
+    def refuse(self, port, seconds):
+        """From now on the port answers 429 with `Retry-After: SECONDS`; the running ones too."""
+        self._ask(f"/refuse/{port}/{seconds}")
+
+    def accept(self, port):
+        """The port answers again."""
+        self._ask(f"/refuse/{port}/-")
+
+    def _ask(self, target):
+        connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=20)
+        connection.request("GET", target)
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer
+
+
+class Connection:
+    __slots__ = ("socket", "port", "received", "entry")
+
+    def __init__(self, accepted, port):
+        self.socket = accepted
+        self.port = port
+        self.received = b""
+        self.entry = None
+
+
+class Server:
+    """The process's side: one epoll, a heap of answers that are due."""
+
+    CONTROL = -1
+
+    def __init__(self, ports):
+        self._epoll = select.epoll()
+        self._listeners = {}
+        self._connections = {}
+        self._due = []
+        self._log = []
+        self._running = [0] * ports
+        self._most = [0] * ports
+        self._refusals = [None] * ports
+        for port in range(self.CONTROL, ports):
+            listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+            listener.setblocking(False)
+            self._listeners[listener.fileno()] = (listener, port)
+            self._epoll.register(listener, select.EPOLLIN)
+        self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
+        numbers = [listener.getsockname()[1] for listener, _ in self._listeners.values()]
+        print("ports", *numbers, flush=True)
+
+    def serve(self):
+        while True:
+            wait = max(0, self._due[0][0] - time.monotonic()) if self._due else None
+            events = self._epoll.poll(wait)
+            ready = []
+            for descriptor, _ in events:
+                if descriptor == sys.stdin.fileno():
+                    return
+                if descriptor in self._connections and self._read(self._connections[descriptor]):
+                    ready.append(self._connections[descriptor])
+            for connection in ready:
+                self._begin(connection)
+            for descriptor, _ in events:
+                if descriptor in self._listeners:
+                    self._accept(*self._listeners[descriptor])
+            now = time.monotonic()
+            while self._due and self._due[0][0] <= now:
+                _, number, connection = heapq.heappop(self._due)
+                if connection.entry == number:
+                    self._answer(connection)
+
+    def _accept(self, listener, port):
+        while True:
+            try:
+                accepted, _ = listener.accept()
+            except BlockingIOError:
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections[accepted.fileno()] = Connection(accepted, port)
+            self._epoll.register(accepted, select.EPOLLIN)
+
+    def _read(self, connection):
+        """Whether a whole request is there now. One whose client left is ended."""
+        try:
+            data = connection.socket.recv(1 << 16)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            data = b""
+        connection.received += data
+        if not data:
+            if connection.entry is not None:
+                self._end(connection, 0)
+            del self._connections[connection.socket.fileno()]
+            connection.socket.close()
+        return bool(data) and connection.received.endswith(b"\r\n\r\n")
+
+    def _begin(self, connection):
+        target = connection.received.split(b" ", 2)[1].decode("latin-1")
+        connection.received = b""
+        if connection.port == self.CONTROL:
+            self._send(connection, "200 OK", json.dumps(self._control(target)).encode())
+            return
+        now = time.monotonic()
+        connection.entry = len(self._log)
+        self._log.append([connection.port, target, now, None, None])
+        self._running[connection.port] += 1
+        self._most[connection.port] = max(self._most[connection.port], self._running[connection.port])
+        heapq.heappush(self._due, (now + float(target.split("/", 2)[1]), connection.entry, connection))
+
+    def _answer(self, connection):
+        target, refusal = self._log[connection.entry][1], self._refusals[connection.port]
+        self._end(connection, 429 if refusal else 200)
+        if refusal:
+            self._send(connection, f"429 Too Many Requests\r\nRetry-After: {refusal}", b"")
+        else:
+            self._send(connection, "200 OK", target.encode("latin-1"))
+
+    def _end(self, connection, status):
+        self._log[connection.entry][3:] = [time.monotonic(), status]
+        self._running[connection.port] -= 1
+        connection.entry = None
+
+    def _send(self, connection, status, content):
+        data = f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+        try:
+            connection.socket.setblocking(connection.port == self.CONTROL)  # Only a log is longer than its buffer.
+            connection.socket.sendall(data)
+        except ConnectionError:
+            pass  # Its end is read next.
+        connection.socket.setblocking(False)
+
+    def _control(self, target):
+        what, *operands = target.strip("/").split("/")
+        if what == "log":
+            return self._log
+        if what == "most":
+            return self._most
+        if what == "running":
+            return [self._log[c.entry][1] for c in self._connections.values() if c.entry is not None]
+        if what == "total":
+            return len(self._log)
+        port, seconds = operands
+        self._refusals[int(port)] = None if seconds == "-" else seconds
+        return None
+
+
+if __name__ == "__main__":
+    Server(int(sys.argv[1])).serve()

@@ -1,0 +1,121 @@
+"""Who is urgent, small or fast is not held up by who is not: classes, roots and origins share the slots."""
+
+import time
+
+from crowd import Crowd
+from figures import milliseconds, tell
+from harness import Bus, TestCase
+from steady import Steady
+
+
+class SlotsTestCase(TestCase):
+    """A bus whose slots are what there is too little of, and origins that take 50 ms."""
+
+    SLOTS = 16
+    WORKERS = 2
+    ORIGINS = 8
+    DELAY = 0.05
+
+    def setUp(self):
+        self.origin = self.enterContext(Steady(self.ORIGINS))
+        self.bus = self.enterContext(Bus(workers=self.WORKERS, slots=self.SLOTS, origin_limit=1000))
+        self.client = self.bus.client()
+        self.number = 0
+        for url in self.origin.urls:  # Connections are made once.
+            self.burst(url, 8)
+
+    def burst(self, url, count, **fields):
+        """Seconds that `count` requests at once take."""
+        began = time.monotonic()
+        for _ in range(count):
+            self.number += 1
+            self.client.fetch("small/burst", self.number, f"{url}/{self.DELAY}/{self.number}", **fields)
+        answers = self.client.terminals(count)
+        self.assertEqual({answer.verb for answer in answers}, {"RESULT"})
+        return answers[-1].at - began
+
+    def crowd(self, handler, count, url, **fields):
+        """Somebody who wants much, once all of it is queued."""
+        return Crowd(self.bus, handler, count, url, **fields).await_asked()
+
+    def end(self, *crowds):
+        """They are gone, with all they wanted."""
+        for crowd in crowds:
+            self.assertTrue(crowd.running, f"it was done too early: {crowd.describe()}")
+            crowd.kill()
+        self.await_requests(self.client, pending=0)
+        self.client.query("ping")
+
+
+class UrgentTests(SlotsTestCase):
+    ROUNDS = 4
+    SAMPLE = 25
+
+    def test_10_000_low_delay_no_high(self):
+        empty, full = [], []
+        for _ in range(self.ROUNDS):
+            empty += self.sample()
+            crowds = [self.crowd(f"low{port}/a", 2_500, f"{self.origin.urls[port]}/{self.DELAY}/{{}}", priority="low")
+                      for port in range(1, 5)]
+            full += self.sample()
+            self.assertGreater(self.client.query("ledger")["requests"]["pending"], 7_000)
+            self.end(*crowds)
+        alone, beside = milliseconds(empty, 95), milliseconds(full, 95)
+        tell(f"high: p50 {milliseconds(empty):.1f}, p95 {alone:.1f} ms on an empty bus; beside 10,000 low"
+             f" {milliseconds(full):.1f}, {beside:.1f} ms: {beside / alone:.2f}")
+        self.assertLessEqual(beside, 1.2 * alone)
+
+    def sample(self):
+        return [self.burst(self.origin.url, 1, priority="high") for _ in range(self.SAMPLE)]
+
+
+class SmallProgramTests(SlotsTestCase):
+    ROUNDS = 5
+
+    def test_10_requests_beside_10_000_of_the_same_class(self):
+        alone, beside = [], []
+        for _ in range(self.ROUNDS):
+            alone.append(self.burst(self.origin.url, 10))
+            crowd = self.crowd("large/a", 10_000, f"{self.origin.urls[1]}/{self.DELAY}/{{}}")
+            beside.append(self.burst(self.origin.url, 10))
+            self.end(crowd)
+        own, shared = milliseconds(alone), milliseconds(beside)
+        tell(f"10 requests take {own:.0f} ms alone, {shared:.0f} ms beside 10,000 (at worst {1000 * max(beside):.0f})")
+        self.assertLessEqual(shared, 2 * own + 50)
+
+
+class SlowHostTests(TestCase):
+    """40 requests to a host that takes a second each, which is longer than its limit and more than all slots."""
+
+    ROUNDS = 5
+    SAMPLE = 15
+
+    def test_a_slow_host_does_not_delay_a_fast_one(self):
+        alone, beside = [], []
+        with Steady(2) as origin, Bus(workers=2, slots=8) as bus:
+            client, patient = bus.client(), bus.client()
+            slow, fast = origin.urls
+            for turn in range(self.ROUNDS):
+                alone.append(max(self.sample(client, fast, f"alone/{turn}")))
+                for index in range(40):
+                    patient.fetch("slow", f"{turn}-{index}", f"{slow}/1.0/{turn}/{index}")
+                self.assertGreaterEqual(patient.query("ledger")["requests"]["pending"], 40)
+                beside.append(max(self.sample(client, fast, f"beside/{turn}")))
+                self.assertGreater(client.query("ledger")["requests"]["pending"], 0)
+                patient.remove("slow")
+                self.await_requests(client, pending=0)
+        own, shared = milliseconds(alone), milliseconds(beside)
+        tell(f"the slowest of {self.SAMPLE} to the fast host takes {own:.1f} ms alone, {shared:.1f} ms beside the slow"
+             " one")
+        self.assertLessEqual(shared, own + 50)
+
+    def sample(self, client, url, name):
+        """Seconds that each of some requests takes."""
+        seconds = []
+        for index in range(self.SAMPLE):
+            began = time.monotonic()
+            client.fetch("fast", f"{name}-{index}", f"{url}/0.01/{name}/{index}")
+            answer = client.terminal()
+            self.assertEqual((answer.verb, answer.id[0]), ("RESULT", "fast"), answer)
+            seconds.append(answer.at - began)
+        return seconds

@@ -1,0 +1,74 @@
+"""An origin is given no more than its limit, whoever leaves or dies meanwhile."""
+
+from figures import tell
+from harness import Bus, TestCase
+from processes import eventually, kill
+from steady import Steady
+
+
+class LimitTests(TestCase):
+    """8 workers and an origin that may have 2 transfers."""
+
+    LIMIT = 2
+    COUNT = 2_000
+    HANDLERS = 40
+
+    def setUp(self):
+        self.origin = self.enterContext(Steady())
+        self.bus = self.enterContext(Bus(workers=8, slots=8, origin_limit=self.LIMIT))
+        self.client = self.bus.client(window=2 * self.COUNT)
+
+    def ask(self, delay):
+        for index in range(self.COUNT):
+            handler = index % self.HANDLERS
+            self.client.fetch(f"limit/{handler}", index, f"{self.origin.url}/{delay}/{handler}/{index}")
+
+    def check_the_most(self):
+        self.assertEqual(self.origin.most_at_once(), self.LIMIT)
+        self.balance(self.client)
+
+    def test_the_origin_never_has_3_of_2_000(self):
+        self.ask(0.002)
+        answers = self.client.terminals(self.COUNT)
+        self.assertEqual({answer.verb for answer in answers}, {"RESULT"})
+        self.assertEqual(self.origin.total(), self.COUNT)
+        self.check_the_most()
+
+    def test_nor_while_handlers_are_dropped_and_workers_killed(self):
+        self.ask(0.01)
+        dropped, killed = set(), 0
+        while len(dropped) < self.HANDLERS // 2:
+            goal = self.origin.total() + 15
+            eventually(lambda: self.origin.total() >= goal, lambda: f"{goal} requests, {self.origin.total()} came")
+            running = {f"limit/{target.split('/')[2]}" for target in self.origin.running()} - dropped
+            if running:
+                self.client.remove(dropped_now := min(running))
+                dropped.add(dropped_now)
+            if len(dropped) % 2:
+                killed += self.kill_a_busy_worker()
+        each = self.COUNT // self.HANDLERS
+        answers = self.answers_but(dropped, (self.HANDLERS - len(dropped)) * each)
+        log = self.origin.log()
+        cut = sum(entry.status == 0 for entry in log)
+        tell(f"{len(log)} requests came, {cut} were cut by {len(dropped)} drops and {killed} deaths of workers")
+        self.assertEqual({answer.verb for answer in answers}, {"RESULT"})
+        self.assertGreater(killed, 5)
+        self.assertGreater(cut, killed + len(dropped) // 2)
+        self.check_the_most()
+
+    def answers_but(self, dropped, count):
+        """The terminals of the other handlers; these may have had some before they were dropped."""
+        found = {}
+        while len(found) < count:
+            answer = self.client.terminal()
+            if answer.id[0] not in dropped:
+                self.assertNotIn(answer.id, found, "once each")
+                found[answer.id] = answer
+        return found.values()
+
+    def kill_a_busy_worker(self):
+        """Whether there was one."""
+        busy = [worker["pid"] for worker in self.client.query("workers")["workers"] if worker["running"]]
+        for pid in busy[:1]:
+            kill(pid)
+        return len(busy[:1])
