@@ -66,6 +66,8 @@ struct FairQueue {
         var leaves = Chain()
         /// Nil while it is in its root's rotation.
         var parking: ParkingKey?
+        /// What it waited for before, until its turn comes.
+        var cameFrom: ParkingKey?
     }
 
     private struct Leaf {
@@ -183,6 +185,7 @@ struct FairQueue {
                 let key = lanes[lane].key
                 switch obstacle(key.client, key.scope, priority) {
                 case .none:
+                    lanes[lane].cameFrom = nil
                     laneChains.rotate(&roots[root].lanes)
                     let leaf = lanes[lane].leaves.first
                     leafChains.rotate(&lanes[lane].leaves)
@@ -197,11 +200,17 @@ struct FairQueue {
         return nil
     }
 
+    /// One that was let out and found no room had no turn: it waits at the front, or others would always pass it.
     private mutating func park(_ lane: Int32, _ parking: ParkingKey) {
         unlinkFromRotation(lane)
-        lanes[lane].parking = parking
         let row = Int(lanes[lane].priority.rawValue)
-        laneChains.append(lane, to: &parkings[parking, default: Parking()].byClass[row])
+        if lanes[lane].cameFrom == parking {
+            laneChains.prepend(lane, to: &parkings[parking, default: Parking()].byClass[row])
+        } else {
+            laneChains.append(lane, to: &parkings[parking, default: Parking()].byClass[row])
+        }
+        lanes[lane].parking = parking
+        lanes[lane].cameFrom = nil
         succeed(lanes[lane].key, except: parking)
     }
 
@@ -220,6 +229,7 @@ struct FairQueue {
             guard let lane = parkings[parking]?.byClass[Int(priority.rawValue)].first, lane >= 0 else { continue }
             unlinkFromParking(lane, parking)
             lanes[lane].parking = nil
+            lanes[lane].cameFrom = parking
             linkToRotation(lane)
         }
     }
