@@ -1,5 +1,6 @@
 internal import DequeModule
 internal import EarshotWire
+internal import HeapModule
 
 /// Checks of the core's own invariants over all tables. O(everything): for tests and simulations.
 extension BrokerCore {
@@ -22,6 +23,9 @@ extension BrokerCore {
             && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
+
+    /// Timers set, stale ones included.
+    var timerCount: Int { timers.count }
 
     private typealias Check = (Bool, @autoclosure () -> String) -> Void
 
@@ -136,12 +140,25 @@ extension BrokerCore {
                     "3: worker \(worker) holds flight \(id), which does not know it")
             }
         }
-        for origin in origins.indices {
+        auditOrigins(running, check)
+    }
+
+    private func auditOrigins(_ running: [Int32: Int], _ check: Check) {
+        check(originNumbers.count == origins.count, "9: \(origins.count) origins, \(originNumbers.count) names")
+        for number in origins.indices {
+            let origin = origins[number]
+            var fresh = origin
+            fresh.set(limits.origins.terms(for: origin.origin))
             check(
-                origins[origin].running == running[origin, default: 0],
-                "9: origin \(origins[origin].name) counts \(origins[origin].running)")
+                origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds,
+                "9: origin \(origin.origin) has other terms than the rules")
+            check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
+            check(origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")
+            let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: origin.pause))
             check(
-                origins[origin].running <= origins[origin].limit, "9: origin \(origins[origin].name) is over its limit")
+                !origin.isPaused || timers.unordered.contains { $0.at == timer.at && $0.subject == timer.subject },
+                "9: origin \(origin.origin) is paused for ever")
+            check(!origin.isIdle, "12: origin \(origin.origin) is kept for nobody")
         }
     }
 }

@@ -11,11 +11,9 @@ extension BrokerCore {
         isBehind = false
         guard queue.count > 0 else { return }
         var refusals = 0
-        while let worker = freestWorker() {
-            let slots = workers.indices.reduce(0) { $0 + (workers[$1].phase == .ready ? workers[$1].slots : 0) }
-            let free = workers.indices.reduce(0) { $0 + max(0, workers[$1].freeSlots) }
-            let classes: [PriorityClass] = free > slots / 4 ? PriorityClass.allCases : [.high]
-            guard let interest = nextInterest(among: classes) else { return }
+        while true {
+            let slots = slotCount
+            guard slots.free > 0, let interest = nextInterest(isForHigh: slots.areForHigh) else { return }
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
                 purgeBudget -= 1
@@ -25,7 +23,7 @@ extension BrokerCore {
             }
             let flight = leaf(of: interests[interest].flight)
             guard case .refusing(let until) = scopes[flights[flight].scope].coolDown?.phase else {
-                start(flight, at: worker, now: now)
+                start(flight, now: now)
                 continue
             }
             failCooling(flight, until: until, now: now)
@@ -51,40 +49,55 @@ extension BrokerCore {
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
     private mutating func startReturned(now: Tick) {
-        while let name = returned.last, let worker = freestWorker() {
+        while let name = returned.last, slotCount.free > 0 {
             returned.removeLast()
             if let flight = flight(name) { settlePurges(of: flight) }
-            guard let flight = flight(name), flights[flight].phase == .queued,
-                scopes[flights[flight].scope].admits, origins[origin(of: flight)].hasRoom(for: .high)
-            else { continue }
-            start(flight, at: worker, now: now)
+            guard let flight = flight(name), flights[flight].phase == .queued else { continue }
+            let scope = scopes[flights[flight].scope]
+            guard scope.admits, !scope.isRefusing, origins[scope.origin].admits(.high) else { continue }
+            start(flight, now: now)
         }
     }
 
-    private mutating func nextInterest(among classes: [PriorityClass]) -> Int32? {
+    private mutating func nextInterest(isForHigh: Bool) -> Int32? {
         // Copies to look at while the queue turns; their storage is shared.
         let clients = clients
         let scopes = scopes
         let origins = origins
         let limits = limits
-        return queue.next(among: classes) { client, scope, priority in
+        return queue.next(isForHigh: isForHigh) { client, scope, priority in
             if client >= 0, clients[client].isClosed(limits) { return .client }
             if !scopes[scope].admits { return .scope }
-            return origins[scopes[scope].origin].hasRoom(for: priority) ? .none : .origin
+            // A refusal takes no room.
+            return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? .none : .origin
         }
+    }
+
+    /// The slots of all workers that take work. O(workers).
+    var slotCount: SlotCount {
+        var count = SlotCount()
+        workers.forEach { count.add($1) }
+        return count
     }
 
     /// The worker with the most free slots; nil if none has any. O(workers).
     private func freestWorker() -> Int32? {
-        workers.indices.filter { workers[$0].freeSlots > 0 }
-            .max { workers[$0].freeSlots < workers[$1].freeSlots }
+        var best: Int32?
+        var most = 0
+        workers.forEach { worker, session in
+            guard session.freeSlots > most else { return }
+            best = worker
+            most = session.freeSlots
+        }
+        return best
     }
 
-    private mutating func start(_ flight: Int32, at worker: Int32, now: Tick) {
+    private mutating func start(_ flight: Int32, now: Tick) {
         settlePurges(of: flight)
-        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         let origin = origin(of: flight)
-        origins[origin].running += 1
+        guard let worker = freestWorker() else { preconditionFailure("\(slotCount) and no worker") }
+        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        beginTransfer(at: origin, now: now)
         noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1

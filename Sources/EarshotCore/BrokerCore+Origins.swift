@@ -1,19 +1,25 @@
 internal import EarshotHTTP
 
-/// Origins: how much each is given at once, and when it is left alone.
+/// Origins: how much each is given at once and how quickly one after the other, and when it is left alone.
 extension BrokerCore {
     mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
-        let named = request.url.origin
-        let name = named.description
-        let limit = limits.origins.terms(for: named).limit
-        let origin = originNumbers[name] ?? origins.insert(OriginEntry(name: name, limit: limit))
-        originNumbers[name] = origin
+        let origin = originNumber(request.url.origin)
         let key = OriginScopeKey(origin: origin, scope: CredentialRule().scope(of: request))
         if let scope = scopeNumbers[key] { return scope }
         let scope = scopes.insert(OriginScope(origin: origin, scope: key.scope))
         scopeNumbers[key] = scope
         origins[origin].scopes += 1
         return scope
+    }
+
+    private mutating func originNumber(_ named: Origin) -> Int32 {
+        let hash = named.hashValue
+        if let origin = originNumbers.find(hash, { origins[$0].origin == named }) { return origin }
+        var entry = OriginEntry(named)
+        entry.set(limits.origins.terms(for: named))
+        let origin = origins.insert(entry)
+        originNumbers.insert(origin, hash)
+        return origin
     }
 
     func origin(of flight: Int32) -> Int32 { scopes[flights[flight].scope].origin }
@@ -27,17 +33,52 @@ extension BrokerCore {
         dropOriginIfIdle(origin)
     }
 
+    /// A transfer starts.
+    mutating func beginTransfer(at origin: Int32, now: Tick) {
+        origins[origin].running += 1
+        origins[origin].startedAt = now
+        pause(origin, now: now)
+    }
+
     /// A transfer ended, whatever came of it.
     mutating func endTransfer(at origin: Int32) {
-        origins[origin].running -= 1
+        origins[origin].endTransfer()
         queue.originOpened(origin)
         dropOriginIfIdle(origin)
     }
 
     private mutating func dropOriginIfIdle(_ origin: Int32) {
-        guard origins[origin].scopes == 0, origins[origin].running == 0 else { return }
-        originNumbers[origins[origin].name] = nil
+        guard origins[origin].isIdle else { return }
+        originNumbers.remove(origin, origins[origin].origin.hashValue)
         origins.remove(origin)
+    }
+
+    // MARK: Terms
+
+    /// Lets the present rules hold for every origin: what a raised limit has room for starts, what runs over a lowered
+    /// one goes on. O(origins).
+    mutating func applyOriginRules(now: Tick) {
+        for origin in origins.indices {
+            origins[origin].set(limits.origins.terms(for: origins[origin].origin))
+            pause(origin, now: now)
+            queue.originOpened(origin)
+            dropOriginIfIdle(origin)
+        }
+    }
+
+    /// Keeps an origin's next start away from its last one. The record stays until that is over, whoever still wants
+    /// something there.
+    private mutating func pause(_ origin: Int32, now: Tick) {
+        let end = origins[origin].pauseEnd
+        origins[origin].pause = end > now ? nextSerial() : 0
+        if end > now { setTimer(end, .paused(origin: origin, pause: origins[origin].pause)) }
+    }
+
+    /// The time between two starts is over.
+    mutating func pauseEnded(at origin: Int32) {
+        origins[origin].pause = 0
+        queue.originOpened(origin)
+        dropOriginIfIdle(origin)
     }
 
     // MARK: Cool-downs

@@ -102,9 +102,10 @@ extension BrokerCore {
             json.array(origins.indices) { json, origin in
                 let scopes = byOrigin[origin, default: []]
                 json.object { json in
-                    json.member("origin", origins[origin].name)
-                    json.member("running", origins[origin].running)
-                    json.member("limit", origins[origin].limit)
+                    json.member("origin", origins[origin].origin.description)
+                    json.member("running", Int(origins[origin].running))
+                    json.member("limit", Int(origins[origin].limit))
+                    json.member("spacing-ms", Int(origins[origin].spacingMilliseconds))
                     json.member("flights", scopes.reduce(0) { $0 + $1.flights })
                     let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
                     if let wait = waits.max() { json.member("cooling-ms", wait) }

@@ -18,14 +18,19 @@ extension BrokerCore {
                 lentFiles -= 1
                 releaseFile(file)
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
+            case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
     }
 
-    /// The bounds change while all goes on: what is over a lowered one drains.
-    public mutating func limitsChanged(_ limits: CoreLimits) {
+    /// The bounds change while all goes on: what is over a lowered one drains. O(origins and clients).
+    public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
+        let before = self.limits
         self.limits = limits
+        if limits.origins != before.origins { applyOriginRules(now: now) }
+        guard limits.dueDeliveries > before.dueDeliveries else { return }
+        for client in clients.indices where !clients[client].isClosed(limits) { queue.clientOpened(client) }
     }
 
     /// No new work from now on: what runs is finished, everybody is told, what waits is to be asked of the next broker.
@@ -41,7 +46,8 @@ extension BrokerCore {
     /// Sets a timer. Stale ones are swept when they outnumber what they could be about, so the heap stays bounded.
     mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
         timers.insert(Timer(at: at, subject: subject))
-        let subjects = interests.count + handlers.count + flights.count + workers.count + scopes.count + lentFiles
+        let subjects =
+            interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -56,6 +62,7 @@ extension BrokerCore {
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
+        case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
         case .lent, .opening: true
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }

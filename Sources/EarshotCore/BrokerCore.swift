@@ -44,9 +44,11 @@ public struct BrokerCore {
     var origins = Slab<OriginEntry>()
     var scopes = Slab<OriginScope>()
 
-    /// Interests by handler and request ID, flights by key: a million of each, so only their numbers are stored.
+    /// Interests by handler and request ID, flights by key, origins by name: the records hold the keys, so only their numbers
+    /// are stored.
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
+    var originNumbers = NumberTable()
     var flightCounts = FlightCounts()
     /// When flights that back off are tried again.
     var pauses: [Int32: Tick] = [:]
@@ -54,7 +56,6 @@ public struct BrokerCore {
     var rootNumbers: [String: Int32] = [:]
     var clientNumbers: [ClientID: Int32] = [:]
     var workerNumbers: [WorkerID: Int32] = [:]
-    var originNumbers: [String: Int32] = [:]
     var scopeNumbers: [OriginScopeKey: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]

@@ -14,15 +14,21 @@ struct ClassSchedule {
         }
     }
 
-    private var spent = [UInt64](repeating: 0, count: PriorityClass.allCases.count)
+    /// Made once: it is gone through for each start.
+    static let classes = PriorityClass.allCases
+
+    private var spent = [UInt64](repeating: 0, count: classes.count)
     /// What the class whose turn was last had spent: where one that comes back from idleness starts.
     private var present: UInt64 = 0
 
-    /// The one of `candidates` that is next; nil if there are none.
-    func next(of candidates: [PriorityClass]) -> PriorityClass? {
-        candidates.max { left, right in
-            (spent[Int(right.rawValue)], left.rawValue) < (spent[Int(left.rawValue)], right.rawValue)
+    /// The one of the classes with work that is next: the higher one of two that spent the same; nil if none has work.
+    func next(where hasWork: (PriorityClass) -> Bool) -> PriorityClass? {
+        var next: PriorityClass?
+        for candidate in Self.classes where hasWork(candidate) {
+            if let best = next, spent[Int(best.rawValue)] < spent[Int(candidate.rawValue)] { continue }
+            next = candidate
         }
+        return next
     }
 
     mutating func tookTurn(_ priority: PriorityClass) {

@@ -9,12 +9,17 @@ struct OriginScope {
     /// Nil while the origin takes what it is given.
     var coolDown: CoolDown?
 
-    /// Whether a transfer may start. Once cooled, one goes first.
+    /// Whether a request may have its turn, to start or to be refused. Once cooled, one goes first.
     var admits: Bool {
         switch coolDown?.phase {
         case nil, .due, .refusing: true
         case .cooling, .probing: false
         }
+    }
+
+    /// Whether who has its turn is refused.
+    var isRefusing: Bool {
+        if case .refusing = coolDown?.phase { true } else { false }
     }
 }
 

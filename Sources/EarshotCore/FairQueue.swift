@@ -132,20 +132,24 @@ struct FairQueue {
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
 
-    /// The interest whose turn it is, still in the queue; nil if none of these classes has one that may start.
+    /// The interest whose turn it is, still in the queue; nil if none may start.
     ///
-    /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised.
+    /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised. It ends
+    /// when the rotations are empty: a parking brings back lanes for what the parked one had held, and of those only the
+    /// ones that wait for what is open by now come back for good.
+    ///
+    /// - Parameter isForHigh: only class `high` may start.
     mutating func next(
-        among classes: [PriorityClass],
-        obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
+        isForHigh: Bool, obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
     ) -> Int32? {
-        var busy = classes.filter { !rotations[Int($0.rawValue)].isEmpty }
-        while let priority = schedule.next(of: busy) {
+        func hasWork(_ priority: PriorityClass) -> Bool {
+            (!isForHigh || priority == .high) && !rotations[Int(priority.rawValue)].isEmpty
+        }
+        while let priority = schedule.next(where: hasWork) {
             if let interest = next(in: priority, obstacle) {
                 schedule.tookTurn(priority)
                 return interest
             }
-            busy.removeAll { $0 == priority }
         }
         return nil
     }
@@ -225,7 +229,7 @@ struct FairQueue {
     /// Returns the longest parked lane of each class to the rotation.
     private mutating func unpark(_ parking: ParkingKey) {
         guard parkings[parking] != nil else { return }
-        for priority in PriorityClass.allCases {
+        for priority in ClassSchedule.classes {
             guard let lane = parkings[parking]?.byClass[Int(priority.rawValue)].first, lane >= 0 else { continue }
             unlinkFromParking(lane, parking)
             lanes[lane].parking = nil

@@ -159,19 +159,3 @@ struct Outcome {
     /// Interests that hold it.
     var holders = 0
 }
-
-/// One origin: how many transfers it has, over all workers.
-struct OriginEntry {
-    /// `scheme://host:port`.
-    var name: String
-    var limit: Int
-    /// Transfers at once, cancelled ones included until their end is confirmed.
-    var running = 0
-    /// Scopes that name it.
-    var scopes = 0
-
-    /// Room for one more transfer of this class: the last slot of four or more is kept for `high`.
-    func hasRoom(for priority: PriorityClass) -> Bool {
-        running < (priority == .high || limit < 4 ? limit : limit - 1)
-    }
-}

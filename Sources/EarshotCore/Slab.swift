@@ -41,6 +41,13 @@ struct Slab<Element> {
         }
     }
 
+    /// Goes through all records in use, without a list of them. O(bound).
+    func forEach(_ body: (Int32, Element) -> Void) {
+        for index in records.indices {
+            if let record = records[index] { body(Int32(index), record) }
+        }
+    }
+
     /// All numbers in use, for audits and reports. O(bound).
     var indices: [Int32] { (0..<Int32(records.count)).filter { records[Int($0)] != nil } }
 }

@@ -13,6 +13,8 @@ struct Timer: Comparable {
         case lent(file: String)
         /// A flight's pause before its next attempt is over.
         case retry(FlightName)
+        /// The time between two starts at an origin is over.
+        case paused(origin: Int32, pause: UInt64)
         /// The time an origin asked for is over.
         case cooled(scope: Int32, serial: UInt64)
         /// Workers of an earlier broker are waited for no longer.

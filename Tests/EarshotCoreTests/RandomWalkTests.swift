@@ -27,6 +27,7 @@ struct RandomWalkTests {
                 limits.purgesPerPass = 2
                 limits.departuresPerPass = 1
             }
+            if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
             rig = CoreRig(limits: limits)
         }
 
@@ -73,7 +74,12 @@ struct RandomWalkTests {
             case 8..<50: fetch()
             case 50..<80: finish()
             case 80..<90: acknowledge()
-            case 90..<95: remove()
+            case 90..<94: remove()
+            case 94:
+                var limits = rig.core.limits
+                limits.origins.limit = 1 + pick(6)
+                limits.origins.rules[OriginPattern("h1")!] = OriginRules.Terms(spacingMilliseconds: pick(2) * pick(300))
+                rig.core.limitsChanged(limits, now: rig.now)
             case 95: rig.now = rig.now.advanced(byMilliseconds: pick(12_000))
             case 96..<98: subscribe()
             default: rig.now = rig.now.advanced(byMilliseconds: pick(50))

@@ -30,22 +30,3 @@ final class PoolRecord {
     var takesWork: Bool { isReady && !isLeaving }
     var freeSlots: Int { takesWork ? max(0, slots - leases.count - foreign.count) : 0 }
 }
-
-/// What the model knows of one origin.
-struct OriginRecord {
-    /// Transfers, cancelled ones included until confirmed.
-    var running = 0
-    /// Flights that are open.
-    var flights = 0
-    /// Least and most of the limits that were in force since it was idle.
-    var limits: ClosedRange<Int>
-
-    /// Whether one more may start under the most generous limit.
-    func mayTake(_ isHigh: Bool) -> Bool { running < Self.room(limits.upperBound, isHigh) }
-
-    /// Whether one more has to be started under the strictest limit.
-    func mustTake(_ isHigh: Bool) -> Bool { running < Self.room(limits.lowerBound, isHigh) }
-
-    /// The last slot of four or more is for `high`.
-    private static func room(_ limit: Int, _ isHigh: Bool) -> Int { isHigh || limit < 4 ? limit : limit - 1 }
-}

@@ -181,7 +181,7 @@ extension ReferenceModel {
         flight.maxBytes = job.maxBytes
         flight.isReturned = false
         let origin = content.origin
-        origins[origin]?.running += 1
+        origins[origin]?.started(now: now)
         worker.leases[job.attempt.flight] = PoolRecord.Lease(
             attempt: job.attempt.attempt, origin: origin, maxBytes: job.maxBytes, flight: flight)
     }
@@ -226,9 +226,12 @@ extension ReferenceModel {
         let priority = servedClass(of: flight)
         let isHigh = priority == .high || flight.isReturned
         expect(
-            origin.mayTake(isHigh), 9,
-            "\(job.origin) has \(origin.running) transfers of \(origin.limits.upperBound), one more of \(isHigh ? "high" : "another class") starts"
-        )
+            origin.hasRoom(true), 9,
+            "\(job.origin) has \(origin.running) transfers of \(origin.limit), and one more starts")
+        expect(origin.hasRoom(isHigh), 7, "\(job) takes the last slot of its origin, kept for high")
+        expect(
+            origin.mayStart(now: now), 9,
+            "\(job) starts \(origin.spacedUntil.milliseconds(since: now)) ms too soon after the last from its origin")
         expect(priority != nil || flight.isReturned, 7, "\(job) starts only for clients whose window is full")
         let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
         let free = pool.values.reduce(0) { $0 + $1.freeSlots }
@@ -253,11 +256,11 @@ extension ReferenceModel {
         for flight in openFlights.values where flight.phase == .waiting {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),
-                let origin = origins[flight.content.job.origin]
+                let origin = origins[flight.content.job.origin], origin.mustStart(now: now)
             else { continue }
             let isHigh = priority == .high
             expect(
-                !origin.mustTake(isHigh) || !(isHigh || free > slots / 4), 1,
+                !origin.hasRoom(isHigh) || !(isHigh || free > slots / 4), 1,
                 "\(flight.content.job), \(priority.name), waits while \(free) of \(slots) slots are free")
         }
         return violation

@@ -75,8 +75,7 @@ extension ReferenceModel {
     }
 
     private func transferEnded(_ origin: Substring) {
-        origins[origin]?.running -= 1
-        dropOriginIfIdle(origin)
+        origins[origin]?.ended()
     }
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
@@ -270,10 +269,6 @@ extension ReferenceModel {
 
     func limitsChanged(_ changed: CoreLimits) {
         limits = changed
-        let limit = changed.origins.limit
-        for (name, record) in origins {
-            let bounds = min(record.limits.lowerBound, limit)...max(record.limits.upperBound, limit)
-            origins[name]?.limits = bounds
-        }
+        for name in origins.keys { origins[name]?.rulesChanged(changed.origins, now: now) }
     }
 }

@@ -57,6 +57,8 @@ extension ReferenceModel {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
+        let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
+        if ofHandler > limits.requestsPerHandler { return "queue-full" }
         guard fetch.url.utf8.starts(with: "http://".utf8) else {
             return fetch.url.utf8.contains(UInt8(ascii: ":")) ? "unsupported-scheme" : "malformed-url"
         }
@@ -109,8 +111,7 @@ extension ReferenceModel {
         openFlights[content] = flight
         unnamedFlights[content.job, default: []].append(flight)
         let origin = content.job.origin
-        let limit = limits.origins.limit
-        origins[origin, default: OriginRecord(limits: limit...limit)].flights += 1
+        origins[origin, default: OriginRecord(origin, limits.origins)].flightOpened(now: now)
         scopes[ScopeName(content.job), default: ScopeRecord()].flights += 1
         return (flight, true)
     }
@@ -149,8 +150,7 @@ extension ReferenceModel {
         if let record = scopes[scope], record.flights == 0 {
             if case .cooling = record.state { scopes[scope]?.mayBeForgotten = true } else { scopes[scope] = nil }
         }
-        origins[job.origin]?.flights -= 1
-        dropOriginIfIdle(job.origin)
+        origins[job.origin]?.flightClosed()
     }
 
     func scopeEnded(_ flight: FlightRecord, isAnswered: Bool) {
@@ -160,14 +160,6 @@ extension ReferenceModel {
     func forgetUnnamed(_ flight: FlightRecord) {
         unnamedFlights[flight.content.job]?.removeAll { $0 === flight }
         if unnamedFlights[flight.content.job]?.isEmpty == true { unnamedFlights[flight.content.job] = nil }
-    }
-
-    func dropOriginIfIdle(_ origin: Substring) {
-        // While it cools the core keeps it, with the limit it had.
-        guard let record = origins[origin], record.flights == 0, record.running == 0,
-            !scopes.keys.contains(where: { $0.origin == origin })
-        else { return }
-        origins[origin] = nil
     }
 
     // MARK: Ends

@@ -43,10 +43,19 @@ extension BrokerEvent: CustomStringConvertible {
         case .timePassed: "time passes"
         case .dispatch: "dispatch"
         case .limitsChanged(let limits):
-            "limits change: \(limits.origins.limit) transfers an origin, \(limits.requestsPerClient) requests a "
-                + "client, \(limits.requests) in all"
+            "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
+                + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"
         case .drain: "drain"
         }
+    }
+
+    private static func text(_ rules: OriginRules) -> String {
+        let rest = rules.rules.map { pattern, terms in
+            let limit = terms.limit.map { " \($0)" } ?? ""
+            let spacing = terms.spacingMilliseconds.map { " \($0) ms apart" } ?? ""
+            return ", \(pattern)\(limit)\(spacing)"
+        }
+        return "\(rules.limit) transfers an origin, \(rules.spacingMilliseconds) ms apart" + rest.sorted().joined()
     }
 
     /// A head on one line.

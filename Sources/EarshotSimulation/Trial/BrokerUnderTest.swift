@@ -59,7 +59,7 @@ struct BrokerUnderTest {
         case .workerLost(let id): core.workerLost(id, now: now)
         case .timePassed: core.timePassed(now: now)
         case .dispatch: core.dispatch(now: now)
-        case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary))
+        case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
         }
     }
@@ -68,7 +68,20 @@ struct BrokerUnderTest {
 
     private static func changed(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
         var limits = limits
-        if canary == .originOverLimit { limits.origins.limit += 1 }
+        if canary == .originOverLimit {
+            // Of four or more one is kept for `high`, which is another invariant.
+            limits.origins.limit += limits.origins.limit < 4 ? 1 : 0
+            limits.origins.rules = limits.origins.rules.mapValues {
+                OriginRules.Terms(
+                    limit: $0.limit.map { $0 < 4 ? $0 + 1 : $0 }, spacingMilliseconds: $0.spacingMilliseconds)
+            }
+        }
+        if canary == .unspacedStarts {
+            limits.origins.spacingMilliseconds = 0
+            limits.origins.rules = limits.origins.rules.mapValues {
+                OriginRules.Terms(limit: $0.limit, spacingMilliseconds: 0)
+            }
+        }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         return limits
     }

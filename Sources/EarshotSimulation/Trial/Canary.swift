@@ -1,4 +1,4 @@
-/// A fault put between a core and the model on purpose, one for each invariant: the model has to object with its number.
+/// A fault put between a core and the model on purpose, at least one for each invariant: the model has to object with its number.
 ///
 /// The core stays as it is; what it is told or what it asks for is changed on the way.
 public enum Canary: String, CaseIterable, Sendable {
@@ -20,6 +20,8 @@ public enum Canary: String, CaseIterable, Sendable {
     case sharedDeadline = "shared-deadline"
     /// An origin gets one transfer more than its limit.
     case originOverLimit = "origin-over-limit"
+    /// An origin gets one transfer right after the other.
+    case unspacedStarts = "unspaced-starts"
     /// An ACK is not counted.
     case uncountedAcknowledgement = "uncounted-acknowledgement"
     /// A client may queue more than its limit.
@@ -36,7 +38,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .staleCompletion: 6
         case .wrongClass: 7
         case .sharedDeadline: 8
-        case .originOverLimit: 9
+        case .originOverLimit, .unspacedStarts: 9
         case .uncountedAcknowledgement: 10
         case .unboundedClient: 11
         }

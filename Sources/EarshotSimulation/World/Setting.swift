@@ -35,10 +35,10 @@ struct Setting {
         latency = [10, 60, 400][random.below(3)] * millisecond
         // A few bodies of the catalogue: some always wait in the spool.
         limits.waitingBytes = 1_000
-        limits.origins.limit = 1 + random.below(8)
         limits.redirectHops = [1, 2, 10][random.below(3)]
         limits.graceMilliseconds = 500 + random.below(4_000)
         limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
+        limits.requestsPerHandler = Self.requestsPerHandler(&random)
         limits.requests = [200, 1_000, 10_000][random.below(3)]
         limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
         limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
@@ -47,7 +47,29 @@ struct Setting {
         limits.purgesPerPass = [1, 4, 500][random.below(3)]
         // The dead are purged in one event here: when each of their requests ends is the core's to choose.
         limits.departuresPerPass = .max
+        drawRules(&random)
+    }
+
+    /// Seldom so few that it matters.
+    static func requestsPerHandler(_ random: inout SeededGenerator) -> Int {
+        random.perMille(200) ? 1 + random.below(8) : 1_000
     }
 
     func has(_ fault: Fault) -> Bool { faults.contains(fault) }
+
+    /// Draws limits for all origins, and for some of them rules and times between two starts.
+    mutating func drawRules(_ random: inout SeededGenerator) {
+        var rules = OriginRules()
+        rules.limit = 1 + random.below(8)
+        if random.perMille(100) { rules.spacingMilliseconds = 1 + random.below(20) }
+        let names = (0..<origins).flatMap { ["http://o\($0).test", "o\($0).test"] } + ["*.test"]
+        for name in names where random.perMille(150) {
+            guard let pattern = OriginPattern(name) else { preconditionFailure("\(name) is no pattern") }
+            var terms = OriginRules.Terms()
+            if random.perMille(600) { terms.limit = 1 + random.below(8) }
+            if random.perMille(400) { terms.spacingMilliseconds = [0, 1, 30, 300][random.below(4)] }
+            rules.rules[pattern] = terms
+        }
+        limits.origins = rules
+    }
 }

@@ -4,8 +4,8 @@ internal import HeapModule
 
 /// One broker and everybody around it, in one process: fake time, one generator, no threads.
 struct World {
-    /// How long a limit that was lowered may still be felt by an origin: a JOB's way to it, at most.
-    private static let limitMemory: Int64 = 3_000_000_000
+    /// How long a limit that was lowered may still be felt by an origin: more than a JOB's way to it.
+    private static let limitMemory: Int64 = 100_000_000
 
     var setting: Setting
     let catalogue: Catalogue
@@ -30,8 +30,8 @@ struct World {
     var links: [UInt64: Link] = [:]
     var lastLink: UInt64 = 0
     var lastBody: UInt64 = 0
-    /// Limits that were in force, newest last.
-    private var originLimits: [(since: Int64, limit: Int)]
+    /// Origins' limits that were in force and may still be felt, oldest first.
+    private var formerLimits: [(until: Int64, limits: [Int])] = []
 
     init(_ options: SimulationOptions, keepsHistory: Bool) {
         random = SeededGenerator(seed: options.seed)
@@ -39,7 +39,6 @@ struct World {
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
         origins = Array(repeating: SimulatedOrigin(), count: setting.origins)
-        originLimits = [(0, setting.limits.origins.limit)]
         history = keepsHistory ? [] : nil
         workers = Array(repeating: SimulatedWorker(), count: setting.workers)
         for _ in 0..<setting.clients { clients.append(makeClient()) }
@@ -85,6 +84,10 @@ struct World {
     }
 
     private mutating func runOut(_ steps: Int) throws(Violation) {
+        // Who asks for more than a client may, is refused more than may be due to it, is closed for that and asks again
+        // would come to no end.
+        setting.limits.dueDeliveries = CoreLimits().dueDeliveries
+        try tell(.limitsChanged(setting.limits))
         let bound = trial.steps + 100_000 + steps / 10
         let end = now + 3_600_000_000_000
         func isDone() -> Bool {
@@ -213,19 +216,25 @@ struct World {
         guard !isEnding else { return }
         plan(random.around(3_000_000_000), .limitsChange)
         guard setting.has(.limitChanges) else { return }
-        var limits = trial.model.limits
-        limits.origins.limit = 1 + random.below(8)
-        limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
-        limits.requests = [200, 1_000, 10_000][random.below(3)]
-        originLimits.removeAll { $0.since + Self.limitMemory < now && $0.limit <= limits.origins.limit }
-        originLimits.append((now, limits.origins.limit))
-        try tell(.limitsChanged(limits))
+        formerLimits.removeAll { $0.until + Self.limitMemory < now }
+        formerLimits.append((now, origins.indices.map(limit)))
+        setting.drawRules(&random)
+        setting.limits.requestsPerClient = [20, 80, 1_000][random.below(3)]
+        setting.limits.requestsPerHandler = Setting.requestsPerHandler(&random)
+        setting.limits.requests = [200, 1_000, 10_000][random.below(3)]
+        setting.limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
+        try tell(.limitsChanged(setting.limits))
     }
+
+    /// What an origin may have now; 0 if nobody ever wanted anything there.
+    private func limit(of origin: Int) -> Int { trial.model.origins["http://o\(origin).test"]?.limit ?? 0 }
 
     /// A transfer begins, as the origin sees it: invariant 9, by its own count.
     mutating func transferBegins(at origin: Int) throws(Violation) {
         origins[origin].running += 1
-        let most = originLimits.reduce(0) { max($0, $1.limit) }
+        let most = formerLimits.reduce(limit(of: origin)) {
+            max($0, $1.until + Self.limitMemory < now ? 0 : $1.limits[origin])
+        }
         guard origins[origin].running <= most else {
             throw Violation(9, "origin \(origin) counts \(origins[origin].running) transfers, the limit is \(most)")
         }

@@ -1,0 +1,55 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// One origin: how many transfers it has, over all workers, and when the next may start.
+struct OriginEntry {
+    /// Its name; what its terms are looked up by.
+    let origin: Origin
+    /// When its last transfer was started.
+    var startedAt = Tick(nanoseconds: .min)
+    /// Transfers at once, cancelled ones included until their end is confirmed.
+    var running: Int32 = 0
+    /// Most transfers there may be now: its limit, or what ran when that was lowered and has not ended since.
+    private(set) var ceiling: Int32 = 0
+    private(set) var limit: Int32 = 0
+    private(set) var spacingMilliseconds: Int32 = 0
+    /// Scopes that name it.
+    var scopes: Int32 = 0
+    /// The present pause after a start, for the timer that ends it; 0 while there is none.
+    var pause: UInt64 = 0
+
+    init(_ origin: Origin) {
+        self.origin = origin
+    }
+
+    /// Whether the time after its last start is not over.
+    var isPaused: Bool { pause != 0 }
+
+    /// When the time after its last start is over.
+    var pauseEnd: Tick { startedAt.advanced(byMilliseconds: Int(spacingMilliseconds)) }
+
+    /// Whether nothing of it has to be remembered.
+    var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
+
+    /// Takes other terms; what runs over a lower limit goes on.
+    mutating func set(_ terms: (limit: Int, spacingMilliseconds: Int)) {
+        limit = Int32(clamping: terms.limit)
+        spacingMilliseconds = Int32(clamping: max(0, terms.spacingMilliseconds))
+        ceiling = max(limit, running)
+    }
+
+    mutating func endTransfer() {
+        running -= 1
+        ceiling = max(limit, running)
+    }
+
+    /// Whether one more transfer of this class may start: the last slot of four or more is kept for `high`.
+    func admits(_ priority: PriorityClass) -> Bool {
+        !isPaused && hasRoom(for: priority)
+    }
+
+    /// Whether the limit has room for one more transfer of this class.
+    func hasRoom(for priority: PriorityClass) -> Bool {
+        running < (priority == .high || limit < 4 ? limit : limit - 1)
+    }
+}

@@ -1,0 +1,121 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Origins get what the rules grant them, also when those change.
+struct OriginTests {
+    private var rig = CoreRig()
+
+    private static func limits(_ rules: [String: Int]) -> CoreLimits {
+        var limits = CoreLimits()
+        for (pattern, limit) in rules {
+            limits.origins.rules[OriginPattern(pattern)!] = OriginRules.Terms(limit: limit)
+        }
+        return limits
+    }
+
+    private mutating func ask(_ count: Int, _ host: String, by client: ClientID) {
+        for n in 1...count { rig.fetch("h", "\(host)\(n)", "http://\(host)/\(n)", by: client) }
+    }
+
+    @Test mutating func `each origin has the limit of its rule`() {
+        rig = CoreRig(limits: Self.limits(["one": 1, "*.example": 2]))
+        _ = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { _ in }
+        ask(9, "one", by: a)
+        ask(9, "a.example", by: a)
+        ask(9, "b.example", by: a)
+        ask(9, "other", by: a)
+        rig.pass()
+        let started = Dictionary(grouping: rig.jobs.map { $0.url.split(separator: "/")[1] }, by: \.self)
+        #expect(started.mapValues(\.count) == ["one": 1, "a.example": 2, "b.example": 2, "other": 5])
+    }
+
+    @Test mutating func `a limit that is raised opens the origin, one that is lowered lets it drain`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        ask(30, "one", by: a)
+        rig.pass()
+        var jobs = rig.jobs
+        #expect(jobs.count == 5)
+        rig.pass { $0.core.limitsChanged(Self.limits(["one": 10]), now: $0.now) }
+        jobs += rig.jobs
+        #expect(jobs.count == 9)
+        rig.pass { $0.core.limitsChanged(Self.limits(["one": 2]), now: $0.now) }
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+        for left in (2...8).reversed() {
+            let job = jobs.removeFirst()
+            rig.pass { $0.done(job, by: worker) }
+            #expect(rig.jobs.isEmpty, "\(left) run")
+            #expect(rig.core.audit() == [])
+        }
+        let job = jobs.removeFirst()
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.jobs.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `the audit sees one transfer more than a lowered limit lets run out`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        ask(5, "one", by: a)
+        rig.pass()
+        let job = rig.jobs[0]
+        rig.pass { $0.core.limitsChanged(Self.limits(["one": 2]), now: $0.now) }
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.core.audit() == [])
+        rig.core.origins[0].running += 1
+        #expect(rig.core.audit().contains("9: origin http://one is over its limit"))
+    }
+
+    @Test mutating func `a limit of none stops an origin until it is raised`() {
+        rig = CoreRig(limits: Self.limits(["one": 0]))
+        _ = rig.worker()
+        let a = rig.client(1)
+        ask(2, "one", by: a)
+        rig.pass()
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.core.limitsChanged(CoreLimits(), now: $0.now) }
+        #expect(rig.jobs.count == 2)
+    }
+
+    @Test mutating func `a client that a bound on what is due had closed is served when the bound is raised`() {
+        var limits = CoreLimits()
+        limits.dueDeliveries = 3
+        rig = CoreRig(limits: limits)
+        let worker = rig.worker()
+        let a = rig.client(1, window: nil)
+        ask(2, "one", by: a)
+        rig.pass()
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        limits.dueDeliveries = 2
+        rig.core.limitsChanged(limits, now: rig.now)
+        ask(1, "two", by: a)
+        rig.pass()
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.core.limitsChanged(CoreLimits(), now: $0.now) }
+        #expect(rig.jobs.count == 1)
+    }
+
+    // MARK: Workers
+
+    @Test mutating func `a flight whose worker died is refused, too, where its origin asks for more than ten minutes`()
+    {
+        let first = rig.worker(1)
+        let second = rig.worker(2)
+        let a = rig.client(1)
+        ask(2, "slow", by: a)
+        rig.pass()
+        let answered = rig.actions.compactMap { action -> Job? in
+            if case .sendWorker(second, .job(let job)) = action { job } else { nil }
+        }
+        rig.pass { $0.done(answered[0], by: second, status: 503, fields: "retry-after: 700") }
+        rig.pass { $0.core.workerLost(first, now: $0.now) }
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.terminals(for: a).map { $0.hasSuffix("origin-cooling") } == [true])
+    }
+}
