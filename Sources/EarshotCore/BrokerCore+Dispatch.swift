@@ -80,12 +80,16 @@ extension BrokerCore {
         return count
     }
 
-    /// The worker with the most free slots; nil if none has any. O(workers).
-    private func freestWorker() -> Int32? {
+    /// The worker with the most free slots; of several the one that an origin's last transfer went to, whose connection
+    /// may still be open. O(workers).
+    private func freestWorker(for origin: Int32) -> Int32? {
+        let last = origins[origin].lastWorker
         var best: Int32?
         var most = 0
         workers.forEach { worker, session in
-            guard session.freeSlots > most else { return }
+            guard session.freeSlots > most || session.freeSlots == most && most > 0 && session.id == last else {
+                return
+            }
             best = worker
             most = session.freeSlots
         }
@@ -95,9 +99,9 @@ extension BrokerCore {
     private mutating func start(_ flight: Int32, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
-        guard let worker = freestWorker() else { preconditionFailure("\(slotCount) and no worker") }
+        guard let worker = freestWorker(for: origin) else { preconditionFailure("\(slotCount) and no worker") }
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        beginTransfer(at: origin, now: now)
+        beginTransfer(at: origin, by: workers[worker].id, now: now)
         noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1

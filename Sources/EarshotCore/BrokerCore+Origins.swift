@@ -34,8 +34,9 @@ extension BrokerCore {
     }
 
     /// A transfer starts.
-    mutating func beginTransfer(at origin: Int32, now: Tick) {
+    mutating func beginTransfer(at origin: Int32, by worker: WorkerID, now: Tick) {
         origins[origin].running += 1
+        origins[origin].lastWorker = worker
         origins[origin].startedAt = now
         pause(origin, now: now)
     }

@@ -7,6 +7,8 @@ struct OriginEntry {
     let origin: Origin
     /// When its last transfer was started.
     var startedAt = Tick(nanoseconds: .min)
+    /// The worker that got it: its connections may still be open.
+    var lastWorker: WorkerID?
     /// Transfers at once, cancelled ones included until their end is confirmed.
     var running: Int32 = 0
     /// Most transfers there may be now: its limit, or what ran when that was lowered and has not ended since.

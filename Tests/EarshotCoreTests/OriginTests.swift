@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Origins get what the rules grant them, also when those change.
+/// Origins get what the rules grant them, also when those change, and rather from the worker that knows them.
 struct OriginTests {
     private var rig = CoreRig()
 
@@ -102,6 +102,46 @@ struct OriginTests {
     }
 
     // MARK: Workers
+
+    private var workersOfJobs: [UInt64] {
+        rig.actions.compactMap { if case .sendWorker(let id, .job) = $0 { id.rawValue } else { nil } }
+    }
+
+    @Test mutating func `of workers with the same room the one that an origin's last transfer went to gets the next`() {
+        let workers = [rig.worker(1), rig.worker(2), rig.worker(3)]
+        let a = rig.client(1)
+        var known: [String: UInt64] = [:]
+        for host in ["x", "y", "z"] {
+            rig.pass { $0.fetch("h", host, "http://\(host)/0", by: a) }
+            known[host] = workersOfJobs[0]
+        }
+        #expect(Set(known.values).count == 3)
+        for host in ["z", "x", "y"] {
+            rig.pass { $0.fetch("h", host + "2", "http://\(host)/2", by: a) }
+            #expect(workersOfJobs == [known[host]!])
+            let job = rig.jobs[0]
+            let worker = workers[Int(known[host]!) - 1]
+            rig.pass { $0.done(job, by: worker) }
+        }
+    }
+
+    @Test mutating func `a worker that is gone is not asked for, whoever has its number now`() {
+        let first = rig.worker(1)
+        _ = rig.worker(2, slots: 9)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "0", "http://other/0", by: a) }
+        rig.pass { $0.fetch("h", "1", "http://x/1", by: a) }
+        #expect(workersOfJobs == [1])
+        rig.pass { $0.fetch("h", "2", "http://x/2", by: a) }
+        #expect(workersOfJobs == [2])
+        rig.pass { rig in
+            rig.core.workerLost(first, now: rig.now)
+            _ = rig.worker(7)
+        }
+        rig.pass { $0.fetch("h", "3", "http://x/3", by: a) }
+        #expect(rig.jobs.count == 1)
+        #expect(rig.core.audit() == [])
+    }
 
     @Test mutating func `a flight whose worker died is refused, too, where its origin asks for more than ten minutes`()
     {
