@@ -18,8 +18,10 @@ struct JSONText {
 
     mutating func member(_ name: String, _ number: Int) { member(name) { $0.value(number) } }
     mutating func member(_ name: String, _ text: String) { member(name) { $0.value(text) } }
+    mutating func member(_ name: String, _ truth: Bool) { member(name) { $0.value(truth) } }
 
     mutating func value(_ number: Int) { token(String(number)) }
+    mutating func value(_ truth: Bool) { token(truth ? "true" : "false") }
 
     mutating func value(_ text: String) {
         var quoted: [UInt8] = [UInt8(ascii: "\"")]

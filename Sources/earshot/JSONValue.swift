@@ -32,6 +32,20 @@ enum JSONValue: Equatable {
         }.joined()
     }
 
+    /// A line for each member, the values below each other; the items of a list each on a line.
+    func table() -> String {
+        guard case .object(let members) = self else { return phrase + "\n" }
+        let width = members.reduce(0) { max($0, $1.name.count) } + 2
+        return members.map { member in
+            let values = if case .array(let items) = member.value { items.map(\.phrase) } else { [member.value.phrase] }
+            let lines = values.isEmpty ? ["none"] : values
+            return lines.enumerated().map { line, value in
+                let name = line == 0 ? member.name : ""
+                return name + String(repeating: " ", count: width - name.count) + value + "\n"
+            }.joined()
+        }.joined()
+    }
+
     private var phrase: String {
         switch self {
         case .scalar(let text): TerminalText.escaped(text)

@@ -14,7 +14,7 @@ struct StatusCommand: ParsableCommand {
     @OptionGroup var place: PlaceOptions
 
     func run() throws {
-        try conclude { try Question.ask(.status, in: place, json: json) }
+        try conclude { try Question.ask(.status, in: place, json: json) { $0.report() } }
     }
 }
 
@@ -35,13 +35,16 @@ struct WhyCommand: ParsableCommand {
     @OptionGroup var place: PlaceOptions
 
     func run() throws {
-        try conclude { try Question.ask(.why(handler, request), in: place, json: json) }
+        try conclude { try Question.ask(.why(handler, request), in: place, json: json) { $0.table() } }
     }
 }
 
 /// A question to the broker, answered on standard output.
 private enum Question {
-    static func ask(_ query: Query, in place: PlaceOptions, json: Bool) throws -> ExitStatus {
+    /// - Parameter show: makes text for people of the answer.
+    static func ask(
+        _ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String
+    ) throws -> ExitStatus {
         var answer: [UInt8]?
         let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
             switch event {
@@ -56,7 +59,7 @@ private enum Question {
         if json {
             text.append(UInt8(ascii: "\n"))
         } else if let value = JSONValue(text) {
-            text = Array(value.report().utf8)
+            text = Array(show(value).utf8)
         }
         switch Output(STDOUT_FILENO).write(text) {
         case .done: return .done

@@ -1,0 +1,220 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Why a request is not done yet, as JSON. The members are those of QUERY in protocols/1-CLIENT.md.
+extension BrokerCore {
+    /// Handlers named of those that fill an origin.
+    private static let namedHandlers = 5
+
+    func writeReason(_ handler: HandlerID, _ request: RequestID, to json: inout JSONText, now: Tick) {
+        json.member("handler", handler.description)
+        json.member("request", request.description)
+        guard let number = handlerNumbers[handler],
+            let interest = listedInterest(request, of: number)
+        else {
+            json.member("state", "unknown")
+            json.member("reason", "there is no such request; its terminal may have been acknowledged")
+            return
+        }
+        json.member("class", interests[interest].priority.name)
+        json.member("age-ms", now.milliseconds(since: interests[interest].askedAt))
+        switch interests[interest].phase {
+        case .held:
+            json.member("state", "held")
+            writeWait("listener", "nobody listens to the handler", to: &json)
+        case .delivering:
+            json.member("state", "delivering")
+            writeWait("acknowledgement", "its terminal waits for an ACK or for room in a window", to: &json)
+        case .open: writeReason(ofOpen: interest, to: &json, now: now)
+        }
+    }
+
+    private func writeReason(ofOpen interest: Int32, to json: inout JSONText, now: Tick) {
+        let leaf = leaf(of: interests[interest].flight)
+        let flight = flights[leaf]
+        json.member("url", flight.request.url.redacted)
+        json.member("state", name(of: flight.phase))
+        json.member("attempts", Int(flight.attempts))
+        switch flight.phase {
+        case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
+        case .running(let worker):
+            json.member("reason", "a worker fetches it")
+            json.member("worker", workers[worker].pid)
+            json.member("received", workers[worker].leases[flight.id]?.receivedBytes ?? 0)
+        case .backingOff:
+            writeWait("retry", "an attempt failed; the next one is after a pause", to: &json)
+            json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
+        case .following: json.member("reason", "it was redirected")
+        }
+    }
+
+    private func name(of phase: Flight.Phase) -> String {
+        switch phase {
+        case .queued: "queued"
+        case .running: "running"
+        case .backingOff: "backing-off"
+        case .following: "following"
+        }
+    }
+
+    private func writeWait(_ wait: String, _ reason: String, to json: inout JSONText) {
+        json.member("waits-for", wait)
+        json.member("reason", reason)
+    }
+
+    // MARK: What is queued
+
+    private func writeReason(ofQueued interest: Int32, _ flight: Int32, to json: inout JSONText, now: Tick) {
+        let slots = slotCount
+        let donor = donor(of: flight, for: interest)
+        if isDraining {
+            writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
+        } else if awaitedWorkers != nil {
+            writeWait("earlier-workers", "workers end what an earlier broker gave them", to: &json)
+        } else if slots.total == 0 {
+            writeWait("worker", "no worker is connected", to: &json)
+        } else if let donor {
+            writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
+        } else {
+            writeWindow(of: interests[interest].owner, to: &json)
+        }
+        if let donor { writeClass(from: donor, for: interest, to: &json) }
+    }
+
+    private func writeObstacle(
+        to priority: PriorityClass, of number: Int32, _ slots: SlotCount, to json: inout JSONText, now: Tick
+    ) {
+        let scope = scopes[number]
+        let origin = origins[scope.origin]
+        if let until = scope.coolDown?.end {
+            let pause = until.milliseconds(since: now)
+            writeWait("cool-down", "its origin asked to be left alone for \(pause) ms more", to: &json)
+            json.member("origin", origin.origin.description)
+            json.member("cooling-ms", pause)
+        } else if !scope.admits {
+            writeWait("probe", "one request tries first whether its origin takes any again", to: &json)
+            json.member("origin", origin.origin.description)
+        } else if !origin.hasRoom(for: priority) {
+            writeFull(scope.origin, to: &json)
+        } else if origin.isPaused {
+            let pause = origin.pauseEnd.milliseconds(since: now)
+            writeWait("spacing", "the next transfer from its origin starts in \(pause) ms at the earliest", to: &json)
+            json.member("origin", origin.origin.description)
+            json.member("spacing-ms", Int(origin.spacingMilliseconds))
+            json.member("starts-in-ms", pause)
+        } else {
+            write(slots, for: priority, to: &json)
+        }
+    }
+
+    private func writeWindow(of owner: Int32, to json: inout JSONText) {
+        let client = clients[owner]
+        guard !client.isGone else {
+            writeWait("removal", "its owner is gone, and it is about to be removed", to: &json)
+            return
+        }
+        writeWait(
+            "window",
+            client.isBlocked
+                ? "the client's socket is full: it has to read"
+                : "the client's window is full: it has to acknowledge",
+            to: &json)
+        json.member("outstanding", client.owed)
+        if let window = client.window { json.member("window", window) }
+    }
+
+    private func write(_ slots: SlotCount, for priority: PriorityClass, to json: inout JSONText) {
+        if slots.free == 0 {
+            writeWait("slot", "all slots are taken", to: &json)
+        } else if slots.areForHigh, priority != .high {
+            writeWait("slot", "the slots that are free are kept for class high", to: &json)
+        } else {
+            writeWait("turn", "it is about to be given to a worker", to: &json)
+        }
+        json.member("slots", slots.total)
+        json.member("slots-free", slots.free)
+        json.member("slots-for-high", slots.forHigh)
+    }
+
+    /// By whom an origin is filled: each transfer counts for the first of those who want it. O(running).
+    private func writeFull(_ number: Int32, to json: inout JSONText) {
+        let origin = origins[number]
+        let isKept = origin.hasRoom(for: .high)
+        writeWait(
+            "origin",
+            "its origin has \(origin.running) of \(origin.limit) transfers"
+                + (isKept ? ", and the last is kept for class high" : ""),
+            to: &json)
+        json.member("origin", origin.origin.description)
+        json.member("running", Int(origin.running))
+        json.member("limit", Int(origin.limit))
+        var counts: [Int32: Int] = [:]
+        var cancelling = 0
+        workers.forEach { _, session in
+            for lease in session.leases.values where lease.origin == number {
+                if lease.flight < 0 { cancelling += 1 } else { counts[firstHandler(of: lease.flight), default: 0] += 1 }
+            }
+        }
+        let most = counts.map { (handler: handlers[$0.key].id.description, running: $0.value) }
+            .sorted { ($1.running, $0.handler) < ($0.running, $1.handler) }
+        json.member("running-for") { json in
+            json.array(most.prefix(Self.namedHandlers)) { json, one in
+                json.object { json in
+                    json.member("handler", one.handler)
+                    json.member("running", one.running)
+                }
+            }
+        }
+        json.member("cancelling", cancelling)
+    }
+
+    private func firstHandler(of flight: Int32) -> Int32 {
+        var flight = flight
+        while flights[flight].interests.isEmpty { flight = flights[flight].parents.first }
+        return interests[flights[flight].interests.first].handler
+    }
+
+    // MARK: Classes
+
+    /// Who gives a flight its class: the most urgent of those who wait for it and can be served now, `own` of several.
+    /// O(their number).
+    private func donor(of flight: Int32, for own: Int32) -> Int32? {
+        var donor = isServed(own) ? own : nil
+        visit(flight) { other in
+            guard isServed(other), donor.map({ interests[$0].priority < interests[other].priority }) ?? true
+            else { return }
+            donor = other
+        }
+        return donor
+    }
+
+    private func isServed(_ interest: Int32) -> Bool {
+        let owner = interests[interest].owner
+        return !isPurged(interest) && (owner < 0 || !clients[owner].isClosed(limits))
+    }
+
+    private func visit(_ flight: Int32, _ body: (Int32) -> Void) {
+        var interest = flights[flight].interests.first
+        while interest >= 0 {
+            body(interest)
+            interest = flightChains.next(after: interest)
+        }
+        var parent = flights[flight].parents.first
+        while parent >= 0 {
+            visit(parent, body)
+            parent = parentChains.next(after: parent)
+        }
+    }
+
+    private func writeClass(from donor: Int32, for own: Int32, to json: inout JSONText) {
+        json.member("effective-class", interests[donor].priority.name)
+        json.member("class-is-own", donor == own)
+        guard donor != own else { return }
+        json.member("class-from") { json in
+            json.object { json in
+                json.member("handler", handlers[interests[donor].handler].id.description)
+                json.member("request", interests[donor].request.description)
+            }
+        }
+    }
+}
