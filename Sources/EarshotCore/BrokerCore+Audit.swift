@@ -127,12 +127,17 @@ extension BrokerCore {
 
     private func auditWorkers(_ check: Check) {
         var running = [Int32: Int]()
+        var lower = [Int32: Int]()
         for worker in workers.indices {
             let cancelling = workers[worker].leases.values.count { $0.flight < 0 }
             check(cancelling == workers[worker].cancelling, "9: worker \(worker) cancels \(cancelling)")
             check(workers[worker].leases.count <= max(workers[worker].slots, 0), "11: worker \(worker) is overfull")
+            check(
+                workers[worker].leases.values.count { !$0.isHigh } == workers[worker].lower,
+                "7: worker \(worker) counts \(workers[worker].lower) of lower classes")
             for (id, lease) in workers[worker].leases {
                 running[lease.origin, default: 0] += 1
+                if !lease.isHigh { lower[lease.origin, default: 0] += 1 }
                 guard lease.flight >= 0 else { continue }
                 check(
                     flights.contains(lease.flight) && flights[lease.flight].id == id
@@ -140,10 +145,10 @@ extension BrokerCore {
                     "3: worker \(worker) holds flight \(id), which does not know it")
             }
         }
-        auditOrigins(running, check)
+        auditOrigins(running, lower, check)
     }
 
-    private func auditOrigins(_ running: [Int32: Int], _ check: Check) {
+    private func auditOrigins(_ running: [Int32: Int], _ lower: [Int32: Int], _ check: Check) {
         check(originNumbers.count == origins.count, "9: \(origins.count) origins, \(originNumbers.count) names")
         for number in origins.indices {
             let origin = origins[number]
@@ -154,6 +159,9 @@ extension BrokerCore {
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
             check(origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")
+            check(
+                origin.lower == lower[number, default: 0],
+                "7: origin \(origin.origin) counts \(origin.lower) of lower classes")
             let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: origin.pause))
             check(
                 !origin.isPaused || timers.unordered.contains { $0.at == timer.at && $0.subject == timer.subject },

@@ -100,15 +100,18 @@ extension BrokerCore {
         settlePurges(of: flight)
         let origin = origin(of: flight)
         guard let worker = freestWorker(for: origin) else { preconditionFailure("\(slotCount) and no worker") }
+        let isHigh = isHigh(flight)
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        beginTransfer(at: origin, by: workers[worker].id, now: now)
+        beginTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
+        if !isHigh { workers[worker].lower += 1 }
         noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
         workers[worker].leases[record.id] = WorkerSession.Lease(
-            attempt: record.attempts, origin: origin, flight: flight, startedAt: now, maxBytes: maxBytes)
+            attempt: record.attempts, origin: origin, isHigh: isHigh, flight: flight, startedAt: now, maxBytes: maxBytes
+        )
         watch(worker, now: now)
         ledger.flights.assigned += 1
         let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
@@ -120,6 +123,17 @@ extension BrokerCore {
         job.progressMilliseconds = limits.progressMilliseconds
         job.httpFields = record.request.fields.bytes
         actions.append(.sendWorker(workers[worker].id, .job(job)))
+    }
+
+    /// Whether one who can be served wants it urgently.
+    private mutating func isHigh(_ flight: Int32) -> Bool {
+        var isHigh = false
+        forEachInterest(of: flight) { core, interest in
+            let owner = core.interests[interest].owner
+            let isServed = owner < 0 || !core.clients[owner].isClosed(core.limits)
+            if isServed, core.interests[interest].priority == .high { isHigh = true }
+        }
+        return isHigh
     }
 
     /// The largest size its interests allow; nil if one of them sets none.

@@ -34,16 +34,17 @@ extension BrokerCore {
     }
 
     /// A transfer starts.
-    mutating func beginTransfer(at origin: Int32, by worker: WorkerID, now: Tick) {
+    mutating func beginTransfer(at origin: Int32, by worker: WorkerID, isHigh: Bool, now: Tick) {
         origins[origin].running += 1
+        if !isHigh { origins[origin].lower += 1 }
         origins[origin].lastWorker = worker
         origins[origin].startedAt = now
         pause(origin, now: now)
     }
 
     /// A transfer ended, whatever came of it.
-    mutating func endTransfer(at origin: Int32) {
-        origins[origin].endTransfer()
+    mutating func endTransfer(at origin: Int32, isHigh: Bool) {
+        origins[origin].endTransfer(isHigh: isHigh)
         queue.originOpened(origin)
         dropOriginIfIdle(origin)
     }
@@ -87,7 +88,8 @@ extension BrokerCore {
     /// An origin asks to be left alone.
     mutating func cool(_ scope: Int32, asked: RetryAfter?, now: Tick) {
         if case .cooling = scopes[scope].coolDown?.phase, asked == nil { return }
-        let strikes = (scopes[scope].coolDown?.strikes ?? 0) + 1
+        // What was under way when it began to refuse is refused, too: that is one refusal, not as many in a row.
+        let strikes = (scopes[scope].coolDown?.strikes ?? 0) + (scopes[scope].coolDown?.end == nil ? 1 : 0)
         let wish = (asked?.seconds ?? 0) * 1_000_000_000
         let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
         let until = now.advanced(byNanoseconds: pause)

@@ -32,7 +32,7 @@ extension BrokerCore {
         let leases = workers[worker].leases.values.sorted { $0.flight < $1.flight }
         workers.remove(worker)
         for lease in leases {
-            endTransfer(at: lease.origin)
+            endTransfer(at: lease.origin, isHigh: lease.isHigh)
             guard lease.flight >= 0 else { continue }
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
@@ -200,7 +200,8 @@ extension BrokerCore {
             return nil
         }
         workers[worker].leases[attempt.flight] = nil
-        endTransfer(at: lease.origin)
+        endTransfer(at: lease.origin, isHigh: lease.isHigh)
+        if !lease.isHigh { workers[worker].lower -= 1 }
         guard lease.flight >= 0 else {
             workers[worker].cancelling -= 1
             return nil

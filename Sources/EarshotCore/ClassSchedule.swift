@@ -40,4 +40,10 @@ struct ClassSchedule {
     mutating func becameBusy(_ priority: PriorityClass) {
         spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present + Self.stride(priority))
     }
+
+    /// A class had work all the time, none of which might start: it gets no missed turns back, but keeps its place. Where an
+    /// origin is always full that happens at each turn, and paying each time it would never be next.
+    mutating func becameFree(_ priority: PriorityClass) {
+        spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present)
+    }
 }

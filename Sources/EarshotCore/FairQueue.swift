@@ -281,7 +281,9 @@ struct FairQueue {
         guard !roots[root].isInRotation else { return }
         let priority = roots[root].key.priority
         let row = Int(priority.rawValue)
-        if rotations[row].isEmpty { schedule.becameBusy(priority) }
+        if rotations[row].isEmpty {
+            if counts[row] == 0 { schedule.becameBusy(priority) } else { schedule.becameFree(priority) }
+        }
         rootChains.append(root, to: &rotations[row])
         roots[root].isInRotation = true
     }

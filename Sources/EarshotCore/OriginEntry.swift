@@ -11,6 +11,8 @@ struct OriginEntry {
     var lastWorker: WorkerID?
     /// Transfers at once, cancelled ones included until their end is confirmed.
     var running: Int32 = 0
+    /// Those of lower classes than `high`.
+    var lower: Int32 = 0
     /// Most transfers there may be now: its limit, or what ran when that was lowered and has not ended since.
     private(set) var ceiling: Int32 = 0
     private(set) var limit: Int32 = 0
@@ -40,18 +42,19 @@ struct OriginEntry {
         ceiling = max(limit, running)
     }
 
-    mutating func endTransfer() {
+    mutating func endTransfer(isHigh: Bool) {
         running -= 1
+        if !isHigh { lower -= 1 }
         ceiling = max(limit, running)
     }
 
-    /// Whether one more transfer of this class may start: the last slot of four or more is kept for `high`.
+    /// Whether one more transfer of this class may start: one slot of four or more is kept for `high`.
     func admits(_ priority: PriorityClass) -> Bool {
         !isPaused && hasRoom(for: priority)
     }
 
     /// Whether the limit has room for one more transfer of this class.
     func hasRoom(for priority: PriorityClass) -> Bool {
-        running < (priority == .high || limit < 4 ? limit : limit - 1)
+        running < limit && (priority == .high || limit < 4 || lower < limit - 1)
     }
 }

@@ -15,6 +15,8 @@ struct WorkerSession {
     struct Lease {
         var attempt: UInt32
         var origin: Int32
+        /// Whether it is of class `high`, for whom slots are kept.
+        let isHigh: Bool
         /// The flight by number; -1 once nobody wants it and the worker was told to stop.
         var flight: Int32
         var startedAt: Tick
@@ -25,9 +27,10 @@ struct WorkerSession {
         /// Decoded bytes it has brought so far.
         var receivedBytes = 0
 
-        init(attempt: UInt32, origin: Int32, flight: Int32, startedAt: Tick, maxBytes: Int?) {
+        init(attempt: UInt32, origin: Int32, isHigh: Bool, flight: Int32, startedAt: Tick, maxBytes: Int?) {
             self.attempt = attempt
             self.origin = origin
+            self.isHigh = isHigh
             self.flight = flight
             self.startedAt = startedAt
             allowedBytes = maxBytes
@@ -44,6 +47,8 @@ struct WorkerSession {
     /// Attempts of earlier brokers' lives it still runs: they take slots until they end.
     var foreign: Set<AttemptID> = []
     var cancelling = 0
+    /// Leases of lower classes than `high`.
+    var lower = 0
     var lastHeard: Tick
     /// Whether a timer for its signs of life runs.
     var isWatched = false

@@ -198,7 +198,7 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "o", "http://other/", by: a) }
         #expect(rig.jobs.map(\.url) == ["http://other/"])
         rig.pass { $0.done(first, by: worker) }
-        #expect(rig.jobs.isEmpty)
+        #expect(rig.jobs.count == 1)
         rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("x")!), by: a) }
         #expect(rig.jobs.isEmpty)
         #expect(rig.core.audit() == [])

@@ -106,4 +106,18 @@ struct CoolDownTests {
         }
         #expect(rig.core.isIdle)
     }
+
+    @Test mutating func `refusals of what was under way together are one, and do not make the pause longer`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...5 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) } }
+        for job in rig.jobs {
+            rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 5") }
+            rig.wait(milliseconds: 10)
+        }
+        rig.wait(milliseconds: 4_980)
+        #expect(rig.jobs.isEmpty)
+        rig.wait(milliseconds: 20)
+        #expect(rig.jobs.count == 1)
+    }
 }

@@ -6,6 +6,8 @@ struct OriginRecord {
     let name: Substring
     /// Transfers, cancelled ones included until confirmed.
     private(set) var running = 0
+    /// Those of lower classes than `high`.
+    private(set) var lower = 0
     /// Flights that are open.
     private(set) var flights = 0
     private(set) var limit = 0
@@ -23,8 +25,8 @@ struct OriginRecord {
     /// When one more may start, as far as spacing goes.
     var spacedUntil: Tick { lastStart.advanced(byMilliseconds: spacingMilliseconds) }
 
-    /// Whether the limit has room for one more; the last slot of four or more is for `high`.
-    func hasRoom(_ isHigh: Bool) -> Bool { running < (isHigh || limit < 4 ? limit : limit - 1) }
+    /// Whether the limit has room for one more; one slot of four or more is for `high`.
+    func hasRoom(_ isHigh: Bool) -> Bool { running < limit && (isHigh || limit < 4 || lower < limit - 1) }
 
     func mayStart(now: Tick) -> Bool { mayBeForgotten || now >= spacedUntil }
 
@@ -46,13 +48,17 @@ struct OriginRecord {
 
     mutating func flightClosed() { flights -= 1 }
 
-    mutating func started(now: Tick) {
+    mutating func started(isHigh: Bool, now: Tick) {
         running += 1
+        if !isHigh { lower += 1 }
         lastStart = now
         mayBeForgotten = false
     }
 
-    mutating func ended() { running -= 1 }
+    mutating func ended(isHigh: Bool) {
+        running -= 1
+        if !isHigh { lower -= 1 }
+    }
 
     private mutating func noteIdleness(now: Tick) {
         if running == 0, flights == 0, now >= spacedUntil { mayBeForgotten = true }

@@ -7,6 +7,7 @@ final class PoolRecord {
     struct Lease {
         var attempt: UInt32
         var origin: Substring
+        var isHigh: Bool
         /// What its JOB allowed; it may have been raised since.
         var maxBytes: Int?
         /// Nil once nobody wants it.
@@ -28,5 +29,6 @@ final class PoolRecord {
     }
 
     var takesWork: Bool { isReady && !isLeaving }
+    var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
     var freeSlots: Int { takesWork ? max(0, slots - leases.count - foreign.count) : 0 }
 }

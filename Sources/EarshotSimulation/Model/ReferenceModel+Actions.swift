@@ -173,6 +173,7 @@ extension ReferenceModel {
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
         checkSize(job, flight)
         checkTurn(of: flight)
+        let isHigh = servedClass(of: flight) == .high
         if scopes[ScopeName(content)]?.start(flight, now: now) != true {
             object(9, "\(content) starts while its origin cools or is probed")
         }
@@ -181,9 +182,9 @@ extension ReferenceModel {
         flight.maxBytes = job.maxBytes
         flight.isReturned = false
         let origin = content.origin
-        origins[origin]?.started(now: now)
+        origins[origin]?.started(isHigh: isHigh, now: now)
         worker.leases[job.attempt.flight] = PoolRecord.Lease(
-            attempt: job.attempt.attempt, origin: origin, maxBytes: job.maxBytes, flight: flight)
+            attempt: job.attempt.attempt, origin: origin, isHigh: isHigh, maxBytes: job.maxBytes, flight: flight)
     }
 
     /// The open flight a JOB is of; its first JOB tells its number.
@@ -234,8 +235,10 @@ extension ReferenceModel {
             "\(job) starts \(origin.spacedUntil.milliseconds(since: now)) ms too soon after the last from its origin")
         expect(priority != nil || flight.isReturned, 7, "\(job) starts only for clients whose window is full")
         let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
-        let free = pool.values.reduce(0) { $0 + $1.freeSlots }
-        expect(isHigh || free > slots / 4, 7, "\(job) takes one of the last \(free) of \(slots) slots, kept for high")
+        let lower = pool.values.reduce(0) { $0 + $1.lower }
+        expect(
+            isHigh || lower < slots - slots / 4, 7,
+            "\(job) starts beside \(lower) of \(slots), the rest is kept for high")
     }
 
     /// The highest class of a flight's requests whose owner can be served; nil if there is none.
@@ -252,6 +255,7 @@ extension ReferenceModel {
     func auditProgress() -> Violation? {
         let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
         let free = pool.values.reduce(0) { $0 + $1.freeSlots }
+        let lower = pool.values.reduce(0) { $0 + $1.lower }
         guard free > 0, !isDraining else { return violation }
         for flight in openFlights.values where flight.phase == .waiting {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
@@ -260,7 +264,7 @@ extension ReferenceModel {
             else { continue }
             let isHigh = priority == .high
             expect(
-                !origin.hasRoom(isHigh) || !(isHigh || free > slots / 4), 1,
+                !origin.hasRoom(isHigh) || !(isHigh || lower < slots - slots / 4), 1,
                 "\(flight.content.job), \(priority.name), waits while \(free) of \(slots) slots are free")
         }
         return violation

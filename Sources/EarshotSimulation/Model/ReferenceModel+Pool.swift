@@ -64,7 +64,7 @@ extension ReferenceModel {
             return nil
         }
         worker.leases[attempt.flight] = nil
-        transferEnded(lease.origin)
+        transferEnded(lease)
         guard let flight = lease.flight else { return nil }
         return (flight, lease.maxBytes)
     }
@@ -74,8 +74,8 @@ extension ReferenceModel {
         blame = 6
     }
 
-    private func transferEnded(_ origin: Substring) {
-        origins[origin]?.ended()
+    private func transferEnded(_ lease: PoolRecord.Lease) {
+        origins[lease.origin]?.ended(isHigh: lease.isHigh)
     }
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
@@ -89,7 +89,7 @@ extension ReferenceModel {
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
         for lease in worker.leases.values {
-            transferEnded(lease.origin)
+            transferEnded(lease)
             guard let flight = lease.flight else { continue }
             scopeEnded(flight, isAnswered: false)
             if isDeath { flight.deaths += 1 }
