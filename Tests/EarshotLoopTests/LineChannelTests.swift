@@ -1,0 +1,65 @@
+import Glibc
+import Testing
+
+@testable import EarshotLoop
+
+/// Lines between two processes, here two ends in one.
+struct LineChannelTests {
+    @Test func `lines arrive apart and in order both ways`() throws {
+        let loop = try EventLoop()
+        let ends = try LineChannel.makePair()
+        var heard: [String] = []
+        var answered: [String] = []
+        let own = try LineChannel(ends.own, loop: loop) { answered.append($0) }
+        let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
+        own.send(["one", "two words", "three"])
+        other.send(["yes"])
+        #expect(try loop.run(for: .seconds(10)) { heard.count == 3 && answered.count == 1 })
+        #expect(heard == ["one", "two words", "three"])
+        #expect(answered == ["yes"])
+    }
+
+    @Test func `what the other end does not take is kept and told when it has left`() throws {
+        let loop = try EventLoop()
+        let ends = try LineChannel.makePair()
+        let own = try LineChannel(ends.own, loop: loop) { _ in }
+        var hadRoom = false
+        own.onRoom = { hadRoom = true }
+        let lines = (0..<200).map { "\($0) " + String(repeating: "x", count: 10_000) }
+        own.send(lines)
+        #expect(own.hasBacklog && !hadRoom)
+        var heard: [String] = []
+        let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
+        #expect(try loop.run(for: .seconds(10)) { heard.count == lines.count })
+        #expect(heard == lines)
+        #expect(hadRoom && !own.hasBacklog)
+        withExtendedLifetime(other) {}
+    }
+
+    @Test func `the last lines of an end that is gone are taken and nothing breaks after them`() throws {
+        let loop = try EventLoop()
+        let ends = try LineChannel.makePair()
+        var heard: [String] = []
+        let own = try LineChannel(ends.own, loop: loop) { heard.append($0) }
+        do {
+            let other = try LineChannel(ends.child, loop: loop) { _ in }
+            other.send(["a", "b"])
+        }
+        own.takeLines()
+        #expect(heard == ["a", "b"])
+        own.send(["c"])
+        #expect(!own.hasBacklog)
+    }
+
+    @Test func `a process without a loop waits for a line and hears of the end`() throws {
+        let loop = try EventLoop()
+        let ends = try LineChannel.makePair()
+        defer { close(ends.child) }
+        do {
+            let own = try LineChannel(ends.own, loop: loop) { _ in }
+            own.send(["a"])
+        }
+        #expect(LineChannel.awaitLine(ends.child) == "a")
+        #expect(LineChannel.awaitLine(ends.child) == nil)
+    }
+}
