@@ -222,9 +222,12 @@ final class RouterPort {
         loop.remove(process.registration)
         for number in process.peers {
             guard let descriptor = peers[number]?.descriptor else { continue }
-            condemn(number)
-            guard owners[descriptor] == number else { continue }
-            // The kernel closes it unless a child of that process holds it open.
+            guard owners[descriptor] == number else {
+                condemn(number)
+                continue
+            }
+            // Its last words may still be on their way through libzmq; the connection's end is told after them. The kernel
+            // ends it unless a child of that process holds it open.
             closeLater(number, descriptor)
         }
     }
