@@ -15,6 +15,7 @@ let deque = Target.Dependency.product(name: "DequeModule", package: "swift-colle
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -39,6 +40,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
     ],
     targets: fuzzing + [
         // C libraries: a module map and a shim header each, nothing else.
@@ -69,8 +71,8 @@ let package = Package(
         .executableTarget(
             name: "earshot",
             dependencies: [
-                "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto", arguments,
-                logging,
+                "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire", "EarshotLoop",
+                "Crypto", arguments, logging, toml,
             ],
             swiftSettings: settings),
 

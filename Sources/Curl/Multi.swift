@@ -43,6 +43,12 @@ internal import CLibCurl
         return multi
     }
 
+    /// How many connections may be open from now on; see `make(maxConnections:)`.
+    public func keepConnections(_ maxConnections: Int) {
+        // libcurl takes any number.
+        _ = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, maxConnections)
+    }
+
     deinit {
         for transfer in running.values { unsafe curl_multi_remove_handle(pointer, transfer.easy.pointer) }
         unsafe curl_multi_cleanup(pointer)

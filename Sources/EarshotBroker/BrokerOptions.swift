@@ -1,3 +1,5 @@
+public import EarshotCore
+
 /// What a broker is started with.
 public struct BrokerOptions: Sendable {
     /// Folder of the endpoints `bus` and `work` and of `broker.lock`; made 0700 if it is not there.
@@ -10,14 +12,14 @@ public struct BrokerOptions: Sendable {
     public var readyDescriptor: Int32?
     /// The process whose end is this one's too; nil for none.
     public var parentPid: Int32?
-    /// Transfers at once to one origin.
-    public var originLimit = 6
+    /// What is set at the start.
+    public var settings = Settings()
+    /// Reads the files of settings again, when SIGHUP comes; nil for a broker whose supervisor does.
+    public var readSettings: (@Sendable () throws -> Settings)?
+    /// One end of a `LineChannel` to the supervisor; nil for a broker without one.
+    public var supervisorDescriptor: Int32?
     /// Workers that may still do an earlier broker's work: they are heard before anything is assigned, for a second.
     public var expectedWorkers = 0
-    /// Seconds that running work has after SIGTERM.
-    public var drainSeconds = 10.0
-    /// Bodies up to so many bytes travel in messages.
-    public var inlineBytes = 65_536
 
     public init(runtimeFolder: String, spoolFolder: String) {
         self.runtimeFolder = runtimeFolder

@@ -32,6 +32,9 @@ extension BrokerProcess {
         case .spill(let body, let file): spill(body, file)
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file): if !waiting.remove(file) { spool.remove(file) }
+        case .settingChanged(let change):
+            logger.notice("set: \(change.words.joined(separator: " "))")
+            supervisor?.tell(change)
         }
     }
 

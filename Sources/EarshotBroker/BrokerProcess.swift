@@ -46,6 +46,8 @@ public final class BrokerProcess {
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     private var isReturningMemory = false
     private var lastBody: UInt64 = 0
+    /// Nil for a broker without one.
+    private(set) var supervisor: SupervisorLink?
     private let lock: LockFile
     private let signals: SignalSource
     private var drainStarted: LoopTime?
@@ -61,7 +63,7 @@ public final class BrokerProcess {
         }
         try ParentProcess.giveUpNewPrivileges()
         SignalSource.ignoreBrokenPipes()
-        signals = try SignalSource([SIGTERM, SIGINT])
+        signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
         try Folder.makePrivate(options.runtimeFolder)
         guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
@@ -81,22 +83,24 @@ public final class BrokerProcess {
         bus = try RouterPort(
             context, try Self.endpoint(options, "bus"), socketOptions, loop, connectionLimit: connections,
             logger: logger)
-        // READY and JOB are short, an inline body is as long as LIMITS allows.
-        socketOptions.maximumFrameBytes = Int64(max(options.inlineBytes, WireLimits.workerHeadBytes)) + 1_024
+        // READY and JOB are short, an inline body is as long as LIMITS may ever allow.
+        let mostInlineBytes = SettingName.inlineBytes.range.upperBound
+        socketOptions.maximumFrameBytes = Int64(max(mostInlineBytes, WireLimits.workerHeadBytes)) + 1_024
         work = try RouterPort(
             context, try Self.endpoint(options, "work"), socketOptions, loop, connectionLimit: connections / 4,
             logger: logger)
-        var workerLimits = WorkerLimits(
+        let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
-        workerLimits.inlineBytes = options.inlineBytes
-        var limits = CoreLimits()
-        limits.origins.limit = options.originLimit
-        core = BrokerCore(
-            workerLimits: workerLimits, secret: options.secret, limits: limits, seed: Self.randomNumber())
+        core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
+        core.isSupervised = options.supervisorDescriptor != nil
+        core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         core.awaitWorkers(
             options.expectedWorkers,
             until: Tick(nanoseconds: LoopTime.read().nanoseconds).advanced(byMilliseconds: Self.openingMilliseconds))
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
+        if let descriptor = options.supervisorDescriptor {
+            supervisor = try SupervisorLink(descriptor, loop: loop, logger: logger) { [unowned self] in take($0) }
+        }
     }
 
     /// Serves until it is told to end, or cannot go on.
@@ -246,16 +250,41 @@ public final class BrokerProcess {
         }
     }
 
+    // MARK: Settings
+
+    private func take(_ settings: Settings) {
+        core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+    }
+
+    private func readSettings() {
+        guard let read = options.readSettings else {
+            logger.notice("SIGHUP is for the supervisor, which reads the settings")
+            return
+        }
+        do {
+            take(try read())
+            logger.notice("the settings were read again")
+        } catch {
+            logger.error("the settings stay as they are: \(error)")
+        }
+    }
+
     // MARK: The end
+
+    private var drainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
 
     private func signalled() {
         while let signal = signals.next() {
+            guard signal != SIGHUP else {
+                readSettings()
+                continue
+            }
             guard drainStarted == nil else {
                 logger.notice("second signal \(signal): stopping now")
                 loop.stop()
                 return
             }
-            logger.notice("signal \(signal): finishing what runs, at most \(options.drainSeconds) s")
+            logger.notice("signal \(signal): finishing what runs, at most \(drainTime)")
             drainStarted = loop.now
             core.drain()
         }
@@ -265,7 +294,7 @@ public final class BrokerProcess {
     private var nextDrainCheck: LoopTime? {
         guard let drainStarted else { return nil }
         let farewell = drainStarted.advanced(by: .milliseconds(Self.farewellMilliseconds))
-        return loop.now < farewell ? farewell : drainStarted.advanced(by: .seconds(options.drainSeconds))
+        return loop.now < farewell ? farewell : drainStarted.advanced(by: drainTime)
     }
 
     private func endIfDrained() {
@@ -273,7 +302,7 @@ public final class BrokerProcess {
         let spent = loop.now.since(drainStarted)
         guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
         let isDone = core.runningAttempts == 0 && core.outstandingDeliveries == 0
-        if isDone || spent >= .seconds(options.drainSeconds) { loop.stop() }
+        if isDone || spent >= drainTime { loop.stop() }
     }
 
     // MARK: Set-up

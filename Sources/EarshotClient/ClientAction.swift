@@ -18,6 +18,8 @@ enum ClientReport: Equatable {
     case removed(HandlerPattern, count: Int)
     /// The body that came with it is the answer.
     case answered(Query)
+    /// In the broker's normal form.
+    case changed(SettingWords)
     /// The broker refused something; a request named in it is over.
     case refused(ErrorReply)
     case state(ClientState)

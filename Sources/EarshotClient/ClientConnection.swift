@@ -107,6 +107,10 @@ public final class ClientConnection {
     /// Asks the broker about itself. Answered by ``ClientEvent/answer(_:json:)``.
     public func query(_ query: Query) { carryOut(core.query(query)) }
 
+    /// Changes a setting of the broker. Answered by ``ClientEvent/changed(_:)``, or ``ClientEvent/refused(_:)`` with the
+    /// code `bad-setting` and a sentence about what is possible.
+    public func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
+
     /// Says that a delivery's file has been read: it may vanish from now on.
     public func finish(_ delivery: Delivery) { core.finish(delivery.id) }
 
@@ -163,6 +167,7 @@ public final class ClientConnection {
         case .cancelled(let key): return .cancelled(key)
         case .removed(let pattern, let count): return .removed(pattern, count: count)
         case .answered(let query): return .answer(query, json: body)
+        case .changed(let setting): return .changed(setting)
         case .refused(let reply): return .refused(reply)
         case .state(let state):
             if case .connected = state { reconnectDelay = Self.reconnectMilliseconds.lowerBound }

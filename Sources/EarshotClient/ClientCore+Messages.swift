@@ -50,7 +50,7 @@ extension ClientCore {
             switch entry {
             case .cancel(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .query, .submission: false
+            case .query, .setting, .submission: false
             }
         }
     }
@@ -83,6 +83,8 @@ extension ClientCore {
             if let index = awaited.firstIndex(where: { if case .query = $0 { true } else { false } }) {
                 awaited.remove(at: index)
             }
+        } else if reply.verb == "SET" {
+            _ = settleSetting()
         }
         return [.report(.refused(reply))]
     }
@@ -116,6 +118,15 @@ extension ClientCore {
         return true
     }
 
+    /// Answers come in the order of the questions, and in a normal form of their own.
+    mutating func settleSetting() -> Bool {
+        guard let index = awaited.firstIndex(where: { if case .setting = $0 { true } else { false } }) else {
+            return false
+        }
+        awaited.remove(at: index)
+        return true
+    }
+
     func say(_ message: ClientMessage) -> [ClientAction] {
         phase == .ready ? [.send(message)] : []
     }
@@ -128,6 +139,7 @@ extension ClientCore.Awaited {
         case .cancel(let key): .cancel(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query): .query(query)
+        case .setting(let setting): .set(setting)
         case .submission(let fetch): .fetch(fetch)
         }
     }

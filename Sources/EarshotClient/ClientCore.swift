@@ -22,6 +22,7 @@ struct ClientCore {
         case cancel(RequestKey)
         case remove(HandlerPattern)
         case query(Query)
+        case setting(SettingWords)
         /// A request that is not ours to hear of; the answer to a later query tells that it was taken in.
         case submission(Fetch)
     }
@@ -73,6 +74,7 @@ struct ClientCore {
         case .removed(let pattern, let count):
             return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
         case .answer(let query): return answered(query)
+        case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
         case .error(let reply): return refused(reply)
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -138,6 +140,11 @@ struct ClientCore {
     mutating func query(_ query: Query) -> [ClientAction] {
         awaited.append(.query(query))
         return say(.query(query))
+    }
+
+    mutating func set(_ setting: SettingWords) -> [ClientAction] {
+        awaited.append(.setting(setting))
+        return say(.set(setting))
     }
 
     /// The consumer is done with a delivery. Late ones, of a connection that is gone, mean nothing.

@@ -13,6 +13,8 @@ public enum ClientEvent: Sendable {
     case removed(HandlerPattern, count: Int)
     /// A query's answer, JSON.
     case answer(Query, json: [UInt8])
+    /// A setting was changed; in normal form.
+    case changed(SettingWords)
     /// The broker refused a message, or sent one that this version cannot read. If it names a request, that is over,
     /// without a terminal.
     case refused(ErrorReply)

@@ -1,9 +1,9 @@
 internal import Glibc
 
 /// The process's environment.
-enum Environment {
+public enum Environment {
     /// A variable that is set and not empty.
-    static func value(_ name: String) -> String? {
+    public static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name) else { return nil }
         let text = unsafe String(cString: value)
         return text.isEmpty ? nil : text

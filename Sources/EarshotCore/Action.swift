@@ -47,4 +47,6 @@ public enum Action: Equatable, Sendable {
     case releaseBody(BodyID)
     /// Nobody needs this spool file any more.
     case releaseFile(String)
+    /// Let the supervisor know what a client has set: it keeps to it, and gives it to the next broker.
+    case settingChanged(SettingChange)
 }

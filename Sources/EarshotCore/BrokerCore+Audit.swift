@@ -131,7 +131,7 @@ extension BrokerCore {
         for worker in workers.indices {
             let cancelling = workers[worker].leases.values.count { $0.flight < 0 }
             check(cancelling == workers[worker].cancelling, "9: worker \(worker) cancels \(cancelling)")
-            check(workers[worker].leases.count <= max(workers[worker].slots, 0), "11: worker \(worker) is overfull")
+            check(workers[worker].leases.count <= workers[worker].ceiling, "11: worker \(worker) is overfull")
             check(
                 workers[worker].leases.values.count { !$0.isHigh } == workers[worker].lower,
                 "7: worker \(worker) counts \(workers[worker].lower) of lower classes")

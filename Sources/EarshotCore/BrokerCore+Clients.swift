@@ -45,6 +45,7 @@ extension BrokerCore {
             priorityRequested(handler, request, priority, by: client)
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query(let query): answer(query, to: client, now: now)
+        case .set(let setting): settingRequested(setting, by: client, now: now)
         case .bye:
             let isRequestReply = clients[client].isRequestReply
             let told = clients[client].acknowledged + UInt64(clients[client].sent)
@@ -98,6 +99,7 @@ extension BrokerCore {
             reply.request = request
         case .acknowledge: reply.verb = "ACK"
         case .query: reply.verb = "QUERY"
+        case .set: reply.verb = "SET"
         case .bye: reply.verb = "BYE"
         }
         say(.error(reply), to: client)

@@ -17,6 +17,7 @@ extension BrokerCore {
                 }
             case .origins: writeOrigins(to: &json, now: now)
             case .workers: writeWorkers(to: &json)
+            case .settings: writeSettings(to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
             }
         }

@@ -76,6 +76,7 @@ extension BrokerCore {
             attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
         case .progress(let attempt, let received, let total):
             attemptProgressed(attempt, received, total, by: worker, now: now)
+        case .slots(let slots): workers[worker].offers(slots)
         case .bye: workerGone(id, isDeath: false, now: now)
         }
     }
@@ -103,7 +104,9 @@ extension BrokerCore {
         }
         workers[worker].phase = isDraining ? .draining : .ready
         // Only http and https are given out so far: a worker of other schemes gets nothing.
-        workers[worker].slots = ready.schemes.contains("http") && ready.schemes.contains("https") ? ready.slots : 0
+        workers[worker].wishFor(workerLimits.slots)
+        workers[worker].offers(
+            ready.slots, fetches: ready.schemes.contains("http") && ready.schemes.contains("https"))
         workers[worker].pid = ready.pid
         actions.append(.sendWorker(id, .limits(workerLimits)))
         for attempt in ready.holds where attempt.broker != instance {
@@ -200,6 +203,7 @@ extension BrokerCore {
             return nil
         }
         workers[worker].leases[attempt.flight] = nil
+        workers[worker].lowerCeiling()
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }
         guard lease.flight >= 0 else {

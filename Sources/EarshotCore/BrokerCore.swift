@@ -21,7 +21,11 @@ public struct BrokerCore {
     /// Proof a worker must give to be trusted with http and https; nil if none is asked.
     let secret: String?
     /// What workers are told about bodies.
-    let workerLimits: WorkerLimits
+    var workerLimits: WorkerLimits
+    /// What the limits were made of, and what else can be set.
+    public internal(set) var settings: Settings
+    /// Whether a supervisor keeps the workers, so that their number can be set. To be said before anybody connects.
+    public var isSupervised = false
 
     var generator: SplitMix
     var isDraining = false
@@ -92,6 +96,7 @@ public struct BrokerCore {
         self.secret = secret
         self.limits = limits
         purgeBudget = limits.purgesPerPass
+        settings = Settings(limits)
         generator = SplitMix(seed: seed)
     }
 

@@ -41,7 +41,12 @@ struct WorkerSession {
     var id: WorkerID
     var phase = Phase.joining
     var pid = 0
-    var slots = 0
+    /// Transfers at once that it last said it would run; 0 for one that does not fetch http and https.
+    private(set) var offered = 0
+    /// Transfers at once it was told to run; nil if that is its own affair.
+    private(set) var wish: Int?
+    /// The most it may hold: its slots or, after they became fewer, what it has not ended since.
+    private(set) var ceiling = 0
     /// By flight ID.
     var leases: [UInt64: Lease] = [:]
     /// Attempts of earlier brokers' lives it still runs: they take slots until they end.
@@ -58,5 +63,23 @@ struct WorkerSession {
     /// Whether it has something to end.
     var isBusy: Bool { !leases.isEmpty || !foreign.isEmpty }
 
-    var freeSlots: Int { phase == .ready ? slots - leases.count - foreign.count : 0 }
+    var slots: Int { min(offered, wish ?? offered) }
+
+    var freeSlots: Int { phase == .ready ? max(0, slots - leases.count - foreign.count) : 0 }
+
+    /// It said how many transfers it runs. One that fetches nothing for us stays with none.
+    mutating func offers(_ slots: Int, fetches: Bool? = nil) {
+        offered = fetches ?? (offered > 0) ? slots : 0
+        lowerCeiling()
+    }
+
+    mutating func wishFor(_ slots: Int?) {
+        wish = slots
+        lowerCeiling()
+    }
+
+    /// To be called when its slots change, and whenever a lease has ended: what is over the slots drains.
+    mutating func lowerCeiling() {
+        ceiling = max(slots, leases.count)
+    }
 }

@@ -11,6 +11,8 @@ public enum BrokerMessage: Equatable, Sendable {
     case cancelled(HandlerID, RequestID)
     /// The answer to QUERY; JSON is frame 2.
     case answer(Query)
+    /// The answer to SET, in normal form.
+    case changed(SettingWords)
     case error(ErrorReply)
     /// The broker takes no more; what it has not answered is to be asked again of the next one.
     case goodbye(reason: String)
@@ -31,6 +33,7 @@ public enum BrokerMessage: Equatable, Sendable {
             try reader.expectOperands(2)
             self = .cancelled(try reader.handler(0), try reader.request(1))
         case "ANSWER": self = .answer(try Query(reader))
+        case "CHANGED": self = .changed(try SettingWords(reader))
         case "ERROR": self = .error(try ErrorReply(reader))
         case "GOODBYE":
             try reader.expectOperands(0)
@@ -58,6 +61,10 @@ public enum BrokerMessage: Equatable, Sendable {
         case .answer(let query):
             var writer = HeadWriter("ANSWER")
             for word in query.words { writer.operand(word) }
+            return writer.finished()
+        case .changed(let setting):
+            var writer = HeadWriter("CHANGED")
+            for word in setting.words { writer.operand(word) }
             return writer.finished()
         case .error(let reply): return reply.encoded()
         case .goodbye(let reason):

@@ -13,6 +13,8 @@ public enum ClientMessage: Equatable, Sendable {
     /// All terminals up to this sequence number have arrived.
     case acknowledge(UInt64)
     case query(Query)
+    /// Change a setting of the broker.
+    case set(SettingWords)
     /// The client leaves: purge now.
     case bye
 
@@ -54,6 +56,7 @@ public enum ClientMessage: Equatable, Sendable {
             try reader.expectOperands(1)
             return .acknowledge(try reader.number(0, "sequence number"))
         case "QUERY": return .query(try Query(reader))
+        case "SET": return .set(try SettingWords(reader))
         case "BYE":
             try reader.expectOperands(0)
             return .bye
@@ -75,6 +78,7 @@ public enum ClientMessage: Equatable, Sendable {
             return Self.line("PRIORITY", [handler.description, request.description, named.name])
         case .acknowledge(let sequence): return Self.line("ACK", [String(sequence)])
         case .query(let query): return Self.line("QUERY", query.words)
+        case .set(let setting): return Self.line("SET", setting.words)
         case .bye: return Self.line("BYE", [])
         }
     }
@@ -132,6 +136,8 @@ public enum Query: Equatable, Sendable {
     case handlers
     case origins
     case workers
+    /// What is set, and where that comes from.
+    case settings
     /// Why a request is not done yet.
     case why(HandlerID, RequestID)
 
@@ -145,9 +151,11 @@ public enum Query: Equatable, Sendable {
         case "handlers": self = .handlers
         case "origins": self = .origins
         case "workers": self = .workers
+        case "settings": self = .settings
         case "why": self = .why(try reader.handler(1), try reader.request(2))
         default:
-            throw WireError(.badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers or why")
+            throw WireError(
+                .badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers, settings or why")
         }
     }
 
@@ -160,6 +168,7 @@ public enum Query: Equatable, Sendable {
         case .handlers: ["handlers"]
         case .origins: ["origins"]
         case .workers: ["workers"]
+        case .settings: ["settings"]
         case .why(let handler, let request): ["why", handler.description, request.description]
         }
     }

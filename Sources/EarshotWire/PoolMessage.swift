@@ -1,6 +1,6 @@
 /// What the broker says to a worker on the socket `work`; EARW/1, `protocols/2-WORKER.md`.
 public enum PoolMessage: Equatable, Sendable {
-    /// The answer to READY.
+    /// The answer to READY, and said again when they change.
     case limits(WorkerLimits)
     case job(Job)
     /// Let this attempt's body have so many bytes, more than its JOB said; nil for any number.
@@ -71,6 +71,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var spool: String
     /// Seconds of silence after which the broker sends PING.
     public var heartbeatSeconds = 5
+    /// Transfers at once that the broker wishes for, 1 to 10,000; nil to leave that to the worker.
+    public var slots: Int?
 
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
@@ -88,6 +90,7 @@ public struct WorkerLimits: Equatable, Sendable {
             case "spool": spool = value
             case "heartbeat":
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
+            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
             default: break
             }
         }
@@ -104,6 +107,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("inline-bytes", inlineBytes)
         writer.field("spool", spool)
         writer.field("heartbeat", heartbeatSeconds)
+        writer.field("slots", slots)
         return writer.finished()
     }
 }

@@ -16,6 +16,8 @@ public enum WireLimits {
     public static let keyBytes = 200
     /// Named fields of one head, unknown ones included.
     public static let fields = 64
+    /// Words of a setting, its name included: an origin's rule has four.
+    public static let settingWords = 8
     /// Attempts a worker may list as held: twice what a worker is designed to run.
     public static let heldAttempts = 10_000
     /// Terminals a client may leave unacknowledged: stays below the broker's send high-water mark.

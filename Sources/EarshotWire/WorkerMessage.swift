@@ -6,6 +6,8 @@ public enum WorkerMessage: Equatable, Sendable {
     case done(Completion)
     case failed(AttemptID, code: String, detail: String?, receivedBytes: Int)
     case progress(AttemptID, received: Int, total: Int?)
+    /// How many transfers it runs at once from now on, 1 to 10,000: what it makes of the broker's wish.
+    case slots(Int)
     /// The answer to PING.
     case pong
     /// The worker leaves; it holds nothing any more.
@@ -52,6 +54,10 @@ public enum WorkerMessage: Equatable, Sendable {
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
             return .progress(try reader.attempt(0), received: received, total: total)
+        case "SLOTS":
+            try reader.expectOperands(1)
+            let slots = try reader.operand(0, "number")
+            return .slots(try HeadReader.integer(slots, in: 1...WireLimits.heldAttempts, "SLOTS"))
         case "PONG": return .pong
         case "BYE": return .bye
         default: throw WireError(.unknownVerb, "EARW/1 has no such verb for workers")
@@ -74,6 +80,10 @@ public enum WorkerMessage: Equatable, Sendable {
             var writer = HeadWriter("PROGRESS")
             writer.operand(attempt.description)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
+            return writer.finished()
+        case .slots(let slots):
+            var writer = HeadWriter("SLOTS")
+            writer.operand(String(slots))
             return writer.finished()
         case .pong: return HeadWriter("PONG").finished()
         case .bye: return HeadWriter("BYE").finished()

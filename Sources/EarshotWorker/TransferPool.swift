@@ -25,16 +25,21 @@ final class TransferPool {
 
     private let loop: EventLoop
     private let watch: () -> DescriptorWatch
-    private let connectionsPerShard: Int
+    private var connectionsPerShard = Limits.connectionsPerShard
     /// By `index`; made when first needed.
     private var shards: [Int: Shard] = [:]
     private var finished: [FinishedTransfer] = []
 
     /// - Parameter watch: makes one for each multi handle.
-    init(slots: Int, loop: EventLoop, watch: @escaping () -> DescriptorWatch) {
+    init(loop: EventLoop, watch: @escaping () -> DescriptorWatch) {
         self.loop = loop
         self.watch = watch
+    }
+
+    /// Makes the multi handles keep enough connections for so many transfers.
+    func makeRoom(slots: Int) {
         connectionsPerShard = max(Limits.connectionsPerShard, 2 * slots / Limits.shards)
+        for shard in shards.values { shard.multi.keepConnections(connectionsPerShard) }
     }
 
     /// How many transfers run.

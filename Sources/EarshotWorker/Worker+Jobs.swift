@@ -12,7 +12,7 @@ extension Worker {
             return
         }
         do throws(Refusal) {
-            guard phase == .serving, runs.count < options.slots else { throw Refusal(.workerLost) }
+            guard phase == .serving, runs.count < slots else { throw Refusal(.workerLost) }
             // Before its LIMITS a broker has no job to give.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
             let plan = try TransferPlan(job, options)

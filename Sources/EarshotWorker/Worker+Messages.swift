@@ -31,6 +31,10 @@ extension Worker {
         }
         terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
         link.welcomed()
+        if let wish = limits.slots {
+            setSlots(wish)
+            owesSlots = true
+        }
         logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
     }
 

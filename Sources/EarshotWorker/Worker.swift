@@ -43,6 +43,10 @@ final class Worker {
     var runs: [AttemptID: JobRun] = [:]
     /// Nil before the first LIMITS.
     var terms: Terms?
+    /// Transfers at once.
+    private(set) var slots: Int
+    /// Whether the broker is still to hear how many.
+    var owesSlots = false
     /// The runs that have a PROGRESS to send.
     var progressed: [JobRun] = []
     private let unwatched = Unwatched()
@@ -55,22 +59,32 @@ final class Worker {
         self.options = options
         self.loop = loop
         self.logger = logger
+        slots = options.slots
         let unwatched = unwatched
         let watch = { DescriptorWatch(loop) { unwatched.fault = $0 } }
-        pool = TransferPool(slots: options.slots, loop: loop, watch: watch)
+        pool = TransferPool(loop: loop, watch: watch)
         names = try Names(servers: options.dnsServers, loop: loop, watch: watch())
         link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
+        setSlots(options.slots)
+    }
+
+    /// Runs so many transfers at once from now on, as far as there are descriptors for them. Those over it go on.
+    func setSlots(_ wish: Int) {
+        slots = min(wish, options.mostSlots)
+        if slots < wish { logger.warning("too few descriptors for all slots", metadata: ["slots": "\(slots)"]) }
+        pool.makeRoom(slots: slots)
     }
 
     // MARK: Leaving
 
-    /// Takes no more jobs, finishes what runs within `Limits.drainTime`, and stops the loop.
+    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`, or as soon as a parent, which
+    /// keeps the time itself, says so once more.
     func drain() {
         guard phase == .serving else { return }
         logger.info("draining", metadata: ["running": "\(runs.count)"])
         phase = .draining
-        loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() }
+        if options.parentPid == nil { loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() } }
     }
 
     /// Gives up what runs, says goodbye and stops the loop.
@@ -115,13 +129,14 @@ final class Worker {
         for answered in names.settle() { named(answered) }
         for finished in pool.settle() { ended(finished) }
         try sendProgress()
+        if owesSlots, try link.sendNow(.slots(slots)) { owesSlots = false }
         let isPending = try link.settle { ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending
     }
 
     /// A broker that does not take its results is not listened to: each of its messages can have an answer.
-    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: options.slots) }
+    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: slots) }
 
     /// Sends what is due, and has the loop wake for what is not yet.
     private func sendProgress() throws {
@@ -140,7 +155,7 @@ final class Worker {
     }
 
     private func ready() -> Ready {
-        var ready = Ready(slots: options.slots)
+        var ready = Ready(slots: slots)
         ready.pid = Int(getpid())
         ready.host = Self.hostName
         ready.secret = options.secret

@@ -2,8 +2,10 @@
 public struct WorkerOptions: Sendable {
     /// The endpoint of the broker's socket `work`, such as `ipc:///run/user/1000/earshot/work`.
     public var workEndpoint: String
-    /// Transfers at once, 1 to 10,000.
+    /// Transfers at once, 1 to 10,000, until the broker wishes for another number.
     public var slots: Int
+    /// Transfers at once at most, whatever the broker wishes: what the process has descriptors for.
+    public var mostSlots = 10_000
     /// Hexadecimal text that proves to the broker whose child this is; nil for none.
     public var secret: String?
     /// The process this one must not outlive; nil to live on its own.

@@ -27,10 +27,7 @@ public final class WorkerProcess {
         }
         var options = options
         let most = Limits.slots(descriptors: try ResourceLimits.raiseDescriptorLimit())
-        if options.slots > most {
-            logger.warning("too few descriptors for all slots", metadata: ["slots": "\(most)"])
-            options.slots = most
-        }
+        options.mostSlots = min(options.mostSlots, most)
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
         let worker = try Worker(options, loop: loop, logger: logger)

@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import Glibc
 
 /// Why the program ends, for the eye and for the shell.
-struct Complaint: Error {
+struct Complaint: Error, CustomStringConvertible {
     let status: ExitStatus
     /// A sentence; nil when nothing is to be said.
     let sentence: String?
@@ -12,6 +12,8 @@ struct Complaint: Error {
         self.status = status
         self.sentence = sentence
     }
+
+    var description: String { sentence ?? status.meaning }
 
     /// Says a line on standard error, with nothing in it that could command a terminal.
     static func say(_ line: String) {

@@ -17,6 +17,7 @@ struct Earshot: ParsableCommand {
         version: "0.1.0",
         subcommands: [
             GetCommand.self, ServeCommand.self, SubmitCommand.self, WatchCommand.self, DropCommand.self,
-            CancelCommand.self, StatusCommand.self, WhyCommand.self, BrokerCommand.self, WorkerCommand.self,
+            CancelCommand.self, StatusCommand.self, WhyCommand.self, SetCommand.self, ConfigCommand.self,
+            BrokerCommand.self, WorkerCommand.self,
         ])
 }

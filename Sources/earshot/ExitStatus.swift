@@ -22,6 +22,7 @@ enum ExitStatus: Int32, CaseIterable {
     case noInput = 66
     case noBroker = 69
     case cannotServe = 73
+    case configuration = 78
     case interrupted = 130
 
     /// The status for requests that all failed by `code`.
@@ -72,6 +73,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .noInput: "an empty list, or input that cannot be read"
         case .noBroker: "no broker runs, or it went and did not come back"
         case .cannotServe: "cannot serve: the folder is taken or cannot be used"
+        case .configuration: "a file of settings, or a variable, is wrong or cannot be read"
         case .interrupted: "interrupted; what was asked for is removed"
         }
     }

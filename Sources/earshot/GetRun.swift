@@ -59,7 +59,7 @@ final class GetRun {
         case .progress(let progress): received[progress.request] = progress.received
         case .refused(let reply): refused(reply)
         case .removed: isRemoved = true
-        case .cancelled, .answer, .state: break
+        case .cancelled, .answer, .changed, .state: break
         }
     }
 

@@ -23,6 +23,18 @@ enum JSONValue: Equatable {
         self = value
     }
 
+    /// A member of an object by its name.
+    func member(_ name: String) -> JSONValue? {
+        guard case .object(let members) = self else { return nil }
+        return members.first { $0.name == name }?.value
+    }
+
+    /// A text, or a number as it was written; nil for a list or an object.
+    var text: String? {
+        guard case .scalar(let text) = self else { return nil }
+        return text
+    }
+
     /// A line for each member; for each item of a list a line of its own below.
     func report() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }

@@ -22,7 +22,7 @@ final class PrivateBus {
         let (reader, writer) = try InheritedPipe.make()
         defer { close(reader) }
         let arguments = [
-            "earshot", "serve", "--runtime", folder.path, "--workers", String(workers), "--log-level", "error",
+            "earshot", "serve", "--runtime", folder.path, "--most-workers", String(workers), "--log-level", "error",
             "--ready-fd", String(writer), "--private-to", String(getpid()),
         ]
         let child = try ChildProcess.spawn("/proc/self/exe", arguments, inheriting: [writer])
@@ -41,7 +41,8 @@ final class PrivateBus {
         try loop.run(for: patience) { isOver }
         for registration in registrations { loop.remove(registration) }
         guard isReady else {
-            bus.end()
+            // It has said what is wrong with the settings.
+            if bus.end() == .code(ExitStatus.configuration.rawValue) { throw Complaint(.configuration) }
             throw signals.next() == nil
                 ? Complaint(.noBroker, "no broker runs, and a private one did not start") : Complaint(.interrupted)
         }
@@ -64,7 +65,10 @@ final class PrivateBus {
     }
 
     /// Ends all its processes and removes its folder.
-    func end() {
+    ///
+    /// - Returns: how its supervisor ended.
+    @discardableResult
+    func end() -> ChildProcess.Exit? {
         child.send(SIGTERM)
         var isOver = false
         do throws(SystemError) {
@@ -76,8 +80,9 @@ final class PrivateBus {
             Complaint.say("\(error)")
         }
         if !isOver { child.send(SIGKILL) }
-        _ = child.reap()
+        let exit = child.reap()
         Folder.remove(folder.path)
+        return exit
     }
 
     /// A new folder for this user alone, in that for temporary files unless its path is too long for a socket.

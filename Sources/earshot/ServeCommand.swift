@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import Crypto
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 internal import Logging
@@ -12,15 +13,20 @@ struct ServeCommand: ParsableCommand {
         abstract: "Run the bus: a broker and a fixed pool of workers, each started again when it dies.",
         discussion: """
             SIGTERM or Ctrl-C lets running transfers finish (at most --drain-seconds); a second one stops at once.
+
+            Arguments are stronger than the files of settings, which `earshot config` tells of. SIGHUP has the files \
+            read again; `earshot set` changes a setting until then.
             """)
 
     @OptionGroup var place: PlaceOptions
-    @OptionGroup var broker: BrokerTuning
+    @OptionGroup var spool: SpoolOptions
+
+    @Option(help: "Worker processes; one per core, at least 2, if nobody says anything.")
+    var workers: String?
+
+    @OptionGroup var settings: SettingOptions
     @OptionGroup var worker: WorkerTuning
     @OptionGroup var log: LogOptions
-
-    @Option(help: "Worker processes; one per core, at least 2, if not given.")
-    var workers: Int?
 
     @Option(help: "Descriptor to which `ready` is written when programs can connect.")
     var readyFd: Int32?
@@ -28,29 +34,38 @@ struct ServeCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Process for which alone this bus is: it ends with it.", visibility: .hidden))
     var privateTo: Int32?
 
-    func validate() throws {
-        if let workers, !(1...1000).contains(workers) { throw ValidationError("--workers is 1 to 1000") }
+    @Option(help: ArgumentHelp("Workers at most, whatever is set in files.", visibility: .hidden))
+    var mostWorkers: Int?
+
+    func validate() throws { _ = try poolChange() }
+
+    private func poolChange() throws -> [SettingChange] {
+        try workers.map { [try SettingOptions.change([SettingName.workers.rawValue, $0])] } ?? []
     }
 
     func run() throws {
         try conclude {
             if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
             let folder = try place.folder()
-            let spool = try broker.spoolFolder(place, folder)
+            let spool = try spool.folder(place, folder)
+            let configuration = Configuration(
+                file: settings.source.file, flags: try poolChange() + settings.changes(),
+                pool: ConfigurationOptions.pool, mostWorkers: mostWorkers)
+            let initial = try configuration.read()
             try folder.prepare()
             guard let lock = try LockFile.take(folder.supervisorLock) else {
                 throw Complaint(.cannotServe, "another supervisor serves in \(folder.path)")
             }
-            let count = workers ?? max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
             let plan = Supervisor.Plan(
                 folder: folder,
-                broker: ["broker", "--runtime", folder.path, "--spool", spool] + broker.arguments
+                broker: ["broker", "--runtime", folder.path, "--spool", spool]
                     + ["--log-level", log.logLevel.rawValue],
                 worker: ["worker", "--runtime", folder.path] + worker.arguments
                     + ["--log-level", log.logLevel.rawValue],
-                workers: count, secret: Hex.encode(Secret.randomBytes(32)), drainSeconds: broker.drainSeconds,
+                secret: Hex.encode(Secret.randomBytes(32)), configuration: configuration,
                 isPrivate: privateTo != nil)
-            let supervisor = try Supervisor(plan)
+            let supervisor = try Supervisor(plan, initial)
+            let count = initial[.workers] ?? 0
             supervisor.onReady = {
                 if privateTo == nil { Complaint.say("ready, bus \(folder.busEndpoint), \(count) workers") }
                 if let readyFd { InheritedPipe.sayReady(readyFd) }

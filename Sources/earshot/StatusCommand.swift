@@ -39,23 +39,29 @@ struct WhyCommand: ParsableCommand {
     }
 }
 
-/// A question to the broker, answered on standard output.
-private enum Question {
-    /// - Parameter show: makes text for people of the answer.
-    static func ask(
-        _ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String
-    ) throws -> ExitStatus {
+/// A question to the broker.
+enum Question {
+    /// What the broker says, JSON.
+    static func answer(_ query: Query, in place: PlaceOptions) throws -> [UInt8] {
         var answer: [UInt8]?
         let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
             switch event {
             case .answer(_, let json): answer = json
             case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
-            case .terminal, .progress, .cancelled, .removed, .state: break
+            case .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }
         session.connection.query(query)
         try session.run { answer != nil }
-        var text = answer ?? []
+        return answer ?? []
+    }
+
+    /// Asks, and writes the answer to standard output.
+    /// - Parameter show: makes text for people of the answer.
+    static func ask(
+        _ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String
+    ) throws -> ExitStatus {
+        var text = try answer(query, in: place)
         if json {
             text.append(UInt8(ascii: "\n"))
         } else if let value = JSONValue(text) {

@@ -50,7 +50,7 @@ struct SubmitCommand: ParsableCommand {
                     guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
                     Complaint.say("\(handler) \(request): \(sentence)")
                     refused.insert(request)
-                case .terminal, .progress, .cancelled, .removed, .state: break
+                case .terminal, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
             var asked: [RequestID] = []

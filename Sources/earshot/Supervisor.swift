@@ -1,8 +1,9 @@
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 
-/// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies.
+/// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies or a setting changes.
 ///
 /// `serving -> draining -> killing`, and from each the end, when all children are gone after a signal. The broker is
 /// told first, so that it can finish what runs in the workers, which are told when it is gone.
@@ -13,63 +14,56 @@ final class Supervisor {
         /// Arguments of the broker, and of each worker, behind the program's name.
         let broker: [String]
         let worker: [String]
-        let workers: Int
         let secret: String
-        let drainSeconds: Double
+        /// Where settings are read again.
+        let configuration: Configuration
         /// Whether one process alone uses the bus: then there is nothing to drain.
         let isPrivate: Bool
     }
 
-    private enum Phase {
+    enum Phase {
         case serving
         case draining
         case killing
     }
 
-    private enum Role: Equatable {
-        case broker
-        case worker
-    }
-
-    /// A place for a child, filled again when the child dies.
-    private final class Post {
-        let role: Role
-        var child: ChildProcess?
-        var registration: EventLoop.Registration?
-        var started = LoopTime.read()
-        var delay = RestartDelay()
-
-        init(_ role: Role) {
-            self.role = role
-        }
-    }
-
-    /// Beyond the broker's own limit for draining, until what is left is killed.
-    private static let drainReserve = Duration.seconds(3)
+    /// Beyond the time for draining, until what is left is killed.
+    static let drainReserve = Duration.seconds(3)
 
     /// Called once, when programs can connect.
     var onReady: () -> Void = {}
 
-    private let plan: Plan
-    private let loop: EventLoop
+    let plan: Plan
+    let loop: EventLoop
+    /// What holds now, with what clients have set: each broker starts with it.
+    var settings: Settings
+    /// To the broker that runs.
+    var channel: LineChannel?
+    /// Settings that the broker was told and has not answered: what it says meanwhile was set before.
+    var unansweredSettings = 0
+    /// Whether it is to be told once it takes something.
+    var owesSettings = false
+    var posts: [Post]
+    private(set) var phase = Phase.serving
     private let signals: SignalSource
-    private let posts: [Post]
-    private var phase = Phase.serving
     private var isReady = false
     private var failure: (any Error)?
 
-    init(_ plan: Plan) throws(SystemError) {
+    init(_ plan: Plan, _ settings: Settings) throws(SystemError) {
         self.plan = plan
+        self.settings = settings
         SignalSource.ignoreBrokenPipes()
         signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         loop = try EventLoop()
-        posts = [Post(.broker)] + (0..<plan.workers).map { _ in Post(.worker) }
+        posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
     }
 
     /// Supervises until a signal ends it and all children are gone.
     func run() throws {
         let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
-            while signals.next() != nil { signalled() }
+            while let signal = signals.next() {
+                if signal == SIGHUP { readSettings() } else { signalled() }
+            }
         }
         defer { loop.remove(registration) }
         for post in posts { try start(post) }
@@ -77,27 +71,60 @@ final class Supervisor {
         if let failure { throw failure }
     }
 
+    /// How long children that shall end may finish what they run.
+    var drainTime: Duration { .milliseconds(settings[.drainSeconds] ?? 0) }
+
+    // MARK: Children
+
     private func start(_ post: Post) throws(SystemError) {
         let secret = try InheritedPipe.holding(plan.secret)
         defer { close(secret) }
-        var arguments = post.role == .broker ? plan.broker : plan.worker
-        arguments += ["--secret-fd", String(secret), "--parent-pid", String(getpid())]
-        var inherited = [secret]
-        var ready: (reader: Int32, writer: Int32)?
-        if post.role == .broker, !isReady {
-            let pipe = try InheritedPipe.make()
-            arguments += ["--ready-fd", String(pipe.writer)]
-            inherited.append(pipe.writer)
-            ready = pipe
+        switch post.role {
+        case .broker: try startBroker(post, secret: secret)
+        case .worker:
+            let slots = settings[.slots].map { ["--slots", String($0)] } ?? []
+            try start(post, plan.worker + slots, secret: secret, inheriting: [])
         }
-        defer { if let ready { close(ready.writer) } }
-        // The workers outlived the last one, and tell the next what they hold of it.
-        if post.role == .broker, isReady { arguments += ["--expected-workers", String(plan.workers)] }
-        let child = try ChildProcess.spawn("/proc/self/exe", ["earshot"] + arguments, inheriting: inherited)
+    }
+
+    private func startBroker(_ post: Post, secret: Int32) throws(SystemError) {
+        let ends = try LineChannel.makePair()
+        defer { close(ends.child) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in brokerSaid(line) }
+        var arguments = plan.broker + ["--supervisor-fd", String(ends.child)]
+        if isReady {
+            // The workers outlived the last one, and tell the next what they hold of it.
+            let living = posts.count { $0.role == .worker && $0.child != nil }
+            try start(
+                post, arguments + ["--expected-workers", String(living)], secret: secret, inheriting: [ends.child])
+        } else {
+            let pipe = try InheritedPipe.make()
+            defer { close(pipe.writer) }
+            arguments += ["--ready-fd", String(pipe.writer)]
+            do throws(SystemError) {
+                try start(post, arguments, secret: secret, inheriting: [ends.child, pipe.writer])
+                try awaitReady(pipe.reader)
+            } catch {
+                close(pipe.reader)
+                throw error
+            }
+        }
+        channel.onRoom = { [unowned self] in if owesSettings { tellSettings() } }
+        channel.send(settings.lines + [Settings.end])
+        self.channel = channel
+        unansweredSettings = 0
+        owesSettings = false
+    }
+
+    private func start(
+        _ post: Post, _ arguments: [String], secret: Int32, inheriting inherited: [Int32]
+    ) throws(SystemError) {
+        let family = ["--secret-fd", String(secret), "--parent-pid", String(getpid())]
+        let child = try ChildProcess.spawn(
+            "/proc/self/exe", ["earshot"] + arguments + family, inheriting: [secret] + inherited)
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
-        if let ready { try awaitReady(ready.reader) }
     }
 
     /// Tells once that the broker serves. Its end before that closes the pipe as well.
@@ -117,13 +144,23 @@ final class Supervisor {
     private func ended(_ post: Post) {
         guard let child = post.child, let exit = child.reap() else { return }
         if let registration = post.registration { loop.remove(registration) }
+        if let timer = post.timer { loop.cancelTimer(timer) }
         post.child = nil
         post.registration = nil
+        if post.role == .broker {
+            // What it was answered for is what the next one starts with.
+            channel?.takeLines()
+            channel = nil
+        }
         switch phase {
         case .draining, .killing:
             if post.role == .broker { for post in posts where post.role == .worker { post.child?.send(SIGTERM) } }
             endIfAlone()
         case .serving:
+            guard !post.isLeaving else {
+                forget(post)
+                return
+            }
             let delay = post.delay.lifeEnded(after: LoopTime.read().since(post.started))
             // A broker that never served has said why; a folder that is unfit will be unfit a second later.
             if post.role == .broker, !isReady, exit == .code(ExitStatus.cannotServe.rawValue) {
@@ -140,8 +177,9 @@ final class Supervisor {
         }
     }
 
-    private func restart(_ post: Post) {
-        guard phase == .serving else { return }
+    /// Fills a post, now or as soon as that can be done.
+    func restart(_ post: Post) {
+        guard phase == .serving, !post.isLeaving else { return }
         do throws(SystemError) {
             try start(post)
         } catch {
@@ -150,6 +188,8 @@ final class Supervisor {
             loop.setTimer(after: max(delay, RestartDelay.shortest)) { [unowned self] in restart(post) }
         }
     }
+
+    // MARK: The end
 
     private func signalled() {
         switch phase {
@@ -160,7 +200,7 @@ final class Supervisor {
             if !posts.contains(where: { $0.role == .broker && $0.child != nil }) {
                 for post in posts { post.child?.send(SIGTERM) }
             }
-            loop.setTimer(after: .seconds(plan.drainSeconds) + Self.drainReserve) { [unowned self] in kill() }
+            loop.setTimer(after: drainTime + Self.drainReserve) { [unowned self] in kill() }
             endIfAlone()
         case .serving, .draining: kill()
         case .killing: break

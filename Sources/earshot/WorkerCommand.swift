@@ -1,5 +1,6 @@
 internal import ArgumentParser
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotWorker
 
 /// `earshot worker`: one worker for a broker that runs.
@@ -9,12 +10,22 @@ struct WorkerCommand: ParsableCommand {
 
     @OptionGroup var place: PlaceOptions
     @OptionGroup var worker: WorkerTuning
+
+    @Option(help: "Transfers at once, until the broker wishes for another number.")
+    var slots = 64
+
     @OptionGroup var family: FamilyOptions
     @OptionGroup var log: LogOptions
 
+    func validate() throws {
+        guard SettingName.slots.range.contains(slots) else {
+            throw ValidationError("--slots is \(SettingName.slots.bounds)")
+        }
+    }
+
     func run() throws {
         try conclude {
-            var options = WorkerOptions(workEndpoint: try place.folder().workEndpoint, slots: worker.slots)
+            var options = WorkerOptions(workEndpoint: try place.folder().workEndpoint, slots: slots)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.dnsServers = worker.dnsServers.isEmpty ? nil : worker.dnsServers
@@ -28,9 +39,6 @@ struct WorkerCommand: ParsableCommand {
 
 /// What a worker can be told, alone or under the supervisor.
 struct WorkerTuning: ParsableArguments {
-    @Option(help: "Transfers at once in one worker.")
-    var slots = 64
-
     @Option(help: "What is said in User-Agent when a request says nothing.")
     var userAgent: String?
 
@@ -43,7 +51,6 @@ struct WorkerTuning: ParsableArguments {
     var caFile: String?
 
     func validate() throws {
-        guard (1...10_000).contains(slots) else { throw ValidationError("--slots is 1 to 10000") }
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
             throw ValidationError("--user-agent holds a control character")
         }
@@ -51,7 +58,7 @@ struct WorkerTuning: ParsableArguments {
 
     /// The same as arguments, for a child.
     var arguments: [String] {
-        var arguments = ["--slots", String(slots)]
+        var arguments: [String] = []
         if let userAgent { arguments += ["--user-agent=\(userAgent)"] }
         for server in dnsServers { arguments += ["--dns-server=\(server)"] }
         if let caFile { arguments += ["--ca-file=\(Folder.absolute(caFile))"] }

@@ -167,6 +167,26 @@ import Testing
         #expect(sent(core.received(welcome(3))) == [])
     }
 
+    @Test func `settings are answered in their order and said again to a new broker`() throws {
+        let first = try #require(SettingWords(["cool-down", "030"]))
+        let second = try #require(SettingWords(["slots", "0"]))
+        let third = try #require(SettingWords(["slots", "3"]))
+        let normal = try #require(SettingWords(["cool-down", "30"]))
+        var core = ready()
+        #expect(core.set(first) == [.send(.set(first))])
+        _ = core.set(second)
+        _ = core.set(third)
+        #expect(core.received(.changed(normal)) == [.report(.changed(normal))])
+        var refusal = ErrorReply(code: "bad-setting", detail: "slots is 1 to 10000")
+        refusal.verb = "SET"
+        #expect(core.received(.error(refusal)) == [.report(.refused(refusal))])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.set(third)])
+        #expect(core.received(.changed(third)) == [.report(.changed(third))])
+        #expect(core.received(.changed(third)) == [])
+    }
+
     @Test func `a submission is said again until a later query is answered`() {
         var core = ready()
         var submission = fetch("1")

@@ -82,7 +82,19 @@ struct RandomWalkTests {
                 rig.core.limitsChanged(limits, now: rig.now)
             case 95: rig.now = rig.now.advanced(byMilliseconds: pick(12_000))
             case 96..<98: subscribe()
+            case 98: changeSlots()
             default: rig.now = rig.now.advanced(byMilliseconds: pick(50))
+            }
+        }
+
+        /// A client wishes for other slots, or a worker says what it makes of that.
+        private mutating func changeSlots() {
+            let slots = 1 + pick(8)
+            if pick(2) == 0 {
+                guard let client = clients.first else { return }
+                rig.say(.set(SettingWords(["slots", "\(slots)"])!), by: client)
+            } else if let id = workers.keys.min(by: { $0.rawValue < $1.rawValue }) {
+                rig.core.workerSaid(.slots(slots), body: nil, by: id, now: rig.now)
             }
         }
 

@@ -30,7 +30,8 @@ struct RoundTripTests {
             .cancel(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
             .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
             .acknowledge(.max), .query(.ping), .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
-            .query(.workers), .query(.why(handler, request)), .bye,
+            .query(.workers), .query(.settings), .query(.why(handler, request)), .bye,
+            .set(try #require(SettingWords(["origin", "*.example.org", "limit=2"]))),
         ]
         for message in messages {
             #expect(try ClientMessage(head: message.encoded()) == message)
@@ -66,7 +67,8 @@ struct RoundTripTests {
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
             .removed(.subtree(handler), count: 3), .cancelled(handler, request), .answer(.why(handler, request)),
-            .error(error), .goodbye(reason: "draining"),
+            .error(error), .goodbye(reason: "draining"), .answer(.settings),
+            .changed(try #require(SettingWords(["slots", "3"]))),
         ]
         for message in messages {
             #expect(try BrokerMessage(head: message.encoded()) == message)
@@ -87,7 +89,8 @@ struct RoundTripTests {
         completion.httpFields = Array("location: /b".utf8)
         let up: [WorkerMessage] = [
             .ready(ready), .done(completion), .failed(attempt, code: "reset", detail: "Gone.", receivedBytes: 3),
-            .progress(attempt, received: 1, total: nil), .progress(attempt, received: 1, total: 2), .pong, .bye,
+            .progress(attempt, received: 1, total: nil), .progress(attempt, received: 1, total: 2), .slots(3), .pong,
+            .bye,
         ]
         for message in up {
             #expect(try WorkerMessage(head: message.encoded()) == message)
@@ -95,6 +98,7 @@ struct RoundTripTests {
         var limits = WorkerLimits(broker: attempt.broker, spool: "/s p")
         limits.inlineBytes = 0
         limits.heartbeatSeconds = 9
+        limits.slots = 12
         var job = Job(attempt: attempt, url: "http://a/")
         job.method = "HEAD"
         job.timeoutMilliseconds = 1
@@ -109,6 +113,12 @@ struct RoundTripTests {
         ]
         for message in down {
             #expect(try PoolMessage(head: message.encoded()) == message)
+        }
+    }
+
+    @Test func `words that cannot stand on a line are no setting`() {
+        for words in [[], ["slots"], ["slots", ""], ["slots", "1 2"], ["a", "\n"], Array(repeating: "a", count: 9)] {
+            #expect(SettingWords(words) == nil)
         }
     }
 

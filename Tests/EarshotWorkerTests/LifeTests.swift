@@ -113,6 +113,30 @@ import Testing
         #expect(try bed.run { bed.broker.said.count == 3 })
     }
 
+    @Test func `the broker's wish for slots is followed and told, and what runs beyond it goes on`() throws {
+        let bed = try Bed(slots: 1) { _ in Self.started }
+        #expect(try bed.meet())
+        #expect(bed.broker.readies.first?.slots == 1)
+        var limits = WorkerLimits(broker: bed.broker.instance, spool: bed.folder.appending(path: "spool").path)
+        limits.slots = 3
+        try bed.broker.tell(.limits(limits))
+        #expect(try bed.run { bed.broker.count(of: .slots(3)) == 1 })
+        let jobs = [bed.job(), bed.job(), bed.job()]
+        for job in jobs { try bed.broker.tell(.job(job)) }
+        #expect(try bed.run { bed.origin.requests.count == 3 })
+        limits.slots = 2
+        try bed.broker.tell(.limits(limits))
+        #expect(try bed.run { bed.broker.count(of: .slots(2)) == 1 })
+        #expect(bed.worker.runs.count == 3)
+        #expect(try bed.failure(bed.job()) == "worker-lost")
+        try bed.broker.tell(.cancel(jobs[0].attempt))
+        try bed.broker.tell(.cancel(jobs[1].attempt))
+        let next = bed.job()
+        try bed.broker.tell(.job(next))
+        #expect(try bed.run { bed.origin.requests.count == 4 })
+        #expect(!bed.broker.hasEnded(next.attempt) && !bed.broker.hasEnded(jobs[2].attempt))
+    }
+
     @Test func `a draining worker finishes what runs, refuses more, and says goodbye`() throws {
         let bed = try Bed { _ in Self.started }
         let job = bed.job()

@@ -119,6 +119,21 @@ class Client:
         answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
         return json.loads(answer.body) if answer.body else None
 
+    def set(self, text):
+        """The answer to SET: a CHANGED or an ERROR."""
+        self.say(f"SET {text}")
+        while (message := self._read(10)) is not None:
+            if message.verb == "CHANGED" or message.fields.get("verb") == "SET":
+                return message
+            self._inbox.append(message)
+        raise AssertionError(f"no answer to SET {text} within 10 s")
+
+    def settings(self):
+        """(value, source) of each setting by its name, of a rule by `origin PATTERN`."""
+        rows = self.query("settings")["settings"]
+        return {" ".join([row["name"], *([row["pattern"]] if "pattern" in row else [])]): (row["value"], row["source"])
+                for row in rows}
+
     # Hearing.
 
     def receive(self, timeout=10):

@@ -57,7 +57,8 @@ class Commands:
         self.mark = f"EARSHOT_TEST={uuid.uuid4()}"
         self.environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         name, _, value = self.mark.partition("=")
-        self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder)})
+        self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
+                                 "XDG_CONFIG_HOME": str(folder / "config")})
 
     def start(self, *arguments, cwd=None):
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
@@ -226,6 +227,12 @@ class TestCase(unittest.TestCase):
         self.assertEqual(message.verb, "RESULT", message)
         self.assertEqual(int(message.fields["length"]), len(content), message)
         self.assertTrue(message.content() == content, f"{message}: other bytes than the origin's")
+
+    def assertHolds(self, client, **wanted):
+        """The broker works with these settings, `origin_limit="3"`."""
+        settings = client.settings()
+        found = {name: settings.get(name.replace("_", "-"), (None,))[0] for name in wanted}
+        self.assertEqual(found, wanted)
 
     def assertFailed(self, message, code):
         self.assertEqual((message.verb, message.operands[2:]), ("FAILED", [code]), message)

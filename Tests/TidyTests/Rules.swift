@@ -31,8 +31,8 @@ enum Rules {
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
         "earshot-lab": ["EarshotSimulation", "EarshotCore", "EarshotWire", "ArgumentParser", "Glibc"],
         "earshot": [
-            "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
-            "ArgumentParser", "Logging", "Glibc", "Synchronization",
+            "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire", "EarshotLoop", "Crypto",
+            "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
         ],
     ]
 

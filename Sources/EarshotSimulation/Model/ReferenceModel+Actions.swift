@@ -28,7 +28,7 @@ extension ReferenceModel {
                 return
             }
             owedRaise = nil
-        case .sendWorker, .killWorker: break
+        case .sendWorker, .killWorker, .settingChanged: break
         case .spill(let body, let file):
             expect(bodies.contains(body), 12, "body \(body.rawValue) is spilled after its release")
             spilled[body] = file
@@ -54,7 +54,7 @@ extension ReferenceModel {
                 2, "client \(id.rawValue) is told the progress of \(name)")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
-        case .welcome, .cancelled, .removed, .answer, .error: answered(message, to: id)
+        case .welcome, .cancelled, .removed, .answer, .changed, .error: answered(message, to: id)
         }
     }
 
@@ -71,6 +71,7 @@ extension ReferenceModel {
                 handler == asked && request == of
             case (.removed(let pattern, let count), .removed(let asked, let right)):
                 pattern == asked && count == right
+            case (.changed(let setting), .changed(let words)): setting.words == words
             case (.error(let error), .error(let code)): error.code == code
             default: false
             }

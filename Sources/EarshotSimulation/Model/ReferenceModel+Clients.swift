@@ -34,6 +34,10 @@ extension ReferenceModel {
             }
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query: reply = (id, .answer)
+        case .set(let setting):
+            // The world draws none of those that change limits; what is no setting changes nothing.
+            let change = try? SettingChange(setting.words)
+            reply = (id, change.map { .changed($0.words) } ?? .error("bad-setting"))
         case .bye:
             clientLost(id)
             let next = ConnectionRecord(id, isRequestReply: client.isRequestReply)

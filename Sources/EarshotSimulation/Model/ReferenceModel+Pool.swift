@@ -12,6 +12,7 @@ extension ReferenceModel {
         }
         switch message {
         case .pong, .progress, .ready: break
+        case .slots(let slots): worker.slots = slots
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
             if let file = completion.file { files.insert(file) }

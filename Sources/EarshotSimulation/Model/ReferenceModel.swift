@@ -35,6 +35,8 @@ final class ReferenceModel {
         case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
         case answer
+        /// A setting in normal form.
+        case changed([String])
         case error(String)
     }
 

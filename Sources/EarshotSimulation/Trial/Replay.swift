@@ -80,7 +80,7 @@ struct Replay {
         switch message {
         case .done(let completion): return completion.attempt
         case .failed(let attempt, _, _, _), .progress(let attempt, _, _): return attempt
-        case .ready, .pong, .bye: return nil
+        case .ready, .slots, .pong, .bye: return nil
         }
     }
 
@@ -95,7 +95,7 @@ struct Replay {
             return .workerSaid(worker, said, body)
         case .progress(_, let received, let total):
             return .workerSaid(worker, .progress(attempt, received: received, total: total), body)
-        case .ready, .pong, .bye: return event
+        case .ready, .slots, .pong, .bye: return event
         }
     }
 }

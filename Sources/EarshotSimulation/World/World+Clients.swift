@@ -210,7 +210,7 @@ extension World {
                 .clientAcknowledges(client: number, link: link))
         case .error(let error):
             if let handler = error.handler, let request = error.request { settled(handler, request, number) }
-        case .welcome, .progress, .removed, .cancelled, .answer, .goodbye: break
+        case .welcome, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
         }
     }
 

@@ -191,7 +191,7 @@ struct World {
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
             }
-        case .spill, .releaseBody, .releaseFile: break
+        case .spill, .releaseBody, .releaseFile, .settingChanged: break
         }
         return nil
     }

@@ -1,0 +1,53 @@
+internal import EarshotWire
+
+/// What can be changed while all goes on.
+extension BrokerCore {
+    /// All settings at once, at the start and when their files were read again: what was set by clients is forgotten.
+    public mutating func settingsRead(_ settings: Settings, now: Tick) {
+        self.settings = settings
+        settingsChanged(now: now)
+    }
+
+    mutating func settingRequested(_ setting: SettingWords, by client: Int32, now: Tick) {
+        do throws(SettingError) {
+            let change = try SettingChange(setting.words)
+            if case .number(.workers, _) = change, !isSupervised {
+                throw SettingError("this broker runs without a supervisor: nobody starts or ends its workers")
+            }
+            try settings.apply(change, source: Settings.Source.set)
+            settingsChanged(now: now)
+            // The supervisor knows before the client does: what was answered outlives this broker.
+            actions.append(.settingChanged(change))
+            say(.changed(change.setting), to: client)
+        } catch {
+            refuse(client, "bad-setting", error.description, .set(setting))
+        }
+    }
+
+    /// Puts what is set to work. A worker hears of it before any job that depends on it.
+    private mutating func settingsChanged(now: Tick) {
+        limitsChanged(settings.applied(to: limits), now: now)
+        var terms = workerLimits
+        terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
+        terms.slots = settings[.slots]
+        guard terms != workerLimits else { return }
+        workerLimits = terms
+        for worker in workers.indices where workers[worker].phase != .joining {
+            workers[worker].wishFor(terms.slots)
+            actions.append(.sendWorker(workers[worker].id, .limits(terms)))
+        }
+    }
+
+    func writeSettings(to json: inout JSONText) {
+        json.member("settings") { json in
+            json.array(settings.rows) { json, row in
+                json.object { json in
+                    json.member("name", row.name)
+                    if let pattern = row.pattern { json.member("pattern", pattern) }
+                    json.member("value", row.value)
+                    json.member("source", row.source)
+                }
+            }
+        }
+    }
+}

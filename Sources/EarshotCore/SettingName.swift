@@ -1,0 +1,105 @@
+internal import EarshotWire
+
+/// A setting that is one number, by its name on the command line, in files and on the wire. All of them are here.
+public enum SettingName: String, CaseIterable, Sendable {
+    case workers
+    case slots
+    case originLimit = "origin-limit"
+    case originSpacing = "origin-spacing"
+    case requests
+    case requestsPerClient = "requests-per-client"
+    case requestsPerHandler = "requests-per-handler"
+    case coolDown = "cool-down"
+    case inlineBytes = "inline-bytes"
+    case drainSeconds = "drain-seconds"
+
+    /// The word before a pattern, in a rule for some origins.
+    public static let rule = "origin"
+
+    /// Whether it is a time: said in seconds, kept in milliseconds.
+    public var isTime: Bool {
+        switch self {
+        case .originSpacing, .coolDown, .drainSeconds: true
+        case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes: false
+        }
+    }
+
+    /// What it may be; of a time in milliseconds.
+    public var range: ClosedRange<Int> {
+        switch self {
+        case .workers: 1...1_000
+        case .slots, .originLimit: 1...10_000
+        case .originSpacing, .coolDown, .drainSeconds: 0...WireLimits.seconds * 1_000
+        case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
+        case .inlineBytes: 0...16 << 20
+        }
+    }
+
+    /// What it is, in a few words.
+    public var meaning: String {
+        switch self {
+        case .workers: "worker processes"
+        case .slots: "transfers at once in one worker"
+        case .originLimit: "transfers at once to an origin without a rule"
+        case .originSpacing: "seconds between two starts at an origin without a rule"
+        case .requests: "requests that have not ended, of all clients"
+        case .requestsPerClient: "requests that have not ended, of one client"
+        case .requestsPerHandler: "requests that have not ended, of one handler"
+        case .coolDown: "the longest that a server may ask to be left alone, in seconds"
+        case .inlineBytes: "bodies up to so many bytes travel in messages"
+        case .drainSeconds: "seconds that running work has when its process shall end"
+        }
+    }
+
+    /// The value that `text` says.
+    public func value(_ text: String) throws(SettingError) -> Int {
+        let isNumber = text.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        guard let value = isTime ? Seconds.milliseconds(text) : isNumber ? Int(text) : nil, range.contains(value) else {
+            throw SettingError("\(rawValue) is \(bounds)")
+        }
+        return value
+    }
+
+    /// A value in normal form.
+    public func text(_ value: Int) -> String { isTime ? Seconds.text(value) : String(value) }
+
+    /// What it may be, for people.
+    public var bounds: String {
+        "\(text(range.lowerBound)) to \(text(range.upperBound))" + (isTime ? " seconds" : "")
+    }
+
+    // MARK: Unknown names
+
+    /// What to say of a name that is none: what it may have been meant to be, or else all that there is.
+    static func unknown(_ name: String) -> SettingError {
+        let all = allCases.map(\.rawValue) + [rule]
+        if let nearest = nearest(to: name, among: all) {
+            return SettingError("there is no such setting: is \(nearest) meant?")
+        }
+        return SettingError("there is no such setting: there are \(all.joined(separator: ", "))")
+    }
+
+    /// The one of `names` that a slip of the fingers makes `name`; nil if none is near. O(names · length²), of names that
+    /// are too long to be one O(1).
+    public static func nearest(to name: String, among names: [String]) -> String? {
+        guard name.utf8.count <= 40 else { return nil }
+        let distances = names.map { (name: $0, distance: distance(Array($0.utf8), Array(name.utf8))) }
+        guard let nearest = distances.min(by: { $0.distance < $1.distance }) else { return nil }
+        return nearest.distance <= max(2, nearest.name.utf8.count / 3) ? nearest.name : nil
+    }
+
+    /// Bytes to add, drop or change, by Levenshtein.
+    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
+        var row = Array(0...right.count)
+        for (index, byte) in left.enumerated() {
+            var diagonal = row[0]
+            row[0] = index + 1
+            for (column, other) in right.enumerated() {
+                let changed = diagonal + (byte == other ? 0 : 1)
+                diagonal = row[column + 1]
+                row[column + 1] = min(changed, row[column] + 1, diagonal + 1)
+            }
+        }
+        return row[right.count]
+    }
+}

@@ -1,0 +1,10 @@
+/// Times as people write them, `30` or `0.25`, and as they are kept: in milliseconds.
+public enum Seconds {
+    /// What `text` says; digits past the third after the point are dropped.
+    ///
+    /// - Returns: nil for what is no such number, or more than `WireLimits.seconds`.
+    public static func milliseconds(_ text: String) -> Int? { Decimal.milliseconds(text) }
+
+    /// The shortest text for so many milliseconds, which are not below 0.
+    public static func text(_ milliseconds: Int) -> String { Decimal.seconds(milliseconds) }
+}

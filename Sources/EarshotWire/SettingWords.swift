@@ -1,0 +1,24 @@
+/// A setting as it is said: its name, and the words of its value. What they mean is the core's affair.
+public struct SettingWords: Equatable, Sendable, CustomStringConvertible {
+    /// Two to `WireLimits.settingWords`, the name first.
+    public let words: [String]
+
+    /// - Returns: nil for other than two to `WireLimits.settingWords` words, or one that could not stand on a line: it is
+    ///   empty, or holds a space or a control character.
+    public init?(_ words: [String]) {
+        guard (2...WireLimits.settingWords).contains(words.count),
+            words.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0 > Ascii.space && $0 != 0x7f } })
+        else { return nil }
+        self.words = words
+    }
+
+    public var description: String { words.joined(separator: " ") }
+
+    init(_ reader: HeadReader) throws(WireError) {
+        guard let said = SettingWords(reader.operands) else {
+            throw WireError(
+                .badMessage, "\(reader.verb) takes a setting's name and 1 to \(WireLimits.settingWords - 1) words")
+        }
+        self = said
+    }
+}

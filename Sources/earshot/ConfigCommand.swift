@@ -1,0 +1,113 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotCore
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot config`: what is set, and where that comes from.
+struct ConfigCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "config",
+        abstract: "Tell what is set, and where each value comes from.",
+        discussion: """
+            What `earshot serve` without arguments would run with: what is built in, /etc/earshot/config.toml, \
+            earshot/config.toml in XDG_CONFIG_HOME or ~/.config, and variables such as EARSHOT_ORIGIN_LIMIT, each \
+            stronger than the one before. With --running what the broker works with.
+            """)
+
+    @Flag(help: "Ask the broker that runs.")
+    var running = false
+
+    @OptionGroup var source: ConfigurationOptions
+    @OptionGroup var place: PlaceOptions
+
+    func validate() throws {
+        guard !running || source.config == nil else { throw ValidationError("give --running or --config, not both") }
+    }
+
+    func run() throws {
+        try conclude {
+            if running { return try SettingList.ask(place) }
+            let pool = ConfigurationOptions.pool
+            let configuration = Configuration(file: source.file, flags: [], pool: pool)
+            return SettingList.show(try configuration.read().rows)
+        }
+    }
+}
+
+/// `earshot set`: changes a setting of the broker that runs.
+struct SetCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "set",
+        abstract: "Change a setting while everything runs; without arguments, tell what is set.",
+        discussion: """
+            What is set holds until the bus ends or reads its files again (SIGHUP). Nothing that runs is lost: what is \
+            over a lower limit drains.
+
+            \(SettingName.allCases.map { "\($0.rawValue): \($0.meaning), \($0.bounds)" }.joined(separator: "\n"))
+            origin PATTERN limit=N spacing=SECONDS: a rule for https://HOST:PORT, HOST or *.HOST
+            origin PATTERN default: no rule for it any more
+            """)
+
+    @Argument(help: ArgumentHelp("A setting's name and its value.", valueName: "word"))
+    var words: [String] = []
+
+    @OptionGroup var place: PlaceOptions
+
+    func run() throws {
+        try conclude {
+            guard !words.isEmpty else { return try SettingList.ask(place) }
+            do throws(SettingError) {
+                _ = try SettingChange(words)
+            } catch {
+                throw Complaint(.usage, error.description)
+            }
+            guard let setting = SettingWords(words) else { throw Complaint(.usage, "give a name and its value") }
+            var changed: SettingWords?
+            let session = try BusSession.find(in: place.folder(), client: "set") { session, event in
+                switch event {
+                case .changed(let setting): changed = setting
+                case .refused(let reply): session.end(Complaint(.usage, reply.detail ?? reply.code))
+                case .terminal, .progress, .cancelled, .removed, .answer, .state: break
+                }
+            }
+            session.connection.set(setting)
+            try session.run { changed != nil }
+            print(changed?.description ?? "")
+            return .done
+        }
+    }
+}
+
+/// The list of settings, for people.
+enum SettingList {
+    /// Asks the broker, and shows what it says.
+    static func ask(_ place: PlaceOptions) throws -> ExitStatus {
+        guard let json = JSONValue(try Question.answer(.settings, in: place)),
+            case .array(let items)? = json.member("settings")
+        else { throw Complaint(.other, "the broker's answer cannot be read") }
+        let lines = items.map { item in
+            ["name", "pattern", "value", "source"].map { item.member($0)?.text ?? "" }
+        }
+        return show(lines)
+    }
+
+    /// Shows what is set here.
+    static func show(_ rows: [Settings.Row]) -> ExitStatus {
+        show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] })
+    }
+
+    /// Name and pattern, value, source in three columns.
+    private static func show(_ rows: [[String]]) -> ExitStatus {
+        let lines = rows.map { row in
+            [row[1].isEmpty ? row[0] : "\(row[0]) \(row[1])", row[2], row[3]].map(TerminalText.escaped)
+        }
+        let widths = (0..<2).map { column in lines.map { $0[column].count }.max() ?? 0 }
+        let text = lines.map { line in
+            let padded = zip(line, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
+            return padded.joined(separator: "  ") + "  " + line[2] + "\n"
+        }.joined()
+        return Output(STDOUT_FILENO).write(Array(text.utf8)) == .done ? .done : .cannotWrite
+    }
+}

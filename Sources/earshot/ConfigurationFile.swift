@@ -1,0 +1,107 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import Glibc
+internal import TOMLKit
+
+/// A file of settings, TOML: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
+/// `spacing`. The one place that knows TOMLKit.
+enum ConfigurationFile {
+    /// Bytes of a file at most: a thousand rules take a tenth of it.
+    private static let mostBytes = 1 << 20
+    /// What can stand in a rule.
+    private static let terms = ["limit", "spacing"]
+
+    /// What the file says; nil if there is none.
+    ///
+    /// - Throws: `Complaint` that names the file and the key.
+    static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
+        guard let bytes = try bytes(path) else { return nil }
+        // TOMLKit takes text that ends at the first zero.
+        guard !bytes.contains(0) else { throw complaint(path, "a zero byte is in it") }
+        let table: TOMLTable
+        do {
+            table = try TOMLTable(string: String(decoding: bytes, as: UTF8.self))
+        } catch {
+            let fault = error as? TOMLParseError
+            throw complaint(path, fault.map { "line \($0.source.begin.line): \($0.description)" } ?? "\(error)")
+        }
+        var changes: [SettingChange] = []
+        for key in table.keys {
+            guard let value = table[key] else { continue }
+            if key == SettingName.rule {
+                changes += try rules(value, path)
+            } else {
+                changes.append(try change([key, text(value)], path, key))
+            }
+        }
+        return changes
+    }
+
+    private static func rules(
+        _ value: any TOMLValueConvertible, _ path: String
+    ) throws(Complaint) -> [SettingChange] {
+        guard let rules = value.table else {
+            throw complaint(path, "origin is tables, such as [origin.\"https://example.org\"]")
+        }
+        var changes: [SettingChange] = []
+        for pattern in rules.keys {
+            let key = "origin.\"\(pattern)\""
+            guard let rule = rules[pattern]?.table else { throw complaint(path, "\(key) is a table") }
+            for term in rule.keys where !terms.contains(term) {
+                let nearest = SettingName.nearest(to: term, among: terms)
+                let hint = nearest.map { "is \($0) meant?" } ?? "there are limit and spacing"
+                throw complaint(path, "\(key): \(term): there is no such term: \(hint)")
+            }
+            let words = rule.keys.map { "\($0)=\(rule[$0].map(text) ?? "")" }
+            changes.append(try change(["origin", pattern] + words, path, key))
+        }
+        return changes
+    }
+
+    private static func change(_ words: [String], _ path: String, _ key: String) throws(Complaint) -> SettingChange {
+        do throws(SettingError) {
+            return try SettingChange(words)
+        } catch {
+            throw complaint(path, "\(key): \(error.description)")
+        }
+    }
+
+    /// A number as SET takes it; of anything else what no setting takes.
+    private static func text(_ value: any TOMLValueConvertible) -> String {
+        if let number = value.int { return String(number) }
+        let mostMilliseconds = Double(WireLimits.seconds) * 1_000
+        if let seconds = value.double, (0...mostMilliseconds).contains(seconds * 1_000) {
+            return Seconds.text(Int((seconds * 1_000).rounded()))
+        }
+        return "\(value.type)"
+    }
+
+    private static func bytes(_ path: String) throws(Complaint) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            if errno == ENOENT || errno == ENOTDIR { return nil }
+            throw unreadable(path)
+        }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe Glibc.read(descriptor, &buffer, buffer.count)
+            if count == 0 { return bytes }
+            guard count > 0 else {
+                if errno == EINTR { continue }
+                throw unreadable(path)
+            }
+            bytes += buffer[..<count]
+            guard bytes.count <= mostBytes else { throw complaint(path, "it is larger than \(mostBytes) bytes") }
+        }
+    }
+
+    private static func unreadable(_ path: String) -> Complaint {
+        complaint(path, unsafe String(cString: strerror(errno)))
+    }
+
+    private static func complaint(_ path: String, _ sentence: String) -> Complaint {
+        Complaint(.configuration, "\(path): \(sentence)")
+    }
+}

@@ -1,0 +1,81 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotCore
+internal import Glibc
+
+/// Settings as arguments of what serves. Their bounds are in the table of `SettingName`.
+struct SettingOptions: ParsableArguments {
+    @OptionGroup var source: ConfigurationOptions
+
+    @Option(help: "Transfers at once in one worker.")
+    var slots: String?
+
+    @Option(help: "Transfers at once to one origin.")
+    var originLimit: String?
+
+    @Option(help: "Seconds between two starts at one origin.")
+    var originSpacing: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A rule for an origin, a HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
+            valueName: "rule"))
+    var origin: [String] = []
+
+    @Option(help: "Requests that have not ended, of all clients.")
+    var requests: String?
+
+    @Option(help: "Requests that have not ended, of one client.")
+    var requestsPerClient: String?
+
+    @Option(help: "Requests that have not ended, of one handler.")
+    var requestsPerHandler: String?
+
+    @Option(help: "The longest that a server may ask to be left alone, in seconds.")
+    var coolDown: String?
+
+    @Option(help: "Bodies up to so many bytes travel in messages.")
+    var inlineBytes: String?
+
+    @Option(help: "Seconds that running work has after SIGTERM.")
+    var drainSeconds: String?
+
+    func validate() throws { _ = try changes() }
+
+    /// What was given.
+    func changes() throws -> [SettingChange] {
+        let given: [(SettingName, String?)] = [
+            (.slots, slots), (.originLimit, originLimit), (.originSpacing, originSpacing), (.requests, requests),
+            (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
+            (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.drainSeconds, drainSeconds),
+        ]
+        return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
+            + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }
+    }
+
+    /// What one option says.
+    static func change(_ words: [String]) throws -> SettingChange {
+        do throws(SettingError) {
+            return try SettingChange(words)
+        } catch {
+            let sentence = error.description
+            throw ValidationError("--" + (sentence.hasPrefix(words[0]) ? sentence : "\(words[0]): \(sentence)"))
+        }
+    }
+}
+
+/// Which files are read.
+struct ConfigurationOptions: ParsableArguments {
+    @Option(
+        help: "A file of settings to read alone, instead of the machine's and the user's; else EARSHOT_CONFIG.",
+        completion: .file())
+    var config: String?
+
+    /// Absolute, since the folder may be left.
+    var file: String? { (config ?? Environment.value("EARSHOT_CONFIG")).map(Folder.absolute) }
+
+    /// Workers and slots when nobody says anything.
+    static var pool: (workers: Int, slots: Int) {
+        (workers: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slots: 64)
+    }
+}

@@ -1,0 +1,110 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Settings as people write them: names, bounds, rules, sources.
+struct SettingsTests {
+    private func change(_ text: String) throws(SettingError) -> SettingChange {
+        try SettingChange(text.split(separator: " ").map { String($0) })
+    }
+
+    private func refusal(_ text: String) -> String {
+        do throws(SettingError) {
+            return "taken: \(try change(text))"
+        } catch {
+            return error.description
+        }
+    }
+
+    @Test func `each number takes the ends of its range and nothing beyond`() throws {
+        for name in SettingName.allCases {
+            for value in [name.range.lowerBound, name.range.upperBound] {
+                let text = "\(name.rawValue) \(name.text(value))"
+                #expect(try change(text) == .number(name, value))
+                #expect(try change(text).words.joined(separator: " ") == text)
+            }
+            for text in ["-1", "+1", "", "x", "1e3", "0x10", "99999999999", "99999999999999999999"] {
+                #expect(
+                    refusal("\(name.rawValue) \(text)").contains(text.isEmpty ? "one number" : name.bounds), "\(text)")
+            }
+            if name.range.lowerBound == 1 { #expect(refusal("\(name.rawValue) 0").contains(name.bounds)) }
+        }
+    }
+
+    @Test func `what nobody says is within its range`() {
+        let settings = Settings()
+        for name in SettingName.allCases {
+            if let value = settings[name] { #expect(name.range.contains(value), "\(name)") }
+        }
+        #expect(settings[.workers] == nil && settings[.slots] == nil)
+    }
+
+    @Test func `seconds are written shortest`() throws {
+        #expect(try change("drain-seconds 1.500").words == ["drain-seconds", "1.5"])
+        #expect(try change("cool-down 030").words == ["cool-down", "30"])
+        #expect(refusal("slots 1.5") == "slots is 1 to 10000")
+    }
+
+    @Test func `a rule is one for its pattern in normal form`() throws {
+        #expect(
+            try change("origin HTTPS://Example.ORG:443 spacing=0.50 limit=2").words
+                == ["origin", "https://example.org", "limit=2", "spacing=0.5"])
+        #expect(try change("origin *.example.org limit=1").subject == "origin *.example.org")
+        #expect(try change("origin example.org default") == .noRule(try #require(OriginPattern("example.org"))))
+    }
+
+    @Test(arguments: [
+        "origin", "origin example.org", "origin http://a/b limit=1", "origin a limit", "origin a limit=1 limit=2",
+        "origin a depth=1", "origin a default limit=1", "origin a limit=0", "origin a limit=10001",
+        "origin a spacing=-1", "origin a spacing=", "workers", "workers 1 2", "nothing 1", "Slots 3",
+    ])
+    func `what is no setting is refused in a sentence without a word of it`(text: String) {
+        let sentence = refusal(text)
+        #expect(!sentence.hasPrefix("taken"), "\(sentence)")
+        for word in ["depth", "nothing", "10001"] { #expect(!sentence.contains(word)) }
+    }
+
+    @Test func `an unknown name is answered with what it may have been`() {
+        #expect(refusal("origin-limt 3").contains("is origin-limit meant?"))
+        #expect(refusal("workrs 3").contains("is workers meant?"))
+        #expect(refusal("color 3").contains("there are workers, slots,"))
+        #expect(refusal(String(repeating: "x", count: 60_000) + " 3").contains("there are workers"))
+    }
+
+    @Test func `the stronger source wins and is told`() throws {
+        var settings = Settings()
+        try settings.apply(change("slots 3"), source: "/etc/a.toml")
+        try settings.apply(change("origin a.example limit=3"), source: "/etc/a.toml")
+        try settings.apply(change("slots 4"), source: Settings.Source.flag)
+        try settings.apply(change("slots 5"), source: Settings.Source.set)
+        try settings.apply(change("origin a.example spacing=1"), source: Settings.Source.set)
+        #expect(settings[.slots] == 5)
+        #expect(settings.source(of: .slots) == "set")
+        #expect(
+            settings.rows.last == Settings.Row(name: "origin", pattern: "a.example", value: "spacing=1", source: "set"))
+        #expect(settings.rows.first == Settings.Row(name: "workers", pattern: nil, value: "-", source: "default"))
+        try settings.apply(change("origin a.example default"), source: Settings.Source.set)
+        #expect(settings.rows.allSatisfy { $0.name != "origin" })
+    }
+
+    @Test func `there is room for a thousand rules and for changes of them`() throws {
+        var settings = Settings()
+        for number in 0..<Settings.mostRules { try settings.apply(change("origin h\(number) limit=1"), source: "f") }
+        #expect(throws: SettingError.self) { try settings.apply(change("origin other limit=1"), source: "f") }
+        try settings.apply(change("origin h7 limit=2"), source: "f")
+        try settings.apply(change("origin h8 default"), source: "f")
+        try settings.apply(change("origin other limit=1"), source: "f")
+    }
+
+    @Test func `what a supervisor tells its broker is all of it`() throws {
+        var settings = Settings()
+        try settings.apply(change("workers 3"), source: Settings.Source.standard)
+        try settings.apply(change("slots 4"), source: "/home of/x\ty\n.toml")
+        try settings.apply(change("origin *.a.example limit=3 spacing=0.25"), source: Settings.Source.set)
+        #expect(try Settings(lines: settings.lines) == settings)
+        #expect(settings.lines.allSatisfy { !$0.contains("\n") })
+        #expect(throws: SettingError.self) { try Settings(lines: ["slots 3"]) }
+        #expect(throws: SettingError.self) { try Settings(lines: ["set\tslots 0"]) }
+    }
+}
