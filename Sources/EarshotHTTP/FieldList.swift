@@ -1,0 +1,64 @@
+/// The members of a comma-separated field value: RFC 9110, section 5.6.1.
+///
+/// A comma in a quoted string parts nothing. A quoted string that is not closed ends with its line, so that it cannot
+/// swallow another line of the same field.
+enum FieldList {
+    /// The members of all lines, without the blanks around them; empty ones are passed over.
+    static func members(_ lines: [ArraySlice<UInt8>]) -> [ArraySlice<UInt8>] {
+        lines.flatMap { split($0, at: UInt8(ascii: ",")) }
+    }
+
+    /// The parts of `value` between separators that are in no quoted string; empty ones are passed over.
+    static func split(_ value: ArraySlice<UInt8>, at separator: UInt8) -> [ArraySlice<UInt8>] {
+        var parts: [ArraySlice<UInt8>] = []
+        var start = value.startIndex
+        var isQuoted = false
+        var isEscaped = false
+        for index in value.indices {
+            let byte = value[index]
+            if isEscaped {
+                isEscaped = false
+            } else if isQuoted, byte == UInt8(ascii: "\\") {
+                isEscaped = true
+            } else if byte == UInt8(ascii: "\"") {
+                isQuoted.toggle()
+            } else if !isQuoted, byte == separator {
+                append(value[start..<index], to: &parts)
+                start = index + 1
+            }
+        }
+        append(value[start...], to: &parts)
+        return parts
+    }
+
+    /// The content of a quoted string that is all of `text`, with its escapes undone; nil if it is none. RFC 9110,
+    /// section 5.6.4.
+    static func unquoted(_ text: ArraySlice<UInt8>) -> [UInt8]? {
+        guard text.count >= 2, text.first == UInt8(ascii: "\""), text.last == UInt8(ascii: "\"") else { return nil }
+        var content: [UInt8] = []
+        var isEscaped = false
+        for byte in text.dropFirst().dropLast() {
+            if !isEscaped {
+                if byte == UInt8(ascii: "\"") { return nil }
+                isEscaped = byte == UInt8(ascii: "\\")
+                if isEscaped { continue }
+            }
+            content.append(byte)
+            isEscaped = false
+        }
+        return isEscaped ? nil : content
+    }
+
+    /// `bytes` without the spaces and tabs at both ends.
+    static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        guard let first = bytes.firstIndex(where: { !$0.isBlank }),
+            let last = bytes.lastIndex(where: { !$0.isBlank })
+        else { return bytes[bytes.endIndex...] }
+        return bytes[first...last]
+    }
+
+    private static func append(_ part: ArraySlice<UInt8>, to parts: inout [ArraySlice<UInt8>]) {
+        let part = trimmed(part)
+        if !part.isEmpty { parts.append(part) }
+    }
+}
