@@ -1,0 +1,26 @@
+/// Whether an answer is kept.
+public enum StoreDecision: Equatable, Sendable {
+    /// Keep it, with its body, once that is complete.
+    case store(StoredResponse)
+    /// Do not.
+    case refuse(Reason)
+
+    /// Why an answer is not kept.
+    public enum Reason: Hashable, Sendable, CaseIterable {
+        /// Another method than GET. An answer to HEAD has no body to keep: see `CacheRule.freshening(of:byHead:…)`.
+        case method
+        /// The request's mode is `no-store`, or it goes past the cache.
+        case pastCache
+        /// `no-store` in the request or the response.
+        case noStore
+        /// A status whose meaning is for this request or this moment: 206, 304, 401, 429, 500 and all others that
+        /// `CacheRule` does not name.
+        case status
+        /// The status is kept only if the server says for how long, and it does not.
+        case notAllowed
+        /// No request is known to have the same answer: `Vary: *`.
+        case varies
+        /// Fields of more than `HTTPLimits.headerBytes`.
+        case tooLarge
+    }
+}

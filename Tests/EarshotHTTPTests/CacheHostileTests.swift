@@ -1,0 +1,89 @@
+import EarshotHTTP
+import Testing
+
+/// Random answers through the whole life of a kept one: nothing traps, and what is decided keeps its promises.
+@Suite struct CacheHostileTests {
+    private static let pieces = [
+        "cache-control: ", "max-age=", "no-cache", "no-store", "must-revalidate", "immutable", "stale-if-error=",
+        "stale-while-revalidate=9", "max-stale", "min-fresh=", "only-if-cached", "public", ",", "=", "\"", "5", "600",
+        "99999999999999999999", "\n", "vary: ", "accept", "*", "etag: ", "\"a\"", "W/\"a\"", "age: ", "date: ",
+        "expires: ", "last-modified: ", "Sun, 06 Nov 1994 08:49:37 GMT", "Sat, 05 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:50:37 GMT", "connection: ", "content-length: 5", "location: /y", "\u{0}", "é", " ",
+    ].map { Array($0.utf8) }
+
+    private static func fields(_ generator: inout SeededGenerator) -> HeaderFields {
+        let names = ["cache-control: ", "vary: ", "etag: ", "expires: ", "age: ", "date: ", "last-modified: ", ""]
+        var lines: [UInt8] = []
+        for _ in 0..<Int.random(in: 0...4, using: &generator) {
+            lines += (names.randomElement(using: &generator) ?? "").utf8
+            for _ in 0..<Int.random(in: 0...5, using: &generator) {
+                lines += pieces.randomElement(using: &generator) ?? []
+            }
+            lines.append(0x0a)
+        }
+        return HeaderFields(lines: lines)
+    }
+
+    private static func time(_ generator: inout SeededGenerator) -> Int64 {
+        switch Int.random(in: 0..<8, using: &generator) {
+        case 0: Int64(bitPattern: generator.next())
+        default: CacheWorld.now + Int64.random(in: -100...1000, using: &generator)
+        }
+    }
+
+    @Test(arguments: 0..<8 as Range<UInt64>)
+    func `no answer and no clock makes the cache trap or forget what was said`(_ seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        let rule = CacheRule()
+        let (empty, url) = (HeaderFields(), try FetchURL("http://a.example/x"))
+        var counts = [0, 0, 0]
+        for _ in 0..<4000 {
+            let request = HTTPRequest(
+                url: url, fields: Bool.random(using: &generator) ? empty : Self.fields(&generator))
+            let status = [200, 301, 302, 404, 503, -1].randomElement(using: &generator) ?? 200
+            let response = Self.fields(&generator)
+            let time = Self.time(&generator)
+            let decision = rule.storing(
+                status: status, response: response, to: request, mode: .default, requestTime: time,
+                responseTime: Self.time(&generator))
+            guard case .store(var stored) = decision else { continue }
+            counts[0] += 1
+            let control = CacheControl(response: response)
+            #expect(!control.noStore || control.mustUnderstand, "seed \(seed): \(response.bytes)")
+            #expect(!stored.conditions.bytes.contains(0), "seed \(seed): \(response.bytes)")
+            #expect(stored.fields.bytes.count <= HTTPLimits.headerBytes)
+
+            let newer = Self.fields(&generator)
+            switch rule.freshening(
+                of: stored, by304: newer, to: request, requestTime: time, responseTime: Self.time(&generator))
+            {
+            case .update(let updated):
+                counts[1] += 1
+                stored = updated
+                let kept = CacheControl(response: updated.fields)
+                #expect(!kept.noStore || kept.mustUnderstand)
+            case .useOnce, .mismatch, .unrelated: break
+            }
+            _ = rule.freshening(
+                of: stored, byHead: 200, newer, to: request, requestTime: time, responseTime: Self.time(&generator))
+            _ = rule.invalidations(status: 200, response: newer, to: request)
+
+            let now = Self.time(&generator)
+            let mode = RequestMode.allCases.randomElement(using: &generator) ?? .default
+            let later = HTTPRequest(url: url, fields: Self.fields(&generator))
+            _ = rule.mayUseStale(stored, for: later, mode: mode, after: .reset, status: nil, now: now)
+            let variants = [stored, stored.invalidated()]
+            guard case .use(let index) = rule.decision(for: later, mode: mode, stored: variants, now: now) else {
+                continue
+            }
+            counts[2] += 1
+            #expect(index == 0 && mode != .noStore && mode != .reload, "seed \(seed): \(stored.fields.bytes)")
+            guard mode == .default || mode == .noCache else { continue }
+            #expect(!CacheControl(response: stored.fields).noCache, "seed \(seed): \(stored.fields.bytes)")
+            guard CacheControl(request: later.fields).maxStale == nil else { continue }
+            let isBehind = CacheControl(response: stored.fields).staleWhileRevalidate != nil
+            #expect(rule.isFresh(stored, now: now) || isBehind, "seed \(seed): \(stored.fields.bytes)")
+        }
+        #expect(counts[0] > 1000 && counts[1] > 200 && counts[2] > 50, "the generator tests too little: \(counts)")
+    }
+}
