@@ -1,0 +1,82 @@
+extension AddressPolicy {
+    /// Reads rules, one a line or several with commas between: `allow 10.0.0.0/8`, `deny *.internal`, and a preset,
+    /// `public-only` or `all`. What follows a `#` is for people.
+    public init(_ text: String) throws(ParseError) {
+        var rules: [AddressRule] = []
+        var preset: String?
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+            let statement = line.prefix { $0 != "#" }
+            for part in statement.split(separator: ",") {
+                let words = part.split { $0 == " " || $0 == "\t" }.map(String.init)
+                guard let verb = words.first else { continue }
+                func fail(_ code: ParseError.Code) -> ParseError { ParseError(code: code, line: index + 1) }
+                switch (verb, words.count) {
+                case ("public-only", 1), ("all", 1):
+                    guard preset == nil || preset == verb else { throw fail(.twoPresets) }
+                    preset = verb
+                case ("allow", 2), ("deny", 2):
+                    guard rules.count < HTTPLimits.addressRules else { throw fail(.tooManyRules) }
+                    do {
+                        rules.append(AddressRule(try Self.subject(words[1]), isAllowing: verb == "allow"))
+                    } catch {
+                        throw fail(error)
+                    }
+                default: throw fail(.unknownRule)
+                }
+            }
+        }
+        self.init(rules + (preset == "public-only" ? Self.publicOnlyRules : []))
+    }
+
+    /// Why a text is no policy.
+    public struct ParseError: Error, Hashable, Sendable, CustomStringConvertible {
+        /// What is wrong.
+        public enum Code: Error, Hashable, Sendable {
+            /// Neither `allow` nor `deny` with one word behind it, nor a preset.
+            case unknownRule
+            /// Neither a network, nor an address, nor a host pattern.
+            case invalidSubject
+            /// An address inside a network, with the network that may be meant.
+            case hostBits(IPNetwork)
+            /// Both presets.
+            case twoPresets
+            /// More than `HTTPLimits.addressRules`.
+            case tooManyRules
+        }
+
+        public let code: Code
+
+        /// The number of the line that is wrong, from 1.
+        public let line: Int
+
+        /// A sentence for people.
+        public var description: String {
+            switch code {
+            case .unknownRule:
+                "Line \(line): write allow or deny and a network or host pattern, or public-only, or all."
+            case .invalidSubject:
+                """
+                Line \(line): write a network (10.0.0.0/8, 2001:db8::/32), an address, a host (example.org), the hosts \
+                below one (*.example.org), or *.
+                """
+            case .hostBits(let network):
+                "Line \(line): the address is inside a network; write \(network), or the address without a slash."
+            case .twoPresets: "Line \(line): public-only and all exclude each other."
+            case .tooManyRules: "Line \(line): there are more than \(HTTPLimits.addressRules) rules."
+            }
+        }
+    }
+
+    private static func subject(_ word: String) throws(ParseError.Code) -> AddressRule.Subject {
+        do {
+            return .network(try IPNetwork(word))
+        } catch {
+            switch error {
+            case .hostBits(let network): throw .hostBits(network)
+            case .notANetwork:
+                guard let pattern = HostPattern(word) else { throw .invalidSubject }
+                return .host(pattern)
+            }
+        }
+    }
+}

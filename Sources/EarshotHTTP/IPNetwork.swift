@@ -1,0 +1,76 @@
+/// All addresses that begin with the same bits: RFC 4632, section 3.1, and RFC 4291, section 2.3.
+///
+/// A network of IPv4-mapped addresses (`::ffff:10.0.0.0/104`) is the IPv4 network: connecting to a mapped address is
+/// connecting by IPv4.
+public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
+    /// The first address.
+    public let address: IPAddress
+    /// How many bits are the same: 0 to 32 for IPv4, to 128 for IPv6.
+    public let prefix: Int
+
+    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or one address.
+    public init(_ text: String) throws(ParseError) {
+        let utf8 = Array(text.utf8)
+        let slash = utf8.firstIndex(of: UInt8(ascii: "/")) ?? utf8.endIndex
+        guard let address = IPAddress(String(decoding: utf8[..<slash], as: UTF8.self)) else { throw .notANetwork }
+        let longest = Self.bits(of: address)
+        var prefix = longest
+        if slash < utf8.endIndex {
+            let digits = utf8[(slash + 1)...]
+            guard digits.count <= 3, let number = decimal(digits.span, digits.span.indices, maximum: longest) else {
+                throw .notANetwork
+            }
+            prefix = number
+        }
+        let network = Self(truncating: address, prefix: prefix)
+        guard network.address == address else { throw .hostBits(network) }
+        if case .v6(let mapped) = address, let embedded = mapped.mapped, prefix >= 96 {
+            self = Self(truncating: .v4(embedded), prefix: prefix - 96)
+        } else {
+            self = network
+        }
+    }
+
+    /// Why a text is no network.
+    public enum ParseError: Error, Hashable, Sendable {
+        /// No address, or a length that its addresses do not have.
+        case notANetwork
+        /// An address inside a network: which one is meant, the first address tells.
+        case hostBits(IPNetwork)
+    }
+
+    /// The network of an address.
+    ///
+    /// - Parameter prefix: 0 to the bits of the address.
+    init(truncating address: IPAddress, prefix: Int) {
+        self.prefix = prefix
+        switch address {
+        case .v4(let v4):
+            self.address = .v4(IPv4Address(value: v4.value & ~(UInt32.max >> UInt32(prefix))))
+        case .v6(let v6):
+            let (high, low) = (UInt64.max >> UInt64(min(prefix, 64)), UInt64.max >> UInt64(max(prefix - 64, 0)))
+            self.address = .v6(IPv6Address(high: v6.high & ~high, low: v6.low & ~low))
+        }
+    }
+
+    /// Whether the address is one of the network's. None of the other version is.
+    public func contains(_ other: IPAddress) -> Bool {
+        switch (address, other) {
+        case (.v4, .v4), (.v6, .v6): Self(truncating: other, prefix: prefix).address == address
+        case (.v4, .v6), (.v6, .v4): false
+        }
+    }
+
+    /// The canonical address, a slash and the length.
+    public var description: String { "\(address)/\(prefix)" }
+
+    /// Whether it is one address.
+    var isSingle: Bool { prefix == Self.bits(of: address) }
+
+    private static func bits(of address: IPAddress) -> Int {
+        switch address {
+        case .v4: 32
+        case .v6: 128
+        }
+    }
+}
