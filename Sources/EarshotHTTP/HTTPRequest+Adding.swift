@@ -1,0 +1,11 @@
+extension HTTPRequest {
+    /// The request with the fields that a rule adds: conditions, a range, cookies. They replace those of their names.
+    public func adding(_ added: HeaderFields) -> HTTPRequest {
+        guard !added.isEmpty else { return self }
+        var request = self
+        let names = Set(added.map { $0.name.map(\.lowercased) })
+        request.fields.removeAll { names.contains($0.name.map(\.lowercased)) }
+        for field in added { request.fields.add(field.name, field.value) }
+        return request
+    }
+}
