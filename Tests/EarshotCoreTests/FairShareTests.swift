@@ -1,0 +1,101 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Classes share by their weights, programs by turns, and however much one asks the others get theirs.
+struct FairShareTests {
+    /// A bus without a free slot, whose jobs end one by one, each before the next.
+    private struct FullBus {
+        var rig: CoreRig
+        private let worker: WorkerID
+        private var running: [Job] = []
+
+        init(slots: Int = 8, originLimit: Int = 1_000, asking: (inout CoreRig) -> Void) {
+            var limits = CoreLimits()
+            limits.origins.limit = originLimit
+            rig = CoreRig(limits: limits)
+            rig.pass(asking)
+            worker = rig.worker(slots: slots)
+            rig.pass()
+            running = rig.jobs
+        }
+
+        /// The URLs of the next jobs, in the order they start.
+        mutating func starts(_ count: Int) -> [String] {
+            var urls: [String] = []
+            while urls.count < count, !running.isEmpty {
+                let job = running.removeFirst()
+                let worker = worker
+                rig.pass { $0.done(job, by: worker) }
+                running += rig.jobs
+                urls += rig.jobs.map(\.url)
+            }
+            return urls
+        }
+    }
+
+    private static func ask(
+        _ count: Int, _ priority: PriorityClass, of origin: String, by client: ClientID, root: String? = nil,
+        _ rig: inout CoreRig
+    ) {
+        for number in 0..<count {
+            rig.fetch(root ?? priority.name, "\(number)", "http://\(origin)/\(priority.name)/\(number)", by: client) {
+                $0.options.priority = priority
+            }
+        }
+    }
+
+    @Test(
+        "100,000 high do not keep low from its share of the starts, 4 of 68",
+        arguments: [("one", "other", 1_000), ("one", "one", 1_000), ("one", "one", 6)])
+    func starvation(high: String, low: String, originLimit: Int) {
+        var bus = FullBus(originLimit: originLimit) { rig in
+            let a = rig.client(1, window: nil)
+            Self.ask(100_000, .high, of: high, by: a, &rig)
+            Self.ask(400, .low, of: low, by: a, &rig)
+        }
+        let starts = bus.starts(3_400)
+        #expect(starts.count == 3_400)
+        #expect(abs(starts.count { $0.contains("/low/") } - 200) <= 1)
+    }
+
+    @Test("Each class has its share while all wait")
+    func shares() {
+        var bus = FullBus { rig in
+            let a = rig.client(1, window: nil)
+            for priority in PriorityClass.allCases { Self.ask(2_000, priority, of: "origin", by: a, &rig) }
+        }
+        let starts = bus.starts(1_700)
+        for (priority, share) in [(PriorityClass.high, 1_280), (.normal, 320), (.low, 80), (.background, 20)] {
+            let count = starts.count { $0.contains("/\(priority.name)/") }
+            #expect(abs(count - share) <= 1, "\(priority.name): \(count)")
+        }
+    }
+
+    @Test("A quarter of the slots is free of all but high, however much of that there is")
+    func reserve() {
+        var bus = FullBus(slots: 16) { rig in
+            let a = rig.client(1, window: nil)
+            Self.ask(1_000, .normal, of: "origin", by: a, &rig)
+        }
+        #expect(bus.rig.core.runningAttempts == 12)
+        bus.rig.pass { rig in
+            let b = rig.client(2, window: nil)
+            Self.ask(4, .high, of: "origin", by: b, &rig)
+        }
+        #expect(bus.rig.jobs.count == 4)
+    }
+
+    @Test("Ten requests of one program are started within 20 turns beside 10,000 of another", arguments: [0, 1])
+    func roots(smallComesFirst: Int) {
+        var bus = FullBus { rig in
+            let a = rig.client(1, window: nil)
+            let b = rig.client(2, window: nil)
+            if smallComesFirst == 1 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }
+            Self.ask(10_000, .low, of: "large", by: a, root: "large", &rig)
+            if smallComesFirst == 0 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }
+        }
+        #expect(bus.starts(20).count { $0.hasPrefix("http://small/") } == 10)
+    }
+}

@@ -1,0 +1,54 @@
+"""An origin that asks to be left alone is left alone for as long as it said, by all workers."""
+
+import statistics
+
+from crowd import Crowd
+from figures import tell
+from harness import Bus, TestCase
+from processes import eventually
+from steady import Steady
+
+
+class RetryAfterTests(TestCase):
+    """Two origins; the first says `Retry-After: 5` to all that it holds at one moment, to each in its time."""
+
+    WINDOW = 0.5
+    BEFORE = 4
+    PAUSE = 5
+
+    def test_it_is_left_alone_for_5_s_then_asked_by_one_and_another_origin_goes_on(self):
+        with Steady(2) as origin, Bus(workers=4, slots=8, origin_limit=8) as bus:
+            asked = [(0, delay) for delay in (0.037, 0.05, 0.071)] + [(1, 0.05)]
+            crowds = [Crowd(bus, f"crowd{port}-{delay}", 3_000, f"{origin.urls[port]}/{delay}/{{}}").await_asked()
+                      for port, delay in asked]
+            self.await_growth(origin, 1, int(1.5 * self.BEFORE * self.WINDOW * 7 / 0.05))
+            origin.refuse(0, self.PAUSE)
+            self.await_growth(origin, 1, 50)
+            origin.accept(0)
+            seen = len(origin.log(0))
+            eventually(lambda: len(origin.log(0)) > seen + 10, "the origin is asked again", 20)
+            for crowd in crowds:
+                self.assertTrue(crowd.running, f"it was done too early: {crowd.describe()}")
+                crowd.kill()
+            log, other = origin.log(0), origin.log(1)
+            self.await_requests(bus.client(), pending=0)
+        refused = [entry for entry in log if entry.status == 429]
+        first, last = min(entry.ended for entry in refused), max(entry.ended for entry in refused)
+        # What was on its way to the origin when it first refused is refused, too, and asks for no less.
+        self.assertLess(last - first, 0.5)
+        later = [entry for entry in log if entry.began > first and entry.status != 429]
+        probe, second = later[:2]
+        rates = [sum(first + index * self.WINDOW <= entry.began < first + (index + 1) * self.WINDOW
+                     for entry in other) for index in range(-self.BEFORE, int(self.PAUSE / self.WINDOW))]
+        before, during = statistics.median(rates[:self.BEFORE]), statistics.median(rates[self.BEFORE:])
+        tell(f"{len(refused)} refusals, left alone for {probe.began - last:.3f} s, the probe took"
+             f" {1000 * (probe.ended - probe.began):.0f} ms, the next came {1000 * (second.began - probe.ended):.1f} ms"
+             f" after it; the other origin: {during / before:.3f} of its throughput")
+        self.assertGreaterEqual(probe.began - last, self.PAUSE)
+        self.assertLess(probe.began - last, self.PAUSE + 1)
+        self.assertGreaterEqual(second.began, probe.ended, "one first")
+        self.assertGreaterEqual(during, 0.95 * before)
+
+    def await_growth(self, origin, port, count):
+        goal = len(origin.log(port)) + count
+        eventually(lambda: len(origin.log(port)) >= goal, f"{goal} requests at port {port}", 30)

@@ -1,0 +1,31 @@
+"""However much is urgent, the rest has its share."""
+
+import time
+
+from figures import tell
+from test_fairness import SlotsTestCase
+
+
+class StarvationTests(SlotsTestCase):
+    DELAY = 0.005
+    STARTS = 6_800
+
+    def test_100_000_high_leave_low_its_share(self):
+        for origins in (("two origins", 1), ("one origin", 0)):
+            with self.subTest(origins[0]):
+                self.check_share(*origins)
+
+    def check_share(self, what, port):
+        low = self.crowd("low/a", 5_000, f"{self.origin.urls[port]}/{self.DELAY}/low/{{}}", priority="low")
+        high = self.crowd("high/a", 100_000, f"{self.origin.urls[0]}/{self.DELAY}/high/{{}}", priority="high")
+        before = self.origin.total()
+        deadline = time.monotonic() + 30
+        while self.origin.total() < before + self.STARTS and time.monotonic() < deadline:
+            self.client.query("ping")
+        starts = [entry.target.split("/")[2] for entry in self.origin.log()[before:before + self.STARTS]]
+        self.assertGreater(self.client.query("ledger")["requests"]["pending"], 0)
+        self.end(low, high)
+        counted, due = starts.count("low"), len(starts) * 4 / (64 + 4)
+        tell(f"{what}: low has {counted} of {len(starts)} starts, {due:.0f} is its share")
+        self.assertEqual(len(starts), self.STARTS)
+        self.assertGreaterEqual(counted, due - 1, "less one turn that the count may have cut off")
