@@ -9,6 +9,10 @@ from processes import eventually
 from steady import Steady
 
 
+def upper_quartile(rates):
+    return statistics.quantiles(rates, n=4, method="inclusive")[2]
+
+
 class RetryAfterTests(TestCase):
     """Two origins; the first says `Retry-After: 5` to all that it holds at one moment, to each in its time."""
 
@@ -40,7 +44,8 @@ class RetryAfterTests(TestCase):
         probe, second = later[:2]
         rates = [sum(first + index * self.WINDOW <= entry.began < first + (index + 1) * self.WINDOW
                      for entry in other) for index in range(-self.BEFORE, int(self.PAUSE / self.WINDOW))]
-        before, during = statistics.median(rates[:self.BEFORE]), statistics.median(rates[self.BEFORE:])
+        # The origin's delay bounds a window from above, other load on the machine lowers some: so the upper quartiles.
+        before, during = upper_quartile(rates[:self.BEFORE]), upper_quartile(rates[self.BEFORE:])
         tell(f"{len(refused)} refusals, left alone for {probe.began - last:.3f} s, the probe took"
              f" {1000 * (probe.ended - probe.began):.0f} ms, the next came {1000 * (second.began - probe.ended):.1f} ms"
              f" after it; the other origin: {during / before:.3f} of its throughput")

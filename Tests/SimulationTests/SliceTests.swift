@@ -35,7 +35,7 @@ struct SliceTests {
         options.without = Set(Fault.allCases)
         let ledger = try Simulation.run(options).ledger
         #expect(ledger.requests.answered > 0)
-        #expect(Set(ledger.requests.failed.keys).isSubset(of: ["queue-full"]))
+        #expect(Set(ledger.requests.failed.keys).isSubset(of: ["queue-full", "stopping"]))
         #expect(ledger.requests.orphaned == 0 && ledger.deliveries.lost == 0 && ledger.flights.stale == 0)
     }
 }
