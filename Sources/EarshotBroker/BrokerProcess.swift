@@ -45,6 +45,7 @@ public final class BrokerProcess {
     /// Live processes of workers whose connection is gone.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     private var isReturningMemory = false
+    private var wasPurging = false
     private var lastBody: UInt64 = 0
     /// Nil for a broker without one.
     private(set) var supervisor: SupervisorLink?
@@ -237,9 +238,11 @@ public final class BrokerProcess {
         blocked.isEmpty ? nil : loop.now.advanced(by: .milliseconds(Self.blockedMilliseconds))
     }
 
-    /// Sets one timer after many messages: what they took is given back when things are quiet.
+    /// Sets one timer after many messages or a large purge: what they took is given back when things are quiet.
     private func returnMemoryAfterBurst() {
-        guard bus.taken + work.taken >= Self.burstMessages else { return }
+        let hasPurged = wasPurging && !core.isPurging
+        wasPurging = core.isPurging
+        guard bus.taken + work.taken >= Self.burstMessages || hasPurged else { return }
         bus.taken = 0
         work.taken = 0
         guard !isReturningMemory else { return }

@@ -29,10 +29,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var coolDownMilliseconds = 600_000
     /// Requests to such a server that are failed in one pass: a few milliseconds' worth.
     public var refusalsPerPass = 1_000
-    /// Requests of removed handlers that are purged in one pass: a millisecond's worth.
-    public var purgesPerPass = 500
+    /// Requests of removed handlers that are purged in one pass: half a millisecond's worth where nothing is in the caches.
+    public var purgesPerPass = 200
     /// The same for requests of clients that are gone.
-    public var departuresPerPass = 500
+    public var departuresPerPass = 200
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.

@@ -14,7 +14,7 @@ struct CoreBench {
     /// Operations of each kind that are timed.
     static let sample = 1_000
     static let rows = [
-        "submit, ns", "join, ns", "assign, ns", "complete, ns", "remove a tenth, µs", "its longest pass, µs",
+        "submit, ns", "join, ns", "assign, ns", "complete, ns", "remove a tenth, µs", "99 % of its passes, µs",
         "all its passes, ns each", "a queued request, bytes", "at the peak, bytes",
         "queued a second time",
     ]
@@ -24,7 +24,6 @@ struct CoreBench {
 
     private let queued: Int
     private let now = Tick(nanoseconds: 0)
-    private let clock = ContinuousClock()
     private let worker = WorkerID(rawValue: 1)
     private let clients = (1...10).map { ClientID(rawValue: $0) }
     private var core: BrokerCore
@@ -65,19 +64,20 @@ struct CoreBench {
         let pending = core.ledger.requests.pending
         let remove = nanoseconds { bench in bench.removeCrawl() }
         let removed = max(1, pending - core.ledger.requests.pending)
-        var (longest, all) = (remove, remove)
+        var passes: [Int] = []
         while core.isPurging {
             _ = core.takeActions()
-            let pass = nanoseconds { bench in bench.core.dispatch(now: bench.now) }
-            longest = max(longest, pass)
-            all += pass
+            passes.append(nanoseconds { bench in bench.core.dispatch(now: bench.now) })
         }
+        passes.sort()
+        let slow = passes.isEmpty ? remove : passes[passes.count * 99 / 100]
+        let all = passes.reduce(remove, +)
         let timed = max(1, jobs.count)
         empty()
         fill()
         let again = max(0, ResidentMemory.bytes - before) / queued
         return [
-            submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, longest / 1_000,
+            submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, slow / 1_000,
             all / removed, bytes, peak, again,
         ]
     }
@@ -135,9 +135,9 @@ struct CoreBench {
     }
 
     private mutating func nanoseconds(_ body: (inout CoreBench) -> Void) -> Int {
-        let began = clock.now
+        let began = ProcessorTime.read()
         body(&self)
-        return Int((clock.now - began) / .nanoseconds(1))
+        return ProcessorTime.read() - began
     }
 
     /// A request as it comes from the wire, whose strings have no room to spare.

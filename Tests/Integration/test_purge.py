@@ -1,0 +1,69 @@
+"""A removal of very many requests holds nobody else up, and gives back what they took.
+
+100,000 of 1,000,000 with EARSHOT_LONG=1, else a tenth of both."""
+
+import os
+import time
+import unittest
+
+from figures import milliseconds, tell
+from harness import Bus, TestCase
+from processes import eventually, resident
+from steady import Steady
+
+QUEUED = 1_000_000 if os.environ.get("EARSHOT_LONG") else 100_000
+SHARE = QUEUED // 10
+
+
+class PurgeTests(TestCase):
+    REMOVED = 5
+
+    def test_others_are_taken_in_within_5_ms_while_a_tenth_of_the_queue_is_purged(self):
+        # Each transfer takes so long that the queue stays as it is.
+        with Steady() as origin, Bus(workers=1, slots=4, origin_limit=1) as bus:
+            client, other = bus.client(), bus.client()
+            self.ask_all(client, "crawl", origin)
+            full = resident(bus.broker)
+            quiet = self.submit_for(0.5, other, "quiet")
+            beside = []
+            for index in range(self.REMOVED):
+                client.say(f"REMOVE crawl/{index}")
+                beside.append(self.submit_for(0.1, other, f"beside{index}"))
+                self.assertEqual(int(client.expect("REMOVED").operands[1]), SHARE, "counted at once")
+                self.assertEqual(client.query("ledger")["requests"]["removed"], (index + 1) * SHARE)
+            slow = [milliseconds(taken, 99) for taken in beside]
+            tell(f"{SHARE} of {QUEUED} removed {self.REMOVED} times: 99 % of submissions take"
+                 f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile")
+            # Each removal would hold them up; other load on the machine spoils some of the five.
+            self.assertLess(min(slow), 5)
+            client.remove("crawl/")
+            self.await_requests(client, pending=0)
+            # What they took goes back to the system, or is used again.
+            eventually(lambda: resident(bus.broker) < 0.9 * full, "memory is given back", 20)
+            emptied = resident(bus.broker)
+            self.ask_all(client, "again", origin)
+            again = resident(bus.broker)
+            tell(f"the broker has {full >> 20} MiB full, {emptied >> 20} emptied, {again >> 20} full again")
+            self.assertLess(again, 1.15 * full)
+
+    def ask_all(self, client, name, origin):
+        """Queues all of it under ten handlers."""
+        for number in range(QUEUED):
+            client.socket.send(b"FETCH %s/%d %d %s/30/%d\n" % (
+                name.encode(), number % 10, number, origin.url.encode(), number))
+        client.query("ping", timeout=120)
+
+    def submit_for(self, seconds, client, handler):
+        """Submits one request after the other: how long the broker took to take each in."""
+        taken = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.monotonic()
+            client.fetch(handler, len(taken), "http://127.0.0.1:1/never", priority="background")
+            client.query("ping")
+            taken.append(time.monotonic() - began)
+        return taken
+
+
+if __name__ == "__main__":
+    unittest.main()
