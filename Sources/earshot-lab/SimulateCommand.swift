@@ -60,10 +60,16 @@ struct SimulateCommand: ParsableCommand {
             print(text(report))
         } catch {
             print("seed \(seed), step \(error.step): \(error.violation)")
-            print("again: bin/simulate --seed \(seed) --steps \(steps) --handlers \(handlers) --keys \(keys)")
+            print("again: bin/simulate \(arguments(seed: seed))")
             print(Simulation.explain(error, of: options, budget: budget))
             throw ExitCode(1)
         }
+    }
+
+    /// What gives the same run.
+    private func arguments(seed: UInt64) -> String {
+        let named = without.map { " --without \($0)" } + (canary.map { [" --canary \($0)"] } ?? [])
+        return "--seed \(seed) --steps \(steps) --handlers \(handlers) --keys \(keys)" + named.joined()
     }
 
     private func text(_ report: Report) -> String {
