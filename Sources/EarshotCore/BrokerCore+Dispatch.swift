@@ -6,9 +6,10 @@ extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
         continuePurges()
+        // What was left to this pass is not left to another by a broker that starts nothing any more.
+        isBehind = false
         guard !isDraining, isOpen() else { return }
         startReturned(now: now)
-        isBehind = false
         guard queue.count > 0 else { return }
         var refusals = 0
         while true {

@@ -120,4 +120,19 @@ struct CoolDownTests {
         rig.wait(milliseconds: 20)
         #expect(rig.jobs.count == 1)
     }
+
+    @Test func `a broker that drains does not go on waking for refusals it had put off`() {
+        var limits = CoreLimits()
+        limits.refusalsPerPass = 1
+        var rig = CoreRig(limits: limits)
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://slow/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
+        rig.pass { rig in for n in 2...4 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) } }
+        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+        rig.pass { $0.core.drain() }
+        #expect(rig.core.nextTimer.map { $0 > rig.now } == true)
+    }
 }
