@@ -29,7 +29,7 @@ public enum TransferFailure: Hashable, Sendable {
     case unsupportedScheme
     /// The sink refused a byte.
     case aborted
-    /// The header lines together are longer than `Multi.headerBytesLimit`.
+    /// The header lines together are longer than `Multi.headerBytesLimit`, or one is longer than libcurl keeps.
     case headerTooLarge
     /// Something else; the number is libcurl's CURLcode.
     case other(code: Int)
@@ -56,6 +56,9 @@ extension TransferFailure {
             self = .truncated
         case CURLE_WEIRD_SERVER_REPLY:
             self = .protocolError
+        case CURLE_OUT_OF_MEMORY where isConnected:
+            // What libcurl says of one line of more than 100 KiB. Where memory is short it is not calls that fail here.
+            self = .headerTooLarge
         case CURLE_UNSUPPORTED_PROTOCOL:
             // Also what libcurl says to an answer without a status line (HTTP/0.9).
             self = isConnected ? .protocolError : .unsupportedScheme

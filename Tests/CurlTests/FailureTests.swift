@@ -84,6 +84,12 @@ import Testing
         #expect(sink.head.utf8.count <= Multi.headerBytesLimit)
     }
 
+    @Test func `one header line that libcurl does not keep is too large as well`() throws {
+        let head = "HTTP/1.1 200 OK\r\nX-Pad: " + String(repeating: "x", count: 300_000) + "\r\n\r\n"
+        let loop = try TestLoop(origin: LoopbackOrigin(head))
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == .headerTooLarge)
+    }
+
     @Test func `a sink that refuses body bytes aborts the transfer and closes its socket`() throws {
         let body = [UInt8](repeating: 7, count: 1_000_000)
         let loop = try TestLoop(
