@@ -114,11 +114,12 @@ extension BrokerCore {
         sendDue(to: client)
     }
 
-    /// Puts terminals on their way while the client's window has room.
+    /// Whether a terminal waits for a client whose window has room.
     func hasDue(_ client: Int32) -> Bool {
         !clients[client].isFull && clients[client].sent < clients[client].deliveries.count
     }
 
+    /// Puts terminals on their way while the client's window has room.
     mutating func sendDue(to client: Int32) {
         while hasDue(client) {
             let interest = clients[client].deliveries[clients[client].sent]
