@@ -31,7 +31,10 @@ extension BrokerProcess {
             kill(worker)
         case .spill(let body, let file): spill(body, file)
         case .releaseBody(let body): bodies[body] = nil
-        case .releaseFile(let file): if !waiting.remove(file) { spool.remove(file) }
+        case .releaseFile(let file):
+            // The same content can be in both: inline bodies were larger or smaller when one of them came.
+            waiting.remove(file)
+            spool.remove(file)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)

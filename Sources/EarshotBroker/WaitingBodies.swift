@@ -81,10 +81,9 @@ final class WaitingBodies {
         return read == place.count ? SharedBody(message) : nil
     }
 
-    /// Forgets a body.
-    /// - Returns: whether it was here.
-    func remove(_ name: String) -> Bool {
-        guard let place = places.removeValue(forKey: name) else { return false }
+    /// Forgets a body; nothing happens if it is not here.
+    func remove(_ name: String) {
+        guard let place = places.removeValue(forKey: name) else { return }
         pieces[place.piece].bodies -= 1
         if places.isEmpty {
             // If it fails, the next bodies are written over what stays.
@@ -96,7 +95,6 @@ final class WaitingBodies {
             pieces[place.piece].used = 0
             if place.piece != current { unused.append(place.piece) }
         }
-        return true
     }
 
     /// The current piece, else an unused one, else a new one at the end of the file.

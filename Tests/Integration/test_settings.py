@@ -100,6 +100,8 @@ class UnderLoadTests(TestCase):
 
 
 class SlotsTests(TestCase):
+    HELD = 40  # Bodies of 40,000 bytes: more than wait in memory.
+
     def test_fewer_slots_drain(self):
         with Origin(ports=12) as origin, Bus(workers=1, slots=8) as bus:
             client = bus.client()
@@ -139,6 +141,29 @@ class SlotsTests(TestCase):
                 answer = client.terminal()
                 self.assertResult(answer, body(1_000_000, is_file))
                 self.assertEqual("file" in answer.fields, is_file)
+
+    def test_a_body_that_came_inline_and_then_as_a_file_leaves_no_file(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            for handler, said in (("inline", "inline-bytes 65536"), ("file", "inline-bytes 0")):
+                client.set(said)
+                for index in range(self.HELD):
+                    client.fetch(handler, index, f"{origin.url}/bytes/40000?seed={index}", subscribe="no")
+                eventually(lambda: all(self.state(client, handler, index) == "held" for index in range(self.HELD)),
+                           "all wait for somebody who listens")
+            self.assertEqual(len(self.bodies(bus)), self.HELD)
+            for handler in ("inline", "file"):
+                self.assertEqual(client.remove(handler).operands[1], str(self.HELD))
+            eventually(lambda: not self.bodies(bus), lambda: f"an empty spool: {self.bodies(bus)}")
+
+    @staticmethod
+    def state(client, handler, request):
+        return client.query(f"why {handler} {request}")["state"]
+
+    @staticmethod
+    def bodies(bus):
+        """The files in the spool besides its lock."""
+        return [path.name for path in bus.spool.iterdir() if path.suffix != ".lock"]
 
 
 def running_at_start(requests):
