@@ -119,7 +119,7 @@ public struct BrokerCore {
     /// Terminals not yet acknowledged or lost.
     public var outstandingDeliveries: Int { ledger.deliveries.outstanding }
 
-    /// Spool files that terminals still name.
+    /// Whether a terminal or a flight needs a spool file, one that was released before included.
     public func needsFile(_ name: String) -> Bool { fileHolders[name] != nil }
 
     mutating func nextSerial() -> UInt64 {
