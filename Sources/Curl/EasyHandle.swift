@@ -75,6 +75,17 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
     }
 
+    /// Has libcurl ask before it connects, and before it sends a request, with `context`, which must outlive the transfer.
+    func setAddressCallbacks(
+        open: @escaping curl_opensocket_callback, request: @escaping curl_prereq_callback,
+        context: UnsafeMutableRawPointer
+    ) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_opensocket_callback(pointer, open))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_OPENSOCKETDATA, context))
+        try check(unsafe curlshim_easy_set_prereq_callback(pointer, request))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
+    }
+
     // MARK: Results
 
     func long(_ info: CURLINFO) -> Int {

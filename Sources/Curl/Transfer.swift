@@ -1,4 +1,5 @@
 internal import CLibCurl
+internal import Glibc
 
 /// A transfer that a `Multi` runs: a name for its owner to hold, and what libcurl calls back with.
 public final class Transfer {
@@ -9,6 +10,9 @@ public final class Transfer {
     private var headerBytes = 0
     /// What we stopped it for; libcurl only says that a callback failed.
     private(set) var stoppedFor: TransferFailure?
+    /// Whether an address was not admitted, and whether a connection to another was begun.
+    private var hasRefusedAddress = false
+    private var hasOpenedSocket = false
 
     init(easy: EasyHandle, sink: any TransferSink) {
         self.easy = easy
@@ -19,6 +23,22 @@ public final class Transfer {
     func attach() throws(CurlError) {
         try unsafe easy.setCallbacks(
             header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
+        try unsafe easy.setAddressCallbacks(
+            open: connectionPlanned, request: requestPlanned, context: Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    /// Whether a connection to this address may be opened.
+    func mayConnect(to address: String) -> Bool {
+        let isAdmitted = sink?.admits(address: address) ?? false
+        if isAdmitted { hasOpenedSocket = true } else { hasRefusedAddress = true }
+        return isAdmitted
+    }
+
+    /// Whether the request may go out on a connection to this address, which may have been opened for another.
+    func maySend(to address: String) -> Bool {
+        guard let sink, stoppedFor == nil else { return false }
+        if !sink.admits(address: address) { stoppedFor = .addressRefused }
+        return stoppedFor == nil
     }
 
     func received(headerLine line: Span<UInt8>) -> Bool {
@@ -43,7 +63,10 @@ public final class Transfer {
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
         // libcurl counts at least a microsecond for a step that was reached.
         let isConnected = easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
-        let failure = stoppedFor ?? TransferFailure(code, osError: osError, isConnected: isConnected)
+        let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
+        let failure =
+            stoppedFor
+            ?? (isRefused ? .addressRefused : TransferFailure(code, osError: osError, isConnected: isConnected))
         return TransferResult(
             failure: failure,
             status: easy.long(CURLINFO_RESPONSE_CODE),
@@ -58,6 +81,26 @@ public final class Transfer {
             primaryAddress: easy.string(CURLINFO_PRIMARY_IP),
             detail: failure == nil ? "" : easy.errorSentence)
     }
+}
+
+private func connectionPlanned(
+    context: UnsafeMutableRawPointer?, purpose: curlsocktype, address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let context = unsafe context, let address = unsafe address else { return CURL_SOCKET_BAD }
+    var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+    guard unsafe curlshim_address_text(address, &text) != 0 else { return CURL_SOCKET_BAD }
+    let numeric = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
+    return transfer.mayConnect(to: numeric) ? unsafe curlshim_open_socket(address) : CURL_SOCKET_BAD
+}
+
+private func requestPlanned(
+    context: UnsafeMutableRawPointer?, address: UnsafeMutablePointer<CChar>?, ownAddress: UnsafeMutablePointer<CChar>?,
+    port: Int32, ownPort: Int32
+) -> Int32 {
+    guard let context = unsafe context, let address = unsafe address else { return CURL_PREREQFUNC_ABORT }
+    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
+    return transfer.maySend(to: unsafe String(cString: address)) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
 private func headerArrived(

@@ -15,6 +15,8 @@ public enum TransferFailure: Hashable, Sendable {
     case resolve
     /// Handshake or certificate.
     case tls
+    /// The sink admitted no address of the host, and nothing was sent.
+    case addressRefused
     /// The connection broke before the answer was whole, or without any.
     case reset
     /// The connection was closed in good order before the announced end.

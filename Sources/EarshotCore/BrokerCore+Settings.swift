@@ -30,6 +30,7 @@ extension BrokerCore {
         var terms = workerLimits
         terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
         terms.slots = settings[.slots]
+        terms.addressPolicy = settings.addressPolicy
         guard terms != workerLimits else { return }
         workerLimits = terms
         for worker in workers.indices where workers[worker].phase != .joining {

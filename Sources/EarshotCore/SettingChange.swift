@@ -1,3 +1,4 @@
+public import EarshotHTTP
 internal import EarshotWire
 
 /// One setting that somebody gives a value, wherever it was written: in a file, as an argument, in a SET.
@@ -8,6 +9,12 @@ public enum SettingChange: Equatable, Sendable {
     case rule(OriginPattern, OriginRules.Terms)
     /// No rule for these any more.
     case noRule(OriginPattern)
+    /// Where connections may go when no rule says more.
+    case addressPolicy(AddressPreset)
+    /// A rule for an address, a network or hosts, in place of the one they had.
+    case address(AddressRule.Subject, isAllowing: Bool)
+    /// No rule for these any more.
+    case noAddress(AddressRule.Subject)
 
     /// Bytes of a pattern: a scheme, the longest host name, a port.
     private static let patternBytes = 300
@@ -16,12 +23,25 @@ public enum SettingChange: Equatable, Sendable {
         ("limit", .originLimit), ("spacing", .originSpacing),
     ]
 
-    /// What the words mean: a name and its number, `origin PATTERN limit=N spacing=S`, or `origin PATTERN default`.
+    /// What the words mean: a name and its number, `origin PATTERN limit=N spacing=S`, `address SUBJECT
+    /// allow`, …
     public init(_ words: [String]) throws(SettingError) {
         guard let first = words.first else { throw SettingName.unknown("") }
-        if first == SettingName.rule {
+        switch first {
+        case SettingName.rule:
             self = try Self.rule(words.dropFirst())
             return
+        case SettingName.addressPolicy:
+            guard words.count == 2, let preset = AddressPreset(rawValue: words[1]) else {
+                throw SettingError(
+                    "address-policy is \(AddressPreset.allCases.map(\.rawValue).joined(separator: " or "))")
+            }
+            self = .addressPolicy(preset)
+            return
+        case SettingName.address:
+            self = try Self.address(words.dropFirst())
+            return
+        default: break
         }
         guard let name = SettingName(rawValue: first) else { throw SettingName.unknown(first) }
         guard words.count == 2 else { throw SettingError("\(name.rawValue) takes one number, \(name.bounds)") }
@@ -34,6 +54,10 @@ public enum SettingChange: Equatable, Sendable {
         case .number(let name, let value): [name.rawValue, name.text(value)]
         case .rule(let pattern, let terms): [SettingName.rule, pattern.description] + terms.words
         case .noRule(let pattern): [SettingName.rule, pattern.description, "default"]
+        case .addressPolicy(let preset): [SettingName.addressPolicy, preset.rawValue]
+        case .address(let subject, let isAllowing):
+            [SettingName.address, subject.description, isAllowing ? "allow" : "deny"]
+        case .noAddress(let subject): [SettingName.address, subject.description, "default"]
         }
     }
 
@@ -51,6 +75,8 @@ public enum SettingChange: Equatable, Sendable {
         switch self {
         case .number(let name, _): name.rawValue
         case .rule(let pattern, _), .noRule(let pattern): "\(SettingName.rule) \(pattern)"
+        case .addressPolicy: SettingName.addressPolicy
+        case .address(let subject, _), .noAddress(let subject): "\(SettingName.address) \(subject)"
         }
     }
 
@@ -75,6 +101,28 @@ public enum SettingChange: Equatable, Sendable {
         guard !found.isEmpty else { throw ruleError }
         return .rule(
             pattern, OriginRules.Terms(limit: found["limit"], spacingMilliseconds: found["spacing"]))
+    }
+
+    private static func address(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
+        let words = Array(words)
+        guard words.count == 2, words[0].utf8.count <= patternBytes else {
+            throw SettingError("address takes a network, an address, a host or *.HOST, and then allow, deny or default")
+        }
+        let subject: AddressRule.Subject
+        do throws(AddressPolicy.ParseError.Code) {
+            subject = try AddressRule.Subject(words[0])
+        } catch {
+            guard case .hostBits(let network) = error else {
+                throw SettingError("address takes a network (10.0.0.0/8, 2001:db8::/32), an address, HOST, *.HOST or *")
+            }
+            throw SettingError("the address is inside a network: write \(network), or the address without a slash")
+        }
+        switch words[1] {
+        case "allow": return .address(subject, isAllowing: true)
+        case "deny": return .address(subject, isAllowing: false)
+        case "default": return .noAddress(subject)
+        default: throw SettingError("what an address has is allow or deny; or default for no rule")
+        }
     }
 
     private static let ruleError = SettingError(

@@ -16,6 +16,11 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// The word before a pattern, in a rule for some origins.
     public static let rule = "origin"
 
+    /// The word for a preset of the address policy, and the one before a network or host that has a rule of its own.
+    public static let addressPolicy = "address-policy"
+    /// See `addressPolicy`.
+    public static let address = "address"
+
     /// Whether it is a time: said in seconds, kept in milliseconds.
     public var isTime: Bool {
         switch self {
@@ -72,7 +77,7 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// What to say of a name that is none: what it may have been meant to be, or else all that there is.
     static func unknown(_ name: String) -> SettingError {
-        let all = allCases.map(\.rawValue) + [rule]
+        let all = allCases.map(\.rawValue) + [rule, addressPolicy, address]
         if let nearest = nearest(to: name, among: all) {
             return SettingError("there is no such setting: is \(nearest) meant?")
         }

@@ -1,3 +1,5 @@
+internal import EarshotHTTP
+
 /// What is set, each value with the place it comes from.
 ///
 /// Made from the weakest source to the strongest: what is applied later replaces what was there.
@@ -14,9 +16,9 @@ public struct Settings: Equatable, Sendable {
 
     /// One row of the list of settings.
     public struct Row: Equatable, Sendable {
-        /// A `SettingName`, or `origin`.
+        /// A `SettingName`, or `origin`, `address-policy` or `address`.
         public let name: String
-        /// Whom a rule is for; nil for a number.
+        /// Whom a rule is for; nil for what is no rule.
         public let pattern: String?
         /// As SET takes it; `-` for a number that nobody gives.
         public let value: String
@@ -32,8 +34,14 @@ public struct Settings: Equatable, Sendable {
     /// Rules for origins at most: what a person can keep in a file.
     public static let mostRules = 1_000
 
+    /// Rules for addresses at most: workers are told all of them in one head, each with up to 260 bytes.
+    public static let mostAddressRules = 200
+
     private var numbers: [SettingName: Sourced<Int>] = [:]
     private var rules: [OriginPattern: Sourced<OriginRules.Terms>] = [:]
+    private var addressPreset = Sourced(value: AddressPreset.all, source: Source.standard)
+    /// Whether it is allowed to connect to these.
+    private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
 
     /// What `limits` say and, of what they do not tell, what holds when nobody says anything. There is no number of
     /// workers, and none of slots: who has a pool gives them.
@@ -74,6 +82,13 @@ public struct Settings: Equatable, Sendable {
             }
             rules[pattern] = Sourced(value: terms, source: source)
         case .noRule(let pattern): rules[pattern] = nil
+        case .addressPolicy(let preset): addressPreset = Sourced(value: preset, source: source)
+        case .address(let subject, let isAllowing):
+            guard addresses[subject] != nil || addresses.count < Self.mostAddressRules else {
+                throw SettingError("there are at most \(Self.mostAddressRules) rules for addresses")
+            }
+            addresses[subject] = Sourced(value: isAllowing, source: source)
+        case .noAddress(let subject): addresses[subject] = nil
         }
     }
 
@@ -90,7 +105,14 @@ public struct Settings: Equatable, Sendable {
         return limits
     }
 
-    /// All of them: the numbers in the order of their table, then the rules by their patterns.
+    /// Where connections may go, as LIMITS says it; empty for everywhere.
+    var addressPolicy: String {
+        let preset = addressPreset.value == .all ? [] : [addressPreset.value.rawValue]
+        let rules = sortedAddresses.map { AddressRule($0, isAllowing: $1.value).description }
+        return (preset + rules).joined(separator: ", ")
+    }
+
+    /// All of them: the numbers in the order of their table, then the rules by their patterns, then those for addresses.
     public var rows: [Row] {
         SettingName.allCases.map { name in
             let number = numbers[name]
@@ -102,7 +124,24 @@ public struct Settings: Equatable, Sendable {
                 Row(
                     name: SettingName.rule, pattern: pattern.description,
                     value: rule.value.words.joined(separator: " "), source: rule.source)
+            } + addressRows
+    }
+
+    private var addressRows: [Row] {
+        [
+            Row(
+                name: SettingName.addressPolicy, pattern: nil, value: addressPreset.value.rawValue,
+                source: addressPreset.source)
+        ]
+            + sortedAddresses.map { subject, rule in
+                Row(
+                    name: SettingName.address, pattern: subject.description, value: rule.value ? "allow" : "deny",
+                    source: rule.source)
             }
+    }
+
+    private var sortedAddresses: [(AddressRule.Subject, Sourced<Bool>)] {
+        addresses.map { ($0.key, $0.value) }.sorted { $0.0.description < $1.0.description }
     }
 
     private var sortedRules: [(OriginPattern, Sourced<OriginRules.Terms>)] {
@@ -122,6 +161,8 @@ public struct Settings: Equatable, Sendable {
             SettingName.allCases.compactMap { name in
                 numbers[name].map { (SettingChange.number(name, $0.value), $0.source) }
             } + sortedRules.map { (SettingChange.rule($0, $1.value), $1.source) }
+            + [(SettingChange.addressPolicy(addressPreset.value), addressPreset.source)]
+            + sortedAddresses.map { (SettingChange.address($0, isAllowing: $1.value), $1.source) }
         return all.map { change, source in "\(source)\t\(change.words.joined(separator: " "))" }
     }
 

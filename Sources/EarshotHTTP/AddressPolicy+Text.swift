@@ -3,21 +3,23 @@ extension AddressPolicy {
     /// `public-only` or `all`. What follows a `#` is for people.
     public init(_ text: String) throws(ParseError) {
         var rules: [AddressRule] = []
-        var preset: String?
+        var preset: AddressPreset?
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
             let statement = line.prefix { $0 != "#" }
             for part in statement.split(separator: ",") {
                 let words = part.split { $0 == " " || $0 == "\t" }.map(String.init)
                 guard let verb = words.first else { continue }
                 func fail(_ code: ParseError.Code) -> ParseError { ParseError(code: code, line: index + 1) }
+                if words.count == 1, let named = AddressPreset(rawValue: verb) {
+                    guard preset == nil || preset == named else { throw fail(.twoPresets) }
+                    preset = named
+                    continue
+                }
                 switch (verb, words.count) {
-                case ("public-only", 1), ("all", 1):
-                    guard preset == nil || preset == verb else { throw fail(.twoPresets) }
-                    preset = verb
                 case ("allow", 2), ("deny", 2):
                     guard rules.count < HTTPLimits.addressRules else { throw fail(.tooManyRules) }
                     do {
-                        rules.append(AddressRule(try Self.subject(words[1]), isAllowing: verb == "allow"))
+                        rules.append(AddressRule(try AddressRule.Subject(words[1]), isAllowing: verb == "allow"))
                     } catch {
                         throw fail(error)
                     }
@@ -25,7 +27,7 @@ extension AddressPolicy {
                 }
             }
         }
-        self.init(rules + (preset == "public-only" ? Self.publicOnlyRules : []))
+        self.init(rules + (preset?.rules ?? []))
     }
 
     /// Why a text is no policy.
@@ -66,17 +68,28 @@ extension AddressPolicy {
             }
         }
     }
+}
 
-    private static func subject(_ word: String) throws(ParseError.Code) -> AddressRule.Subject {
+extension AddressRule.Subject: CustomStringConvertible {
+    /// Reads a network, an address, or a host pattern.
+    public init(_ word: String) throws(AddressPolicy.ParseError.Code) {
         do {
-            return .network(try IPNetwork(word))
+            self = .network(try IPNetwork(word))
         } catch {
             switch error {
             case .hostBits(let network): throw .hostBits(network)
             case .notANetwork:
                 guard let pattern = HostPattern(word) else { throw .invalidSubject }
-                return .host(pattern)
+                self = .host(pattern)
             }
+        }
+    }
+
+    /// In normal form.
+    public var description: String {
+        switch self {
+        case .network(let network): network.description
+        case .host(let pattern): pattern.description
         }
     }
 }

@@ -14,6 +14,12 @@ public struct AddressPolicy: Hashable, Sendable {
     /// All addresses may be connected to.
     public static let all = AddressPolicy()
 
+    /// No address may be connected to.
+    public static let nothing = AddressPolicy(
+        [IPAddress.v4(IPv4Address(value: 0)), .v6(IPv6Address(high: 0, low: 0))].map {
+            AddressRule(.network(IPNetwork(truncating: $0, prefix: 0)), isAllowing: false)
+        })
+
     private let hostRules: [AddressRule]
     private let networkRules: [AddressRule]
 
@@ -30,6 +36,9 @@ public struct AddressPolicy: Hashable, Sendable {
         self.hostRules = hostRules
         self.networkRules = networkRules
     }
+
+    /// Whether something may be denied.
+    public var isRestricting: Bool { rules.contains { !$0.isAllowing } }
 
     /// Those for hosts, then those for networks.
     public var rules: [AddressRule] { hostRules + networkRules }

@@ -20,11 +20,7 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
 
     /// `deny 10.0.0.0/8`, as `AddressPolicy` reads it.
     public var description: String {
-        let verb = isAllowing ? "allow" : "deny"
-        return switch subject {
-        case .network(let network): "\(verb) \(network)"
-        case .host(let pattern): "\(verb) \(pattern)"
-        }
+        "\(isAllowing ? "allow" : "deny") \(subject)"
     }
 
     /// How much the rule is about, over both kinds of subject.

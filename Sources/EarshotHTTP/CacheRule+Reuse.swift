@@ -108,8 +108,9 @@ extension FailureCode {
         case .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset,
             .protocolError, .originCooling, .workerLost:
             true
-        case .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme, .malformedURL,
-            .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .deadline, .digestMismatch, .noSubscriber,
+        case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
+            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .deadline, .digestMismatch,
+            .noSubscriber,
             .removed, .cancelled, .queueFull, .poisonous, .stopping, .internalError:
             false
         }

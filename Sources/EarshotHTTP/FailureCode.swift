@@ -5,6 +5,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case connectRefused = "connect-refused"
     /// No connection for another reason than a refusal.
     case connectFailed = "connect-failed"
+    /// The address policy allows none of the host's addresses.
+    case addressRefused = "address-refused"
     /// The name does not exist.
     case unknownHost = "unknown-host"
     /// The name could not be looked up.
@@ -64,7 +66,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             }
         case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost:
             true
-        case .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
+        case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
+            .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
             .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .poisonous, .stopping,
             .internalError:
@@ -78,6 +81,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .httpStatus: "The server answered with an error status."
         case .connectRefused: "The server refused the connection."
         case .connectFailed: "No connection to the server could be made."
+        case .addressRefused: "The policy for addresses does not allow to connect to this host."
         case .unknownHost: "The host name does not exist."
         case .dnsFailed: "The host name could not be looked up."
         case .timeout: "The server sent nothing for too long."

@@ -73,6 +73,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var heartbeatSeconds = 5
     /// Transfers at once that the broker wishes for, 1 to 10,000; nil to leave that to the worker.
     public var slots: Int?
+    /// Where http and https may connect to: rules as `AddressPolicy` reads them, on one line; empty for everywhere.
+    public var addressPolicy = ""
 
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
@@ -91,6 +93,7 @@ public struct WorkerLimits: Equatable, Sendable {
             case "heartbeat":
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
+            case "address-policy": addressPolicy = value
             default: break
             }
         }
@@ -108,6 +111,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("spool", spool)
         writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
+        writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
     }
 }

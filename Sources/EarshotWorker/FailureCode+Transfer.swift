@@ -7,6 +7,7 @@ extension FailureCode {
         switch failure {
         case .connectRefused: self = .connectRefused
         case .connectFailed: self = .connectFailed
+        case .addressRefused: self = .addressRefused
         case .connectTimeout: self = .connectTimeout
         case .timeout: self = .timeout
         case .resolve: self = .dnsFailed

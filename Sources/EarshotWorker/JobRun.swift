@@ -37,6 +37,7 @@ final class JobRun: TransferSink {
     private(set) var announcedBytes: Int?
     private var body: BodyStore?
     private var maxBytes: Int
+    private let addresses: AddressPolicy
     private var lastByte: LoopTime
     private let loop: EventLoop
     private let progressed: (JobRun) -> Void
@@ -50,6 +51,7 @@ final class JobRun: TransferSink {
         self.plan = plan
         let spool = terms.spool
         self.spool = spool
+        addresses = terms.addresses
         body = BodyStore(inlineLimit: terms.inlineBytes, maximum: job.maxBytes) { () throws(SystemError) in
             guard let spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolFile.name(job.attempt, pid: getpid()), in: spool)
@@ -65,6 +67,12 @@ final class JobRun: TransferSink {
 
     /// Decoded bytes of the body so far; 0 once they are given away.
     var receivedBytes: Int { body?.count ?? 0 }
+
+    func admits(address: String) -> Bool {
+        guard addresses.isRestricting else { return true }
+        guard let address = IPAddress(address) else { return false }
+        return addresses.verdict(host: plan.host, address: address).isAllowed
+    }
 
     func received(headerLine: Span<UInt8>) -> Bool {
         lastByte = loop.now

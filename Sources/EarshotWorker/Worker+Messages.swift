@@ -29,13 +29,24 @@ extension Worker {
         } catch {
             logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
         }
-        terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
+        terms = Terms(
+            inlineBytes: limits.inlineBytes, spool: spool, addresses: addressPolicy(limits.addressPolicy))
         link.welcomed()
         if let wish = limits.slots {
             setSlots(wish)
             owesSlots = true
         }
         logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
+    }
+
+    /// The policy that a broker tells; of one that cannot be read, that nothing may be connected to.
+    private func addressPolicy(_ text: String) -> AddressPolicy {
+        do throws(AddressPolicy.ParseError) {
+            return try AddressPolicy(text)
+        } catch {
+            logger.error("the address policy cannot be read", metadata: ["error": "\(error)"])
+            return .nothing
+        }
     }
 
     /// An attempt that is not running has ended, and its terminal is on its way: then there is nothing to say.

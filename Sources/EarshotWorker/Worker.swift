@@ -24,6 +24,8 @@ final class Worker {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
+        /// Where connections may go.
+        let addresses: AddressPolicy
     }
 
     /// Where a descriptor that the kernel would not watch is noted.

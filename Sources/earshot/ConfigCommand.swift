@@ -48,6 +48,8 @@ struct SetCommand: ParsableCommand {
             \(SettingName.allCases.map { "\($0.rawValue): \($0.meaning), \($0.bounds)" }.joined(separator: "\n"))
             origin PATTERN limit=N spacing=SECONDS: a rule for https://HOST:PORT, HOST or *.HOST
             origin PATTERN default: no rule for it any more
+            address-policy all or public-only: where connections may go
+            address ADDRESS allow, deny or default: a rule for a network, an address, HOST or *.HOST
             """)
 
     @Argument(help: ArgumentHelp("A setting's name and its value.", valueName: "word"))

@@ -39,6 +39,15 @@ struct Configuration: Sendable {
             }
             try apply(change, Self.variable(name), to: &settings)
         }
+        if let text = Environment.value("EARSHOT_ADDRESS_POLICY") {
+            let change: SettingChange
+            do throws(SettingError) {
+                change = try SettingChange([SettingName.addressPolicy, text])
+            } catch {
+                throw Complaint(.configuration, "EARSHOT_ADDRESS_POLICY: \(error.description)")
+            }
+            try apply(change, "EARSHOT_ADDRESS_POLICY", to: &settings)
+        }
         for change in flags { try apply(change, Settings.Source.flag, to: &settings) }
         if let mostWorkers, let workers = settings[.workers], workers > mostWorkers {
             try apply(.number(.workers, mostWorkers), Settings.Source.standard, to: &settings)

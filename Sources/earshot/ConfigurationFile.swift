@@ -4,7 +4,7 @@ internal import Glibc
 internal import TOMLKit
 
 /// A file of settings, TOML: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
-/// `spacing`. The one place that knows TOMLKit.
+/// `spacing`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows TOMLKit.
 enum ConfigurationFile {
     /// Bytes of a file at most: a thousand rules take a tenth of it.
     private static let mostBytes = 1 << 20
@@ -28,10 +28,11 @@ enum ConfigurationFile {
         var changes: [SettingChange] = []
         for key in table.keys {
             guard let value = table[key] else { continue }
-            if key == SettingName.rule {
-                changes += try rules(value, path)
-            } else {
-                changes.append(try change([key, text(value)], path, key))
+            switch key {
+            case SettingName.rule: changes += try rules(value, path)
+            case SettingName.address: changes += try addresses(value, path)
+            case SettingName.addressPolicy: changes.append(try change([key, value.string ?? ""], path, key))
+            default: changes.append(try change([key, text(value)], path, key))
             }
         }
         return changes
@@ -54,6 +55,20 @@ enum ConfigurationFile {
             }
             let words = rule.keys.map { "\($0)=\(rule[$0].map(text) ?? "")" }
             changes.append(try change(["origin", pattern] + words, path, key))
+        }
+        return changes
+    }
+
+    private static func addresses(
+        _ value: any TOMLValueConvertible, _ path: String
+    ) throws(Complaint) -> [SettingChange] {
+        guard let rules = value.table else {
+            throw complaint(path, "address is a table, with rows such as \"10.0.0.0/8\" = \"allow\"")
+        }
+        var changes: [SettingChange] = []
+        for subject in rules.keys {
+            let word = rules[subject]?.string ?? ""
+            changes.append(try change([SettingName.address, subject, word], path, "address.\"\(subject)\""))
         }
         return changes
     }

@@ -32,7 +32,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "unsupported-scheme": .unsupportedScheme
             case "malformed-url": .malformedURL
             case "unknown-host", "dns-failed": .unknownHost
-            case "connect-refused", "connect-failed": .cannotConnect
+            case "connect-refused", "connect-failed", "address-refused": .cannotConnect
             case "protocol-error": .notHTTP
             case "truncated": .truncated
             case "http-status": .errorStatus

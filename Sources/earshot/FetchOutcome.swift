@@ -65,6 +65,7 @@ struct FetchOutcome {
     private static let sentences = [
         "connect-refused": "the host refuses the connection",
         "connect-failed": "cannot connect to the host",
+        "address-refused": "the policy for addresses does not allow to connect to it",
         "unknown-host": "the host is unknown",
         "dns-failed": "the host's name could not be looked up",
         "timeout": "nothing came for too long",

@@ -22,6 +22,20 @@ struct SettingOptions: ParsableArguments {
             valueName: "rule"))
     var origin: [String] = []
 
+    @Option(help: "Where connections may go: all, or public-only for no address of this machine or an inner network.")
+    var addressPolicy: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A network, an address, a HOST or *.HOST that may be connected to; may be repeated.", valueName: "address"))
+    var allow: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "A network, an address, a HOST or *.HOST that may not be connected to; may be repeated.",
+            valueName: "address"))
+    var deny: [String] = []
+
     @Option(help: "Requests that have not ended, of all clients.")
     var requests: String?
 
@@ -51,6 +65,17 @@ struct SettingOptions: ParsableArguments {
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }
+            + [addressPolicy].compactMap(\.self).map { try Self.change([SettingName.addressPolicy, $0]) }
+            + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
+    }
+
+    /// What --allow or --deny says.
+    private static func address(_ subject: String, _ word: String) throws -> SettingChange {
+        do throws(SettingError) {
+            return try SettingChange([SettingName.address, subject, word])
+        } catch {
+            throw ValidationError("--\(word): \(error.description)")
+        }
     }
 
     /// What one option says.

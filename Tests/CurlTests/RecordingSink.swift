@@ -7,8 +7,17 @@ final class RecordingSink: TransferSink {
     /// The body bytes after which it refuses more.
     var bodyLimit = Int.max
     var refusesHeader = false
+    /// The addresses that it does not admit.
+    var refusedAddresses: Set<String> = []
+    /// The addresses it was asked about, in order.
+    private(set) var askedAddresses: [String] = []
 
     var text: String { String(decoding: body, as: UTF8.self) }
+
+    func admits(address: String) -> Bool {
+        askedAddresses.append(address)
+        return !refusedAddresses.contains(address)
+    }
 
     func received(headerLine: Span<UInt8>) -> Bool {
         unsafe headerLine.withUnsafeBufferPointer { unsafe head += String(decoding: $0, as: UTF8.self) }

@@ -41,6 +41,16 @@ struct SettingRequestTests {
         #expect(rig.core.settings == before)
     }
 
+    @Test func `workers hear where they may connect to at once`() {
+        var rig = CoreRig()
+        let a = rig.client(1)
+        _ = rig.worker(1)
+        rig.pass { set("address-policy public-only", by: a, &$0) }
+        #expect(limits(rig).map(\.addressPolicy) == ["public-only"])
+        rig.pass { set("address 127.0.0.1 allow", by: a, &$0) }
+        #expect(limits(rig).map(\.addressPolicy) == ["public-only, allow 127.0.0.1/32"])
+    }
+
     @Test func `a supervised core takes the number of workers`() {
         var rig = CoreRig()
         rig.core.isSupervised = true

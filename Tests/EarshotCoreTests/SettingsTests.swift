@@ -82,7 +82,8 @@ struct SettingsTests {
         #expect(settings[.slots] == 5)
         #expect(settings.source(of: .slots) == "set")
         #expect(
-            settings.rows.last == Settings.Row(name: "origin", pattern: "a.example", value: "spacing=1", source: "set"))
+            settings.rows.first { $0.pattern != nil }
+                == Settings.Row(name: "origin", pattern: "a.example", value: "spacing=1", source: "set"))
         #expect(settings.rows.first == Settings.Row(name: "workers", pattern: nil, value: "-", source: "default"))
         try settings.apply(change("origin a.example default"), source: Settings.Source.set)
         #expect(settings.rows.allSatisfy { $0.name != "origin" })
@@ -95,6 +96,51 @@ struct SettingsTests {
         try settings.apply(change("origin h7 limit=2"), source: "f")
         try settings.apply(change("origin h8 default"), source: "f")
         try settings.apply(change("origin other limit=1"), source: "f")
+    }
+
+    @Test(arguments: [
+        ("address-policy public-only", "address-policy public-only"), ("address-policy all", "address-policy all"),
+        ("address 10.0.0.0/8 allow", "address 10.0.0.0/8 allow"),
+        ("address ::FFFF:10.1.2.3 deny", "address 10.1.2.3/32 deny"),
+        ("address *.Example.ORG deny", "address *.example.org deny"), ("address * default", "address * default"),
+    ])
+    func `a rule for addresses is one for its subject in normal form`(text: String, normal: String) throws {
+        #expect(try change(text).words.joined(separator: " ") == normal)
+    }
+
+    @Test(arguments: [
+        "address-policy", "address-policy none", "address-policy all all", "address", "address 10.0.0.0/8",
+        "address 10.0.0.0/33 deny", "address a/b deny", "address 10.0.0.0/8 forbid", "address a allow deny",
+    ])
+    func `what is no rule for addresses is refused in a sentence`(text: String) {
+        #expect(!refusal(text).hasPrefix("taken"))
+    }
+
+    @Test func `an address inside a network is answered with the network`() {
+        #expect(refusal("address 10.1.2.3/8 deny").contains("write 10.0.0.0/8"))
+    }
+
+    @Test func `what workers are told about addresses is the preset and all rules`() throws {
+        var settings = Settings()
+        #expect(settings.addressPolicy.isEmpty)
+        for text in ["address-policy public-only", "address b.example deny", "address 10.0.0.0/8 allow"] {
+            try settings.apply(change(text), source: Settings.Source.set)
+        }
+        #expect(settings.addressPolicy == "public-only, allow 10.0.0.0/8, deny b.example")
+        #expect(try Settings(lines: settings.lines) == settings)
+        try settings.apply(change("address b.example default"), source: Settings.Source.set)
+        #expect(settings.addressPolicy == "public-only, allow 10.0.0.0/8")
+    }
+
+    @Test func `the longest rules for addresses fit a head`() throws {
+        let label = String(repeating: "a", count: 61)
+        var settings = Settings()
+        for number in 0..<Settings.mostAddressRules {
+            let host = "\(1000 + number)x." + [label, label, label, String(label.dropLast(5))].joined(separator: ".")
+            try settings.apply(change("address *.\(host) allow"), source: "f")
+        }
+        #expect(throws: SettingError.self) { try settings.apply(change("address one.more deny"), source: "f") }
+        #expect(settings.addressPolicy.utf8.count < WireLimits.headBytes - 8_192)
     }
 
     @Test func `what a supervisor tells its broker is all of it`() throws {

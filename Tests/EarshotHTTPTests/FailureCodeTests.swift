@@ -4,10 +4,11 @@ import Testing
 @Suite struct FailureCodeTests {
     @Test func `the codes are those of the wire`() {
         let words = """
-            http-status connect-refused connect-failed unknown-host dns-failed timeout connect-timeout too-large tls \
-            redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme malformed-url \
-            bad-header unsupported-method protocol-error encoding-error spool-full deadline digest-mismatch \
-            no-subscriber removed cancelled queue-full origin-cooling worker-lost poisonous stopping internal
+            http-status connect-refused connect-failed address-refused unknown-host dns-failed timeout connect-timeout \
+            too-large tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
+            malformed-url bad-header unsupported-method protocol-error encoding-error spool-full deadline \
+            digest-mismatch no-subscriber removed cancelled queue-full origin-cooling worker-lost poisonous stopping \
+            internal
             """
         #expect(FailureCode.allCases.map(\.rawValue) == words.split(separator: " ").map(String.init))
     }

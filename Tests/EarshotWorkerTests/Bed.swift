@@ -15,22 +15,24 @@ final class Bed {
     let nameServer: NameServer?
     private(set) var broker: ScriptedBroker
     private let context: Context
-    private let inlineBytes: Int
+    private var limits: WorkerLimits
     private var flights: UInt64 = 0
 
     init(
-        inlineBytes: Int = 65536, slots: Int = 1000, names: NameServer.Habit? = nil,
+        inlineBytes: Int = 65536, slots: Int = 1000, addressPolicy: String = "", names: NameServer.Habit? = nil,
         script: @escaping (_ requestHead: String) -> Origin.Reply
     ) throws {
         loop = try EventLoop()
         context = try Context.make()
-        self.inlineBytes = inlineBytes
         folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
         try FileManager.default.createDirectory(
             at: folder.appending(path: "spool"), withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700])
         origin = try Origin(loop, script: script)
-        broker = try Self.broker(loop, context, folder, inlineBytes, instance: 1)
+        limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: folder.appending(path: "spool").path)
+        limits.inlineBytes = inlineBytes
+        limits.addressPolicy = addressPolicy
+        broker = try Self.broker(loop, context, folder, limits, instance: 1)
         var options = WorkerOptions(workEndpoint: Self.endpoint(folder), slots: slots)
         options.secret = "c0ffee"
         if let names {
@@ -85,13 +87,19 @@ final class Bed {
     func endBroker() throws {
         broker.end()
         // The last reference is the property: a broker that cannot be reached takes its place.
-        broker = try Self.broker(loop, context, folder, inlineBytes, instance: 0, endpoint: "inproc://nobody")
+        broker = try Self.broker(loop, context, folder, limits, instance: 0, endpoint: "inproc://nobody")
     }
 
     func startBroker(instance: UInt64, answersReady: Bool = true) throws {
         broker.end()
         broker = try Self.broker(
-            loop, context, folder, inlineBytes, instance: instance, answersReady: answersReady)
+            loop, context, folder, limits, instance: instance, answersReady: answersReady)
+    }
+
+    /// Says LIMITS again, with another policy.
+    func tellLimits(addressPolicy: String) throws {
+        limits.addressPolicy = addressPolicy
+        try broker.tell(.limits(limits))
     }
 
     /// Lets the worker hear and answer: what it was told before has been dealt with.
@@ -104,12 +112,11 @@ final class Bed {
     private static func endpoint(_ folder: URL) -> String { "ipc://\(folder.path)/work" }
 
     private static func broker(
-        _ loop: EventLoop, _ context: borrowing Context, _ folder: URL, _ inlineBytes: Int, instance: UInt64,
+        _ loop: EventLoop, _ context: borrowing Context, _ folder: URL, _ limits: WorkerLimits, instance: UInt64,
         endpoint: String? = nil, answersReady: Bool = true
     ) throws -> ScriptedBroker {
-        var limits = WorkerLimits(
-            broker: BrokerInstance(rawValue: instance), spool: folder.appending(path: "spool").path)
-        limits.inlineBytes = inlineBytes
+        var limits = limits
+        limits.broker = BrokerInstance(rawValue: instance)
         return try ScriptedBroker(
             loop, context: context, endpoint: endpoint ?? Self.endpoint(folder), limits: answersReady ? limits : nil,
             instance: instance)

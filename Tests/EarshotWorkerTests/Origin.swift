@@ -32,6 +32,8 @@ final class Origin {
     let port: UInt16
     /// The request heads received, as text.
     private(set) var requests: [String] = []
+    /// How many connections were made.
+    private(set) var accepted = 0
     /// How many connections the other side closed.
     private(set) var closedByPeer = 0
 
@@ -47,7 +49,7 @@ final class Origin {
         self.listener = listener
         port = Loopback.bind(listener)
         guard listen(listener, 1024) == 0 else { throw SystemError("listen", number: errno) }
-        _ = try loop.add(listener, .readable) { [weak self] _ in self?.accepted() }
+        _ = try loop.add(listener, .readable) { [weak self] _ in self?.accept() }
     }
 
     deinit {
@@ -65,11 +67,12 @@ final class Origin {
         }
     }
 
-    private func accepted() {
-        let descriptor = accept(listener, nil, nil)
+    private func accept() {
+        let descriptor = Glibc.accept(listener, nil, nil)
         guard descriptor >= 0, fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0 else { return }
         let registration = try? loop.add(descriptor, .readable) { [weak self] in self?.ready(descriptor, $0) }
         guard let registration else { return }
+        accepted += 1
         connections[descriptor] = Connection(registration: registration)
     }
 

@@ -1,13 +1,21 @@
-"""A name server on 127.0.0.1 that knows no name, so that a test of an unknown host asks nobody else."""
+"""A name server on 127.0.0.1, so that a test of host names asks nobody else."""
 
 import socket
 import threading
 
 
 class NameServer:
-    """`with NameServer() as names:` answers NXDOMAIN to every question. `names.address` is HOST:PORT."""
+    """`with NameServer(names) as server:` answers IPv4 questions for `names`, and NXDOMAIN to all others.
 
-    def __init__(self):
+    `names` has for each name a list of addresses: one for each question in turn, the last one for all that follow; None is
+    no answer at all. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
+    """
+
+    def __init__(self, names=None, ttl=0):
+        self._names = {name: list(addresses) for name, addresses in (names or {}).items()}
+        self._ttl = ttl
+        self._changed = threading.Condition()
+        self._questions = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
@@ -22,17 +30,47 @@ class NameServer:
         self._thread.join(10)
         self._socket.close()
 
+    def questions(self, name):
+        """How often the IPv4 address of `name` was asked for."""
+        with self._changed:
+            return self._questions.get(name, 0)
+
+    def await_questions(self, name, wanted, timeout=10):
+        """That it was asked for so often."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._questions.get(name, 0) >= wanted, timeout):
+                raise AssertionError(f"{name} was asked for {self._questions.get(name, 0)} times, not {wanted}")
+
     def _serve(self):
         while True:
             question, client = self._socket.recvfrom(4096)
             if not question:
                 return
-            if len(question) >= 12:
-                self._socket.sendto(self._refusal(question), client)
+            answer = self._answer(question) if len(question) >= 12 else None
+            if answer:
+                self._socket.sendto(answer, client)
 
-    def _refusal(self, question):
-        """RFC 1035, 4.1: the question's identity, "response, recursion available, no such name", the question."""
-        end = 12
+    def _answer(self, question):
+        """RFC 1035, 4.1: the question's identity and flags, the question, and the answer if there is one."""
+        labels, end = [], 12
         while end < len(question) and question[end]:
+            labels.append(question[end + 1:end + 1 + question[end]].decode("latin-1").lower())
             end += question[end] + 1
-        return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + question[12:end + 5]
+        name, is_ipv4 = ".".join(labels), question[end + 1:end + 3] == b"\x00\x01"
+        asked = question[12:end + 5]
+        if name not in self._names:
+            return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + asked
+        addresses = self._names[name]
+        address = addresses[0]
+        if is_ipv4:
+            with self._changed:
+                self._questions[name] = self._questions.get(name, 0) + 1
+                self._changed.notify_all()
+            if len(addresses) > 1:
+                addresses.pop(0)
+        if address is None:
+            return None
+        if not is_ipv4:
+            return question[:2] + b"\x81\x80\x00\x01" + bytes(6) + asked
+        record = b"\xc0\x0c\x00\x01\x00\x01" + self._ttl.to_bytes(4, "big") + b"\x00\x04" + socket.inet_aton(address)
+        return question[:2] + b"\x81\x80\x00\x01\x00\x01" + bytes(4) + asked + record

@@ -1,0 +1,66 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotWorker
+
+/// Where a worker connects to, and where not.
+struct AddressTests {
+    @Test(
+        "public-only keeps loopback out in whatever form it is written",
+        arguments: [
+            "127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0", "[::1]", "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "localhost",
+            "a.localhost",
+            "localhost.", "127.0.0.1.",
+        ])
+    func publicOnly(host: String) throws {
+        let bed = try Bed(addressPolicy: "public-only") { _ in .ok([]) }
+        #expect(try bed.failure(bed.job(bed.origin.url(host: host))) == "address-refused")
+        #expect(bed.origin.accepted == 0)
+    }
+
+    @Test(
+        "a rule of one's own opens what a preset keeps shut",
+        arguments: ["allow 127.0.0.1", "allow 127.0.0.0/8, deny 127.0.0.2", "allow name.example"])
+    func opened(rule: String) throws {
+        let bed = try Bed(addressPolicy: "public-only, \(rule)", names: .knowsAll) { _ in .ok([]) }
+        let job = bed.job(bed.origin.url(host: "name.example"))
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.completion(job.attempt)?.completion.status == 200)
+    }
+
+    @Test func `a name is judged by the address it has`() throws {
+        let bed = try Bed(addressPolicy: "public-only", names: .knowsAll) { _ in .ok([]) }
+        #expect(try bed.failure(bed.job(bed.origin.url(host: "name.example"))) == "address-refused")
+        #expect(bed.origin.accepted == 0)
+    }
+
+    @Test func `a name with an address that is allowed is fetched from there`() throws {
+        let bed = try Bed(addressPolicy: "deny ::1") { _ in .ok([]) }
+        let job = bed.job(bed.origin.url(host: "localhost"))
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.completion(job.attempt)?.completion.status == 200)
+    }
+
+    @Test func `a connection that stands is judged again before each request`() throws {
+        let bed = try Bed { _ in .ok([1]) }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.completion(job.attempt) != nil)
+        try bed.tellLimits(addressPolicy: "public-only")
+        #expect(try bed.failure(bed.job()) == "address-refused")
+        #expect(bed.origin.accepted == 1)
+        #expect(bed.origin.requests.count == 1)
+    }
+
+    @Test func `a policy that cannot be read allows nothing`() throws {
+        let bed = try Bed(addressPolicy: "allow everything, please") { _ in .ok([]) }
+        #expect(try bed.failure(bed.job()) == "address-refused")
+        #expect(try bed.failure(bed.job(bed.origin.url(host: "[::1]"))) == "address-refused")
+    }
+
+    @Test func `what nobody listens to is refused by the host and not by the policy`() throws {
+        let bed = try Bed(addressPolicy: "deny ::1") { _ in .ok([]) }
+        #expect(try bed.failure(bed.job("http://localhost:\(Loopback.freePort())/")) == "connect-refused")
+    }
+}
