@@ -43,13 +43,15 @@ extension BrokerProcess {
         }
     }
 
-    /// A body that cannot be written is lost to those it waits for: they are told of a file that is not there.
+    /// What cannot be written stays, also for terminals of this pass that name it already.
     private func spill(_ body: BodyID, _ file: String) {
         guard let shared = bodies[body] else { return }
         do {
-            try waiting.keep(shared.bytes(), as: file)
+            try waiting.keep(shared, as: file)
+            bodies[body] = nil
         } catch {
             logger.error("cannot move a waiting body into the spool: \(error)")
+            core.spillFailed(body, now: Tick(nanoseconds: loop.now.nanoseconds))
         }
     }
 

@@ -31,6 +31,8 @@ final class WaitingBodies {
     /// -1 until the first body comes.
     private var file: Int32 = -1
     private var places: [String: Place] = [:]
+    /// Bodies that could not be written, until they are removed.
+    private var unwritten: [String: SharedBody] = [:]
     private var pieces: [Piece] = []
     /// The piece that is being filled; -1 when there is none.
     private var current = -1
@@ -45,9 +47,19 @@ final class WaitingBodies {
         if file >= 0 { close(file) }
     }
 
-    /// Keeps a body until `remove`.
-    func keep(_ bytes: [UInt8], as name: String) throws(SystemError) {
+    /// Keeps a body until `remove`. One that cannot be written is kept in memory, for who looks for it meanwhile.
+    func keep(_ body: SharedBody, as name: String) throws(SystemError) {
         guard places[name] == nil else { return }
+        do throws(SystemError) {
+            try write(body.bytes(), as: name)
+            unwritten[name] = nil
+        } catch {
+            unwritten[name] = body
+            throw error
+        }
+    }
+
+    private func write(_ bytes: [UInt8], as name: String) throws(SystemError) {
         if file < 0 { file = try spool.unnamedFile() }
         let piece = pieceWithRoom(for: bytes.count)
         let offset = pieces[piece].start + pieces[piece].used
@@ -68,7 +80,7 @@ final class WaitingBodies {
 
     /// A copy of a body; nil if it is not here, or cannot be read.
     func body(_ name: String) throws(ZeroMQError) -> SharedBody? {
-        guard let place = places[name] else { return nil }
+        guard let place = places[name] else { return unwritten[name] }
         var read = 0
         let message = unsafe try Message.make(count: place.count) { target in
             while read < place.count {
@@ -83,6 +95,7 @@ final class WaitingBodies {
 
     /// Forgets a body; nothing happens if it is not here.
     func remove(_ name: String) {
+        unwritten[name] = nil
         guard let place = places.removeValue(forKey: name) else { return }
         pieces[place.piece].bodies -= 1
         if places.isEmpty {

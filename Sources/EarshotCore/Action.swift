@@ -41,7 +41,8 @@ public enum Action: Equatable, Sendable {
     case sendWorker(WorkerID, PoolMessage)
     /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
     case killWorker(WorkerID)
-    /// Write this body into the spool under this name: it waits too long for memory.
+    /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,
+    /// keep it and tell `BrokerCore.spillFailed`.
     case spill(BodyID, file: String)
     /// Nobody needs this body any more.
     case releaseBody(BodyID)

@@ -19,7 +19,8 @@ extension BrokerCore {
     /// Whether nothing is wanted, running or owed: the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
-            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && runningAttempts == 0 && origins.count == 0
+            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && runningAttempts == 0
+            && origins.count == 0
             && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }

@@ -10,11 +10,16 @@ extension BrokerCore {
     mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
         let listeners = listeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
-            hold(interest, outcome, now: now)
+            let waiting = handlers[interests[interest].handler].held + 1
+            hold(interest, mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
             return
         }
-        accountOutcome(of: interest, outcome)
-        publish(interest, outcome, to: listeners)
+        let mustWait = listeners.allSatisfy { client in
+            clients[client].isFull && mustSpill(outcome, waiting: clients[client].waiting + 1)
+        }
+        let told = mustWait ? lost(outcome) : outcome
+        accountOutcome(of: interest, told)
+        publish(interest, told, to: listeners)
     }
 
     private mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
@@ -38,7 +43,9 @@ extension BrokerCore {
         }
         for client in listeners {
             sendDue(to: client)
-            spillIfMany(outcome, waiting: clients[client].deliveries.count - clients[client].sent)
+            guard mustSpill(outcome, waiting: clients[client].waiting) else { continue }
+            // Others had room: for them the result is good, and for this one there is no place left.
+            if isSpoolFull { close(client) } else { spill(outcome) }
         }
     }
 
@@ -60,7 +67,7 @@ extension BrokerCore {
         interests[interest].outcome = outcome
         outcomes[outcome].holders += 1
         handlers[interests[interest].handler].held += 1
-        spillIfMany(outcome, waiting: handlers[interests[interest].handler].held)
+        if !isSpoolFull, mustSpill(outcome, waiting: handlers[interests[interest].handler].held) { spill(outcome) }
         let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
@@ -133,9 +140,13 @@ extension BrokerCore {
 
     /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading.
     mutating func closeIfSlow(_ client: Int32) {
-        guard clients[client].owed >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes,
-            !clients[client].isClosing
+        guard clients[client].owed >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes
         else { return }
+        close(client)
+    }
+
+    private mutating func close(_ client: Int32) {
+        guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
         actions.append(.close(clients[client].id, reason: "too-slow"))
     }
@@ -232,17 +243,48 @@ extension BrokerCore {
         outcomes[interests[interest].outcome].response?.fields.count ?? 0
     }
 
-    /// Moves a body that has to wait into the spool, unless all that wait with it could be of its size and stay within
-    /// the bound: so what waits for one client, or one handler's grace, holds little memory, however long it waits.
-    private mutating func spillIfMany(_ outcome: Int32, waiting: Int) {
-        guard let response = outcomes[outcome].response, let body = response.body, let name = response.sha256,
-            waiting > 0, response.length > limits.waitingBytes / waiting
-        else { return }
+    // MARK: Bodies that wait
+
+    /// Whether a body must not wait in memory: unless all that wait with it could be of its size and stay within the
+    /// bound, it waits in the spool. So what waits for one client, or one handler's grace, holds little memory, however
+    /// long it waits.
+    private func mustSpill(_ outcome: Int32, waiting: Int) -> Bool {
+        guard let response = outcomes[outcome].response, response.body != nil, response.sha256 != nil, waiting > 0
+        else { return false }
+        return response.length > limits.waitingBytes / waiting
+    }
+
+    private mutating func spill(_ outcome: Int32) {
+        guard let body = outcomes[outcome].response?.body, let name = outcomes[outcome].response?.sha256 else { return }
         outcomes[outcome].response?.body = nil
+        outcomes[outcome].response?.spilled = body
         outcomes[outcome].response?.file = name
         fileHolders[name, default: 0] += 1
+        spilling[body] = outcome
         actions.append(.spill(body, file: name))
-        actions.append(.releaseBody(body))
+    }
+
+    /// A body could not be written: it stays in memory. For a while no other is tried; what would have to wait fails.
+    public mutating func spillFailed(_ body: BodyID, now: Tick) {
+        if !isSpoolFull {
+            isSpoolFull = true
+            setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
+        }
+        guard let outcome = spilling.removeValue(forKey: body) else {
+            actions.append(.releaseBody(body))
+            return
+        }
+        let file = outcomes[outcome].response?.file
+        outcomes[outcome].response?.body = body
+        outcomes[outcome].response?.spilled = nil
+        outcomes[outcome].response?.file = nil
+        if let file { releaseFile(file) }
+    }
+
+    /// What is said in place of a result that has no place to wait in; that itself while the spool takes bodies.
+    private mutating func lost(_ outcome: Int32) -> Int32 {
+        guard isSpoolFull else { return outcome }
+        return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))
     }
 
     // MARK: Records
@@ -267,6 +309,7 @@ extension BrokerCore {
     /// Frees an outcome that nobody holds, with its body.
     mutating func dropOutcome(_ outcome: Int32) {
         if let body = outcomes[outcome].response?.body { actions.append(.releaseBody(body)) }
+        if let body = outcomes[outcome].response?.spilled { spilling[body] = nil }
         if let file = outcomes[outcome].response?.file { releaseFile(file) }
         outcomes.remove(outcome)
     }

@@ -14,6 +14,7 @@ extension BrokerCore {
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence)
             case .retry(let name): pauseEnded(name)
             case .opening: awaitedWorkers = nil
+            case .spoolRetry: isSpoolFull = false
             case .lent(let file):
                 lentFiles -= 1
                 releaseFile(file)
@@ -63,7 +64,7 @@ extension BrokerCore {
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
         case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
-        case .lent, .opening: true
+        case .lent, .opening, .spoolRetry: true
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }
     }

@@ -83,6 +83,10 @@ public struct BrokerCore {
     var timers = Heap<Timer>()
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
+    /// Outcomes whose bodies were moved out of memory.
+    var spilling: [BodyID: Int32] = [:]
+    /// Whether a body could not be written lately.
+    var isSpoolFull = false
     /// Files kept for clients that do not acknowledge.
     var lentFiles = 0
 

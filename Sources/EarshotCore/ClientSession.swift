@@ -42,6 +42,9 @@ struct ClientSession {
     /// Terminals of requests being purged that it will get.
     var purgeNotices = 0
 
+    /// Terminals due that are not on their way.
+    var waiting: Int { deliveries.count - sent }
+
     /// Whether no more terminals may be put on their way.
     var isFull: Bool { isBlocked || sent >= window ?? .max }
 

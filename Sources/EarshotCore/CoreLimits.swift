@@ -17,6 +17,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var graceMilliseconds = 10_000
     /// How long a file is kept for a client that does not acknowledge: time to open it.
     public var lentFileMilliseconds = 60_000
+    /// How long a spool that could not take a body is not tried again: disks are not emptied faster.
+    public var spoolRetryMilliseconds = 1_000
     /// Silence of a worker with work after which it is asked for a sign of life.
     public var heartbeatMilliseconds = 5_000
     /// Silence after that question after which it is killed: long enough for a machine that swaps.

@@ -145,6 +145,8 @@ struct Outcome {
         var sha256: String?
         var file: String?
         var body: BodyID?
+        /// The body that `file` is written from, until it is dropped.
+        var spilled: BodyID?
         var fields: [UInt8]
         var startedAt: Tick
         var endedAt: Tick

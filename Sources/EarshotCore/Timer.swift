@@ -17,6 +17,8 @@ struct Timer: Comparable {
         case paused(origin: Int32, pause: UInt64)
         /// The time an origin asked for is over.
         case cooled(scope: Int32, serial: UInt64)
+        /// A spool that was full is tried again.
+        case spoolRetry
         /// Workers of an earlier broker are waited for no longer.
         case opening
         /// A worker with work has been silent.

@@ -245,4 +245,88 @@ struct DeliveryTests {
         #expect(answer(jobs[2]) == [.close(stopped, reason: "too-slow")])
         #expect(rig.core.audit() == [])
     }
+
+    // MARK: A spool that is full
+
+    /// A core that lets two bodies of the rig wait in memory.
+    private mutating func tighten() -> WorkerID {
+        var limits = CoreLimits()
+        limits.waitingBytes = 8
+        rig = CoreRig(limits: limits)
+        return rig.worker(slots: 8)
+    }
+
+    /// The bodies that were to be written in the last pass.
+    private var spills: [BodyID] {
+        rig.actions.compactMap { if case .spill(let body, _) = $0 { body } else { nil } }
+    }
+
+    @Test mutating func `a body that cannot be written stays in memory and is delivered`() {
+        let worker = tighten()
+        let slow = rig.client(1, window: 1)
+        rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "http://h\(n)/", by: slow) } }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        #expect(spills.count == 1)
+        let body = spills[0]
+        rig.pass { $0.core.spillFailed(body, now: $0.now) }
+        #expect(!rig.actions.contains(.releaseBody(body)))
+        var heard: [BodyID?] = []
+        for sequence in 1...3 {
+            rig.pass { $0.say(.acknowledge(UInt64(sequence)), by: slow) }
+            heard += rig.actions.compactMap { if case .deliver(_, _, let body) = $0 { body } else { nil } }
+        }
+        #expect(heard.count == 3)
+        #expect(heard.contains(body))
+        rig.pass { $0.say(.acknowledge(4), by: slow) }
+        #expect(rig.actions.contains(.releaseBody(body)))
+        #expect(rig.core.audit() == [])
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `while the spool is full what would have to wait fails, and later no more`() {
+        let worker = tighten()
+        let asker = rig.client(1)
+        func ask(_ numbers: ClosedRange<Int>) {
+            rig.pass { rig in
+                for n in numbers {
+                    rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) { $0.options.subscribes = false }
+                }
+            }
+            let jobs = rig.jobs
+            rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        }
+        ask(1...3)
+        #expect(spills.count == 1)
+        let body = spills[0]
+        rig.pass { $0.core.spillFailed(body, now: $0.now) }
+        ask(4...4)
+        #expect(spills == [])
+        rig.wait(milliseconds: rig.core.limits.spoolRetryMilliseconds)
+        ask(5...5)
+        #expect(spills.count == 1)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: asker) }
+        #expect(
+            rig.terminals(for: asker) == ["h 1 200", "h 2 200", "h 3 200", "h 4 spool-full", "h 5 200"])
+        #expect(rig.core.ledger.requests.failed == ["spool-full": 1])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `while the spool is full a slow listener is closed, and the others have the result`() {
+        let worker = tighten()
+        let (fast, slow) = (rig.client(1), rig.client(2, window: 1))
+        rig.say(.subscribe(HandlerPattern("h")!), by: slow)
+        func answer(_ n: Int) {
+            rig.pass { $0.fetch("h", "\(n)", "http://h\(n)/", by: fast) }
+            let job = rig.jobs[0]
+            rig.pass { $0.done(job, by: worker) }
+        }
+        for n in 1...4 { answer(n) }
+        #expect(spills.count == 1)
+        rig.pass { $0.core.spillFailed(BodyID(rawValue: 4), now: $0.now) }
+        answer(5)
+        #expect(rig.terminals(for: fast) == ["h 5 200"])
+        #expect(rig.actions.contains(.close(slow, reason: "too-slow")))
+        #expect(rig.core.audit() == [])
+    }
 }

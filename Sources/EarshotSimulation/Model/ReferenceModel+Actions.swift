@@ -30,7 +30,7 @@ extension ReferenceModel {
             owedRaise = nil
         case .sendWorker, .killWorker, .settingChanged: break
         case .spill(let body, let file):
-            expect(bodies.contains(body), 12, "body \(body.rawValue) is spilled after its release")
+            expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is spilled after its release")
             spilled[body] = file
             files.insert(file)
         case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
