@@ -61,7 +61,8 @@ extension BrokerCore {
             }
             check(clients[client].purgeNotices == notices, "10: client \(client) is owed \(notices) removals")
             check(
-                !clients[client].isGone || clients[client].owed == 0, "2: client \(client) is gone and owed something")
+                !clients[client].isGone || clients[client].purgeNotices == 0,
+                "2: client \(client) is gone and owed removals")
         }
         for handler in purging {
             let left = handlerChains.members(of: handlers[handler].interests).count {

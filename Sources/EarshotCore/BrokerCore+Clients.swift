@@ -14,12 +14,10 @@ extension BrokerCore {
     /// A connection or its process is gone: all it wanted is purged.
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
-        dropSubscriptions(of: client, now: now)
+        dropSubtrees(of: client, now: now)
         withdrawPurges(from: client) { _ in true }
-        for interest in clients[client].deliveries { loseDelivery(of: interest, by: client) }
-        clients[client].deliveries.removeAll()
         clients[client].sent = 0
-        depart(client)
+        depart(client, now: now)
     }
 
     /// A message of a client arrived.
@@ -147,13 +145,7 @@ extension BrokerCore {
         dropHandlerIfIdle(handler)
     }
 
-    private mutating func dropSubscriptions(of client: Int32, now: Tick) {
-        for handler in clients[client].subscriptions {
-            handlers[handler].subscribers.removeAll { $0 == client }
-            listenerLeft(handler, now: now)
-            dropHandlerIfIdle(handler)
-        }
-        clients[client].subscriptions = []
+    private mutating func dropSubtrees(of client: Int32, now: Tick) {
         for id in clients[client].subtrees {
             dropSubtree(id, of: client)
             for handler in handlersMatching(.subtree(id)) { listenerLeft(handler, now: now) }
@@ -181,8 +173,11 @@ extension BrokerCore {
 
     /// The clients that hear a handler, each once.
     func listeners(of handler: Int32) -> [Int32] {
-        guard !subtreeSubscribers.isEmpty else { return handlers[handler].subscribers }
-        var found = OrderedSet(handlers[handler].subscribers)
+        var direct = handlers[handler].subscribers
+        // One that is gone may not have come to unsubscribing here.
+        if !departed.isEmpty { direct.removeAll { clients[$0].isGone } }
+        guard !subtreeSubscribers.isEmpty else { return direct }
+        var found = OrderedSet(direct)
         for prefix in handlers[handler].id.prefixes { found.formUnion(subtreeSubscribers[prefix] ?? []) }
         return found.elements
     }

@@ -25,7 +25,13 @@ extension BrokerCore {
     func origin(of flight: Int32) -> Int32 { scopes[flights[flight].scope].origin }
 
     mutating func dropScopeIfIdle(_ scope: Int32) {
-        guard scopes[scope].flights == 0, scopes[scope].coolDown?.end == nil else { return }
+        guard scopes[scope].flights == 0 else { return }
+        if scopes[scope].coolDown?.end != nil, scopes[scope].isResting || restingScopes < limits.restingScopes {
+            if !scopes[scope].isResting { restingScopes += 1 }
+            scopes[scope].isResting = true
+            return
+        }
+        if scopes[scope].isResting { restingScopes -= 1 }
         let origin = scopes[scope].origin
         scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
         scopes.remove(scope)
@@ -108,6 +114,11 @@ extension BrokerCore {
         scopes[scope].coolDown?.phase = .due
         queue.scopeOpened(scope)
         dropScopeIfIdle(scope)
+    }
+
+    /// What was too long to wait may not be so any more: one request tries each origin that is refused for.
+    mutating func endRefusals() {
+        for scope in scopes.indices where scopes[scope].isRefusing { cooled(scope) }
     }
 
     /// Fails what an origin will not take for a long time, and tells for how long.

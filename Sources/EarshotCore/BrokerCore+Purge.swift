@@ -41,7 +41,7 @@ extension BrokerCore {
     }
 
     /// Works off a slice of what is being purged. Called once a pass.
-    mutating func continuePurges() {
+    mutating func continuePurges(now: Tick) {
         // Removals of this pass have used some of the budget; the older ones go on all the same.
         var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = purging.first {
@@ -54,32 +54,38 @@ extension BrokerCore {
         }
         budget = max(limits.departuresPerPass, 1)
         while budget > 0, let client = departed.first {
-            guard let interest = clients[client].owned.firstMember else {
-                departed.removeFirst()
-                clients.remove(client)
-                continue
-            }
-            removeInterest(interest, by: client)
-            budget -= 1
+            goOnDeparting(client, &budget, now: now)
+            guard budget > 0 else { break }
+            departed.removeFirst()
+            clients.remove(client)
         }
         purgeBudget = limits.purgesPerPass
     }
 
-    /// Ends what a client that is gone owns, what runs first; the rest of very much in slices.
-    mutating func depart(_ client: Int32) {
+    /// Ends what a client that is gone owns, hears and is owed, what runs first; the rest of very much in slices.
+    mutating func depart(_ client: Int32, now: Tick) {
+        clients[client].isGone = true
         var budget = max(limits.departuresPerPass, 1)
         if Int(clients[client].owned.count) > budget {
             endAttempts { core, interest in core.interests[interest].owner == client }
         }
+        goOnDeparting(client, &budget, now: now)
+        if budget > 0 { clients.remove(client) } else { departed.append(client) }
+    }
+
+    /// Takes a slice off: what it hears first, so that it is told of nothing. All of it if some of the budget is left.
+    private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
+        while budget > 0, let handler = clients[client].subscriptions.first {
+            unsubscribe(client, fromHandler: handler, now: now)
+            budget -= 1
+        }
+        while budget > 0, let interest = clients[client].deliveries.popFirst() {
+            loseDelivery(of: interest, by: client)
+            budget -= 1
+        }
         while budget > 0, let interest = clients[client].owned.firstMember {
             removeInterest(interest, by: client)
             budget -= 1
-        }
-        if clients[client].owned.isEmpty {
-            clients.remove(client)
-        } else {
-            clients[client].isGone = true
-            departed.append(client)
         }
     }
 

@@ -135,6 +135,10 @@ extension BrokerCore {
         if let flight = openFlight(key) { return (flight, false) }
         let scope = scopeNumber(of: request)
         scopes[scope].flights += 1
+        if scopes[scope].isResting {
+            scopes[scope].isResting = false
+            restingScopes -= 1
+        }
         lastFlight += 1
         let flight = flights.insert(
             Flight(
@@ -173,14 +177,25 @@ extension BrokerCore {
         interests[interest].isShared = joined
         flightChains.append(interest, to: &flights[flight].interests)
         if joined { ledger.flights.joined += 1 }
-        flights[flight].timeoutMilliseconds = max(
-            flights[flight].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
-        flights[flight].retries = max(flights[flight].retries, UInt8(clamping: options.retries))
+        loosen(flight, options)
         let leaf = leaf(of: flight)
         switch flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
         case .running(let worker): raise(leaf, at: worker, to: options.maxBytes)
         case .backingOff, .following: break
+        }
+    }
+
+    /// A flight, and those it was redirected to, may take as long and be tried as often as the newest of its requests
+    /// allows.
+    private mutating func loosen(_ flight: Int32, _ options: Fetch.Options) {
+        var next = flight
+        while true {
+            flights[next].timeoutMilliseconds = max(
+                flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
+            flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
+            guard case .following(let child) = flights[next].phase else { return }
+            next = child
         }
     }
 

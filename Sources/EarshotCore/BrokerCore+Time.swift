@@ -4,14 +4,16 @@ internal import HeapModule
 
 /// Time that passes, and the end of the broker's life.
 extension BrokerCore {
-    /// Does what is due by now.
+    /// Does what is due by now, of very much a part: what is left is due at once, as `nextTimer` says.
     public mutating func timePassed(now: Tick) {
-        while let timer = timers.min, timer.at <= now {
+        var budget = max(limits.timersPerPass, 1)
+        while budget > 0, let timer = timers.min, timer.at <= now {
+            budget -= 1
             timers.removeMin()
             switch timer.subject {
             case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
             case .grace(let interest, let serial): gracePassed(interest, serial)
-            case .abandoned(let handler, let absence): handlerAbandoned(handler, absence)
+            case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .retry(let name): pauseEnded(name)
             case .opening: awaitedWorkers = nil
             case .spoolRetry: isSpoolFull = false
@@ -30,6 +32,7 @@ extension BrokerCore {
         let before = self.limits
         self.limits = limits
         if limits.origins != before.origins { applyOriginRules(now: now) }
+        if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         guard limits.dueDeliveries > before.dueDeliveries else { return }
         for client in clients.indices where !clients[client].isClosed(limits) { queue.clientOpened(client) }
     }
@@ -79,11 +82,25 @@ extension BrokerCore {
         if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
     }
 
-    /// The grace of a handler without listeners is over: what it wanted by itself when the last one left is purged.
-    private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64) {
-        guard isLive(.abandoned(handler: handler, absence: absence)), listeners(of: handler).isEmpty else { return }
-        for interest in handlerChains.members(of: handlers[handler].interests)
-        where interests[interest].owner < 0 && interests[interest].serial < absence {
+    /// The grace of a handler without listeners is over: what it wanted by itself when the last one left is purged, of
+    /// very much a part in each pass.
+    private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64, now: Tick) {
+        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
+        guard isLive(subject), listeners(of: handler).isEmpty else { return }
+        var budget = max(limits.departuresPerPass, 1)
+        var next = handlers[handler].interests.firstMember ?? -1
+        // They stand in the order in which they came.
+        while next >= 0, interests[next].serial < absence {
+            let interest = next
+            next = handlerChains.next(after: interest)
+            guard interests[interest].owner < 0, interests[interest].phase != .delivering else { continue }
+            guard budget > 0 else {
+                // Later than now, so not in this pass.
+                setTimer(now.advanced(byNanoseconds: 1), subject)
+                return
+            }
+            budget -= 1
+            // With the last request goes the handler's record.
             orphan(interest)
         }
     }

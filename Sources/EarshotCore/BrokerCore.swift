@@ -83,6 +83,8 @@ public struct BrokerCore {
     var timers = Heap<Timer>()
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
+    /// Scopes kept for their cool-downs alone.
+    var restingScopes = 0
     /// Outcomes whose bodies were moved out of memory.
     var spilling: [BodyID: Int32] = [:]
     /// Whether a body could not be written lately.

@@ -6,6 +6,8 @@ struct OriginScope {
     var scope: TrustScope
     /// Flights that name it.
     var flights = 0
+    /// Whether it is kept for its cool-down alone.
+    var isResting = false
     /// Nil while the origin takes what it is given.
     var coolDown: CoolDown?
 

@@ -33,8 +33,13 @@ public struct CoreLimits: Equatable, Sendable {
     public var refusalsPerPass = 1_000
     /// Requests of removed handlers that are purged in one pass: half a millisecond's worth where nothing is in the caches.
     public var purgesPerPass = 200
-    /// The same for requests of clients that are gone.
+    /// The same for requests, subscriptions and terminals of clients that are gone.
     public var departuresPerPass = 200
+    /// Timers that are dealt with in one pass: half a millisecond's worth of deadlines.
+    public var timersPerPass = 200
+    /// Origins that are remembered for their wish to be left alone though nobody wants anything of them: each is a few
+    /// hundred bytes, and a server chooses for how long.
+    public var restingScopes = 10_000
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.

@@ -135,4 +135,33 @@ struct CoolDownTests {
         rig.pass { $0.core.drain() }
         #expect(rig.core.nextTimer.map { $0 > rig.now } == true)
     }
+
+    @Test mutating func `a server that refuses for a year is remembered for so many credentials and no more`() {
+        var limits = CoreLimits()
+        limits.restingScopes = 3
+        rig = CoreRig(limits: limits)
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        func ask(_ user: Int) -> [Job] {
+            rig.pass { rig in
+                rig.fetch("h", "\(user)", "http://u\(user)@h/", by: a) { $0.options.retries = 0 }
+            }
+            return rig.jobs
+        }
+        for user in 1...5 {
+            let job = ask(user)[0]
+            rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 30000000") }
+            rig.pass { $0.say(.acknowledge(UInt64(user)), by: a) }
+        }
+        #expect(rig.core.scopes.count == 3)
+        #expect(rig.core.restingScopes == 3)
+        // The first three are refused at once, the others are asked anew.
+        #expect(ask(11).count == 1)
+        #expect(ask(3).isEmpty)
+        #expect(rig.core.audit() == [])
+        // What was too long to wait may not be so under another setting.
+        limits.coolDownMilliseconds = 40_000_000
+        rig.core.limitsChanged(limits, now: rig.now)
+        #expect(ask(1).count == 1)
+    }
 }

@@ -186,4 +186,62 @@ struct PurgeTests {
         #expect(rig.core.ledger.requests.removed == 99)
         #expect(rig.core.ledger.requests.pending == 1)
     }
+
+    @Test mutating func `a dead client is told nothing while its many subscriptions and terminals are taken off`() {
+        let (a, b) = (rig.client(1, window: 2), rig.client(2))
+        let worker = rig.worker(slots: 64)
+        rig.pass { rig in
+            for n in 0..<30 {
+                rig.say(.subscribe(HandlerPattern("h\(n)")!), by: a)
+                rig.fetch("h\(n)", "1", "http://h\(n)/", by: b)
+            }
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in for job in jobs.dropLast(10) { rig.done(job, by: worker) } }
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        #expect(rig.core.isPurging)
+        rig.pass { rig in for job in jobs.suffix(10) { rig.done(job, by: worker) } }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.terminals(for: b).count == 10)
+        #expect(finish() > 5)
+        rig.pass { $0.say(.acknowledge(30), by: b) }
+        #expect(rig.core.ledger.deliveries.lost == 20)
+        rig.pass { $0.core.clientLost(b, now: $0.now) }
+        _ = finish()
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `deadlines and graces of very many end in slices`() {
+        var limits = CoreLimits()
+        limits.timersPerPass = 10
+        limits.departuresPerPass = 10
+        rig = CoreRig(limits: limits)
+        let a = rig.client(1, window: 1_000)
+        rig.pass { rig in
+            for n in 0..<50 {
+                rig.fetch("h", "\(n)", "http://h\(n)/", by: a) { $0.options.deadlineMilliseconds = 100 }
+            }
+            for n in 0..<50 {
+                rig.fetch("own", "\(n)", "http://h\(n)/", by: a) { $0.options.subscribes = false }
+            }
+            rig.say(.subscribe(HandlerPattern("own")!), by: a)
+            rig.say(.unsubscribe(HandlerPattern("own")!), by: a)
+        }
+        var ends: [Int] = []
+        rig.wait(milliseconds: 100)
+        while rig.core.nextTimer ?? Tick(nanoseconds: .max) <= rig.now {
+            ends.append(rig.core.ledger.requests.failures)
+            rig.pass()
+        }
+        #expect(ends == [10, 20, 30, 40])
+        #expect(rig.core.ledger.requests.failed == ["deadline": 50])
+        rig.wait(milliseconds: limits.graceMilliseconds)
+        #expect(rig.core.ledger.requests.orphaned == 10)
+        for _ in 0..<4 {
+            rig.now = rig.now.advanced(byNanoseconds: 1)
+            rig.pass()
+        }
+        #expect(rig.core.ledger.requests.orphaned == 50)
+        #expect(rig.core.audit() == [])
+    }
 }

@@ -92,7 +92,11 @@ extension ReferenceModel {
         request.isShared = !isNew
         flight.requests[request.serial] = request
         raise(flight.leaf, to: request.fetch.options.maxBytes)
-        flight.retries = max(flight.retries, request.fetch.options.retries)
+        var next: FlightRecord? = flight
+        while let each = next {
+            each.retries = max(each.retries, request.fetch.options.retries)
+            next = each.child
+        }
     }
 
     /// A running attempt brings what the newest of its requests allows: invariant 8.

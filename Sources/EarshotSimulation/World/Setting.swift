@@ -47,6 +47,7 @@ struct Setting {
         limits.purgesPerPass = [1, 4, 500][random.below(3)]
         // The dead are purged in one event here: when each of their requests ends is the core's to choose.
         limits.departuresPerPass = .max
+        limits.timersPerPass = .max
         drawRules(&random)
     }
 
