@@ -13,6 +13,10 @@ static inline CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, l
     return (curl_easy_setopt)(handle, option, value);
 }
 
+static inline CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value) {
+    return (curl_easy_setopt)(handle, option, value);
+}
+
 static inline CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value) {
     return (curl_easy_setopt)(handle, option, value);
 }

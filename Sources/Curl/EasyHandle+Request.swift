@@ -6,7 +6,7 @@ extension EasyHandle {
     func configure(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_URL, request.url)
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
-        try set(request.method == .head ? CURLOPT_NOBODY : CURLOPT_HTTPGET, 1)
+        try configureMethod(request)
         try set(CURLOPT_FOLLOWLOCATION, 0)
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         try set(CURLOPT_PROXY, request.proxy)
@@ -16,6 +16,22 @@ extension EasyHandle {
         try configureTLS(request)
         try configureHeader(request)
         if !request.resolve.isEmpty { try setResolve(request.resolve) }
+    }
+
+    private func configureMethod(_ request: TransferRequest) throws(CurlError) {
+        switch request.method {
+        case .get: try set(CURLOPT_HTTPGET, 1)
+        case .head: try set(CURLOPT_NOBODY, 1)
+        case .other(let name, let isRepeatable):
+            // A method that means a body says that it has none: RFC 9110, section 8.6.
+            if let body = request.body ?? (["POST", "PUT", "PATCH"].contains(name) ? [] : nil) {
+                try setRequestBody(body)
+            } else {
+                try set(CURLOPT_HTTPGET, 1)
+            }
+            try set(CURLOPT_CUSTOMREQUEST, name)
+            if !isRepeatable { try set(CURLOPT_FRESH_CONNECT, 1) }
+        }
     }
 
     private func configureTimeouts(_ request: TransferRequest) throws(CurlError) {
@@ -46,6 +62,12 @@ extension EasyHandle {
         if !hasOwnEncoding { try set(CURLOPT_ACCEPT_ENCODING, "") }
         var lines: [[UInt8]] = []
         for field in request.headerFields { lines.append(try field.line()) }
+        if case .other = request.method {
+            // What libcurl would say by itself of a body: that it is a form, and that it waits to be asked for.
+            let hasType = request.headerFields.contains { $0.name.lowercased() == "content-type" }
+            if !hasType { lines.append(Array("Content-Type:".utf8)) }
+            lines.append(Array("Expect:".utf8))
+        }
         if !lines.isEmpty { try setHeaderFields(lines) }
     }
 }

@@ -52,6 +52,19 @@ internal import CLibCurl
         try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
     }
 
+    /// Sends these bytes; libcurl copies them.
+    func setRequestBody(_ bytes: [UInt8]) throws(CurlError) {
+        try set(CURLOPT_POST, 1)
+        try check(unsafe curlshim_easy_set_offset(pointer, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(bytes.count)))
+        // An empty array may have no address, which would mean another way to bring the bytes.
+        let place = bytes.isEmpty ? [0] : bytes
+        try check(
+            unsafe place.withUnsafeBytes { place in
+                let start = unsafe place.baseAddress?.assumingMemoryBound(to: CChar.self)
+                return unsafe curlshim_easy_set_string(pointer, CURLOPT_COPYPOSTFIELDS, start)
+            })
+    }
+
     func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
         headerFields = StringList()
         for line in lines { headerFields.append(line) }

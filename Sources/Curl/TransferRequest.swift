@@ -1,9 +1,12 @@
 /// One transfer as it is asked of libcurl. Redirects are not followed: a 3xx is an answer like any other.
 public struct TransferRequest: Sendable {
-    /// The methods that carry no body.
+    /// What is asked of the server.
     public enum Method: Hashable, Sendable {
         case get
         case head
+        /// A token. What may not be repeated goes over a connection of its own: over one that was used before, libcurl
+        /// sends it a second time if that ends without an answer.
+        case other(String, isRepeatable: Bool)
     }
 
     /// A request header field. An `accept-encoding` of the caller's own turns content decoding off.
@@ -34,6 +37,8 @@ public struct TransferRequest: Sendable {
     /// Absolute, `http` or `https`.
     public var url: String
     public var method = Method.get
+    /// What is sent, with its length; nil for none. A GET or HEAD has none.
+    public var body: [UInt8]?
     public var headerFields: [HeaderField] = []
     /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
     public var resolve: [String] = []

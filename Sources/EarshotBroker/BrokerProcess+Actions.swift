@@ -27,6 +27,9 @@ extension BrokerProcess {
         case .sendWorker(let worker, let message):
             // A worker that is full or gone loses its jobs with its connection.
             if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { kill(worker) }
+        case .sendJob(let worker, let job, let body):
+            let head = PoolMessage.job(job).encoded()
+            if try work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { kill(worker) }
         case .killWorker(let worker):
             kill(worker)
         case .spill(let body, let file): spill(body, file)

@@ -15,8 +15,8 @@ public final class BrokerProcess {
     private static let sendHighWaterMark: Int32 = 8_192
     /// Messages read ahead from one peer; what it sends beyond waits in its own process.
     private static let receiveHighWaterMark: Int32 = 256
-    /// The largest frame of a client: a head, and room to tell it that it is too long.
-    private static let clientFrameBytes = Int64(WireLimits.headBytes) * 2
+    /// The largest frame of a client: a body, and room to tell it that it is too long.
+    private static let clientFrameBytes = Int64(WireLimits.requestBodyBytes) + Int64(WireLimits.headBytes)
     /// Descriptors kept back from connections: libzmq ends the process when an ipc accept finds none.
     private static let reservedDescriptors = 256
     /// Messages after which freed memory is worth giving back, and how long after them.
@@ -147,9 +147,10 @@ public final class BrokerProcess {
         switch event {
         case .connected(let peer, let isRequestReply):
             core.clientConnected(ClientID(rawValue: peer), isRequestReply: isRequestReply)
-        case .message(let peer, let head, _):
+        case .message(let peer, let head, let body):
             do throws(WireError) {
-                core.clientSaid(try ClientMessage(head: head), by: ClientID(rawValue: peer), now: now)
+                let message = try ClientMessage(head: head)
+                core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer))
             }
@@ -202,6 +203,17 @@ public final class BrokerProcess {
             logger.error("cannot await the end of worker \(process.pid): \(error)")
             core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
         }
+    }
+
+    /// The body of a FETCH, held for the core; other messages have none, and an empty one is none.
+    private func requestBody(_ body: SharedBody?, of message: ClientMessage) -> RequestBody? {
+        guard case .fetch = message, let body else { return nil }
+        let bytes = body.bytes()
+        guard !bytes.isEmpty else { return nil }
+        var hash = SHA256()
+        hash.update(bytes.span)
+        let fingerprint = hash.finalize().bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+        return RequestBody(id: hold(body), byteCount: bytes.count, fingerprint: fingerprint)
     }
 
     private func hold(_ body: SharedBody) -> BodyID {

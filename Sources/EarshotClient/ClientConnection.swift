@@ -20,7 +20,7 @@ public final class ClientConnection {
     private let onEvent: (ClientEvent) -> Void
     private var core: ClientCore
     private var link: ClientLink?
-    private var outbox = Deque<[UInt8]>()
+    private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var parts = Multipart(capacity: WireLimits.frames)
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
@@ -83,6 +83,9 @@ public final class ClientConnection {
         }
         guard ClientMessage.fetch(fetch).encoded().count <= WireLimits.headBytes else {
             throw ClientError(.invalidRequest, "the header fields are longer than \(WireLimits.headBytes) bytes")
+        }
+        guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
+            throw ClientError(.invalidRequest, "the body is longer than \(WireLimits.requestBodyBytes) bytes")
         }
         carryOut(core.fetch(fetch))
     }
@@ -153,7 +156,7 @@ public final class ClientConnection {
     private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
         for action in actions {
             switch action {
-            case .send(let message): outbox.append(message.encoded())
+            case .send(let message): outbox.append((message.encoded(), message.body))
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))
             case .reconnect: disconnect()
@@ -177,7 +180,11 @@ public final class ClientConnection {
 
     private func flush() throws {
         guard let link else { return }
-        while let head = outbox.first, try link.socket.send(head) == .sent { outbox.removeFirst() }
+        while let (head, body) = outbox.first, try link.socket.send(head, more: body != nil) == .sent {
+            // Taken at its first frame, it is taken.
+            if let body { _ = try link.socket.send(body) }
+            outbox.removeFirst()
+        }
     }
 
     // MARK: Connecting

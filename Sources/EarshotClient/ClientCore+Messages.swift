@@ -9,18 +9,46 @@ extension ClientCore {
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         actions += subscriptions.map { .send(.subscribe($0)) }
         actions += awaited.map { .send($0.message) }
+        actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
+        lostSubmissions = []
         for key in requests.keys.sorted(by: { requests[$0]?.order ?? 0 < requests[$1]?.order ?? 0 }) {
-            if let message = requests[key]?.takeMessage() { actions.append(.send(message)) }
+            if requests[key]?.isLost == true {
+                requests[key] = nil
+                actions.append(.report(.refused(Self.connectionLost(key))))
+            } else if let message = requests[key]?.takeMessage() {
+                actions.append(.send(message))
+            }
         }
         return actions
     }
 
+    /// The end of a request that is not asked again.
+    private static func connectionLost(_ key: RequestKey) -> ErrorReply {
+        var reply = ErrorReply(
+            code: "connection-lost", detail: "the broker was lost, and what may have been done is not asked again")
+        reply.verb = "FETCH"
+        reply.handler = key.handler
+        reply.request = key.request
+        return reply
+    }
+
     mutating func resetLink() {
         link += 1
+        for key in requests.keys { requests[key]?.linkLost() }
+        if phase == .ready { loseSubmissions() }
         ledger = DeliveryLedger()
         isDraining = false
         for key in waiting { requests[key]?.waitsFor = nil }
         waiting.removeAll()
+    }
+
+    /// Forgets the submissions that were said, as far as they must not be done twice.
+    private mutating func loseSubmissions() {
+        awaited.removeAll { entry in
+            guard case .submission(let fetch) = entry, !fetch.options.isRepeatable else { return false }
+            lostSubmissions.append(RequestKey(fetch))
+            return true
+        }
     }
 
     mutating func terminalReceived(_ terminal: Terminal) -> [ClientAction] {
@@ -35,6 +63,7 @@ extension ClientCore {
         // A broker that is about to end has not answered: the next one will.
         if isStale(key) || isRefusedByDraining {
             ledger.finish(terminal.sequence)
+            if isRefusedByDraining { requests[key]?.wasSaid = false }
             return []
         }
         let request = requests.removeValue(forKey: key)

@@ -36,6 +36,8 @@ struct ClientCore {
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
     var awaited = Deque<Awaited>()
+    /// Submissions over connections that are gone, which must not be done twice.
+    var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
     /// Counts connections, so that what is finished late is not taken for one of the next.
     var link: UInt64 = 0
@@ -155,10 +157,12 @@ struct ClientCore {
 
     /// The consumer could not read the delivery's file: asks again for what was asked.
     ///
-    /// - Returns: nil when that has happened too often, or when it was not this client's request.
+    /// - Returns: nil when that has happened too often, when it must not be done twice, or when it was not this client's.
     mutating func askAgain(_ delivery: Delivery) -> [ClientAction]? {
         finish(delivery.id)
-        guard let fetch = delivery.fetch, delivery.losses < OpenRequest.mostLosses else { return nil }
+        guard let fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
+            return nil
+        }
         return ask(fetch, losses: delivery.losses + 1)
     }
 }

@@ -14,6 +14,13 @@ struct OpenRequest: Equatable {
     var waitsFor: UInt64?
     /// Whether it was asked for before, over whatever connection. It does not replace its handler's requests twice.
     var wasSaid = false
+    /// Whether it was asked for over a connection that is gone, and must not be done twice: nobody knows whether it was.
+    var isLost = false
+
+    /// The connection that it was asked over is gone.
+    mutating func linkLost() {
+        isLost = isLost || wasSaid && !fetch.options.isRepeatable
+    }
 
     /// What to say now.
     mutating func takeMessage() -> ClientMessage {

@@ -39,6 +39,8 @@ public enum Action: Equatable, Sendable {
     /// Say the last word and forget the connection.
     case close(ClientID, reason: String)
     case sendWorker(WorkerID, PoolMessage)
+    /// A JOB with the body of its request.
+    case sendJob(WorkerID, Job, BodyID)
     /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
     case killWorker(WorkerID)
     /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,

@@ -21,7 +21,7 @@ extension BrokerCore {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && runningAttempts == 0
             && origins.count == 0
-            && ledger.requests.pending == 0
+            && requestBodies.ids.isEmpty && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
 
@@ -80,6 +80,11 @@ extension BrokerCore {
     }
 
     private func auditFlights(_ check: Check) {
+        let bodies = flights.indices.compactMap { flights[$0].body }
+        check(
+            Set(bodies) == Set(requestBodies.ids)
+                && requestBodies.ids.allSatisfy { id in bodies.count { $0 == id } == requestBodies.holders(of: id) },
+            "12: flights have \(bodies.count) bodies, \(requestBodies.ids.count) are held")
         check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
         var counts = FlightCounts()
         for number in flights.indices {
@@ -90,6 +95,10 @@ extension BrokerCore {
             check(
                 flightNumbers.find(flight.key.hashValue) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
+            if flight.isAlone {
+                let members = flightChains.members(of: flight.interests) + parentChains.members(of: flight.parents)
+                check(members.count == 1, "3: \(members.count) share flight \(flight.id), which is to be alone")
+            }
             switch flight.phase {
             case .queued, .backingOff: break
             case .running(let worker):

@@ -21,7 +21,12 @@ extension BrokerCore {
     }
 
     /// A message of a client arrived.
-    public mutating func clientSaid(_ message: ClientMessage, by id: ClientID, now: Tick) {
+    ///
+    /// - Parameter body: that of a FETCH's request, which the core holds from now on.
+    public mutating func clientSaid(
+        _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
+    ) {
+        defer { if let body, !requestBodies.contains(body.id) { actions.append(.releaseBody(body.id)) } }
         guard let client = clientNumbers[id] else { return }
         if case .hello(let hello) = message {
             helloReceived(hello, from: client)
@@ -33,7 +38,7 @@ extension BrokerCore {
         }
         switch message {
         case .hello: break
-        case .fetch(let fetch): fetchRequested(fetch, by: client, now: now)
+        case .fetch(let fetch): fetchRequested(fetch, body, by: client, now: now)
         case .cancel(let handler, let request):
             cancelRequested(handler, request, by: client)
         case .remove(let pattern): removalRequested(pattern, by: client, now: now)

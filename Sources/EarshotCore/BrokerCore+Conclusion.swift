@@ -15,7 +15,8 @@ extension BrokerCore {
         }
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         let outcome = rule.outcome(
-            status: response.status, response: fields, request: record.request, hops: 0, ancestors: [])
+            status: response.status, response: fields, request: record.request, hops: 0,
+            ancestors: record.isAlone ? ancestors(of: flight) : [])
         switch outcome {
         case .follow(let next):
             drop(response)
@@ -32,7 +33,10 @@ extension BrokerCore {
 
     /// Waits for what becomes of the next hop, which others may want too.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
-        let (child, isNew) = openFlight(next, redirect: flights[flight].redirect, key: flights[flight].ownKey)
+        let record = flights[flight]
+        let (child, isNew) = openFlight(
+            next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
+            body: next.method == record.request.method ? record.body : nil)
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -48,6 +52,18 @@ extension BrokerCore {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }
         }
         for farthest in flightsTooFar(flight) { failRedirected(farthest, now: now) }
+    }
+
+    /// The requests whose redirects led to a flight that nobody joins: loops of others show when they meet. At most
+    /// `redirectHops`.
+    private func ancestors(of flight: Int32) -> [HTTPRequest] {
+        var found: [HTTPRequest] = []
+        var next = flight
+        while let parent = parentChains.members(of: flights[next].parents).first {
+            found.append(flights[parent].request)
+            next = parent
+        }
+        return found
     }
 
     /// Those that wait for a flight, or it itself, for whom its redirect was one too many; what waits for them in turn

@@ -123,7 +123,8 @@ extension BrokerCore {
         job.maxBytes = maxBytes
         job.progressMilliseconds = limits.progressMilliseconds
         job.httpFields = record.request.fields.bytes
-        actions.append(.sendWorker(workers[worker].id, .job(job)))
+        let id = workers[worker].id
+        actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))
     }
 
     /// Whether one who can be served wants it urgently.

@@ -3,7 +3,11 @@ internal import EarshotWire
 
 /// Requests: how they join or begin flights, wait, and change class.
 extension BrokerCore {
-    mutating func fetchRequested(_ fetch: Fetch, by client: Int32, now: Tick) {
+    mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
+        if let body, let objection = objection(to: body, of: fetch) {
+            refuse(client, objection.code, objection.detail, .fetch(fetch))
+            return
+        }
         if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
             _ = removeAll(of: handler, by: client)
         }
@@ -16,20 +20,30 @@ extension BrokerCore {
             refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
             return
         }
-        let fingerprint = Fingerprint(of: fetch).value
+        let fingerprint = Fingerprint(of: fetch, body: body).value
         if let known = listedInterest(fetch.request, of: handler) {
             askedAgain(known, fetch, fingerprint, by: client)
             return
         }
         let interest = list(fetch, fingerprint, handler, client, now: now)
         if fetch.options.subscribes { subscribe(client, toHandler: handler) }
-        guard let failure = join(interest, fetch, now: now) else { return }
+        guard let failure = join(interest, fetch, body, of: clients[client].id, now: now) else { return }
         if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
             // Over the bound nothing is kept for those who may yet come to listen.
             orphan(interest)
         } else {
             settle(interest, with: outcomes.insert(Outcome(failure: failure)), now: now)
         }
+    }
+
+    private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {
+        guard HTTPMethod(fetch.options.method)?.canCoalesce != true else {
+            return ("bad-message", "a \(fetch.options.method) has no body")
+        }
+        guard body.byteCount <= limits.requestBodyBytes else {
+            return ("limit", "the body is longer than \(limits.requestBodyBytes) bytes")
+        }
+        return nil
     }
 
     private func hasRoomToSubscribe(_ client: Int32) -> Bool {
@@ -100,7 +114,9 @@ extension BrokerCore {
 
     /// Puts a request into a flight, an open one with the same key or a new one.
     /// - Returns: why that cannot be; nil if it is done.
-    private mutating func join(_ interest: Int32, _ fetch: Fetch, now: Tick) -> FailureCode? {
+    private mutating func join(
+        _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID, now: Tick
+    ) -> FailureCode? {
         guard !isDraining else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         let owner = interests[interest].owner
@@ -115,22 +131,30 @@ extension BrokerCore {
             return .malformedURL
         }
         guard url.isHTTP else { return .unsupportedScheme }
-        guard let method = HTTPMethod(fetch.options.method), method == .get || method == .head else {
-            return .unsupportedMethod
-        }
+        guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
+            method.canCoalesce || !fetch.options.coalesces
+        else { return .unsupportedMethod }
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
+        if let body {
+            guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
+                requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
+            else { return .queueFull }
+            requestBodies.add(body, of: client)
+        }
         let flight = openFlight(
             HTTPRequest(method: method, url: url, fields: fields), redirect: fetch.options.redirect,
-            key: fetch.options.key)
+            key: fetch.options.key, isAlone: !fetch.options.coalesces, body: body?.id)
         attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
         return nil
     }
 
     /// The open flight with this key, or a new one that waits in the queue.
+    ///
+    /// - Parameter isAlone: whether it is to be a new one, which nobody else ever joins.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, key own: String?
+        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?
     ) -> (number: Int32, isNew: Bool) {
-        let key = FlightKey(request, redirect: redirect, own: own)
+        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil)
         if !purging.isEmpty, let flight = openFlight(key) { settlePurges(of: flight) }
         if let flight = openFlight(key) { return (flight, false) }
         let scope = scopeNumber(of: request)
@@ -142,7 +166,9 @@ extension BrokerCore {
         lastFlight += 1
         let flight = flights.insert(
             Flight(
-                id: lastFlight, request: request, redirect: redirect, ownKey: own, key: key, scope: scope))
+                id: lastFlight, request: request, redirect: redirect, ownKey: own, key: key, scope: scope,
+                isAlone: isAlone, body: body))
+        if let body { requestBodies.retain(body) }
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
         ledger.flights.started += 1
@@ -259,6 +285,7 @@ extension BrokerCore {
         flightNumbers.remove(flight, flights[flight].key.hashValue)
         pauses[flight] = nil
         probeEnded(flight, isAnswered: false)
+        if let body = flights[flight].body, requestBodies.release(body) { actions.append(.releaseBody(body)) }
         let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)

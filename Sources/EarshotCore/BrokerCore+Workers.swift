@@ -39,6 +39,9 @@ extension BrokerCore {
             if isDeath { flights[lease.flight].workerDeaths += 1 }
             if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
                 fail(lease.flight, .poisonous, now: now)
+            } else if !flights[lease.flight].request.method.isIdempotent {
+                // It may have been done: what must not be done twice is not tried again.
+                fail(lease.flight, .workerLost, now: now)
             } else {
                 enqueue(flight: lease.flight, first: true)
                 returned.append(FlightName(number: lease.flight, id: flights[lease.flight].id))

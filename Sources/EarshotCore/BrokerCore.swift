@@ -89,6 +89,8 @@ public struct BrokerCore {
     var spilling: [BodyID: Int32] = [:]
     /// Whether a body could not be written lately.
     var isSpoolFull = false
+    /// Bodies of requests that wait to be sent.
+    var requestBodies = RequestBodies()
     /// Files kept for clients that do not acknowledge.
     var lentFiles = 0
 

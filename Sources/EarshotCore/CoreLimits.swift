@@ -13,6 +13,12 @@ public struct CoreLimits: Equatable, Sendable {
     /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one size:
     /// what waits beyond is moved into the spool.
     public var waitingBytes = 1 << 20
+    /// Bytes of one request's body: a form, a call of an interface. What is larger is not for a queue in memory.
+    public var requestBodyBytes = 1 << 20
+    /// Bytes of the bodies of one client's requests that have not ended, and of all clients'.
+    public var requestBodyBytesPerClient = 32 << 20
+    /// See `requestBodyBytesPerClient`.
+    public var requestBodyBytesOfAll = 256 << 20
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
     /// How long a file is kept for a client that does not acknowledge: time to open it.

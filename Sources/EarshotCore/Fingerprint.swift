@@ -5,7 +5,7 @@ internal import EarshotWire
 struct Fingerprint {
     let value: UInt64
 
-    init(of fetch: Fetch) {
+    init(of fetch: Fetch, body: RequestBody?) {
         var hasher = Hasher()
         hasher.combine(fetch.url)
         hasher.combine(fetch.httpFields)
@@ -14,6 +14,8 @@ struct Fingerprint {
         hasher.combine(fetch.options.digest)
         hasher.combine(fetch.options.redirect)
         hasher.combine(fetch.options.isWarm)
+        hasher.combine(fetch.options.coalesces)
+        hasher.combine(body?.fingerprint)
         value = UInt64(bitPattern: Int64(hasher.finalize()))
     }
 }

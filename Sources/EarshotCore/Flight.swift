@@ -1,7 +1,8 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key.
+/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key;
+/// one that is to be alone has a number in it that no other has.
 /// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
 struct FlightKey: Hashable {
     var url: String
@@ -13,11 +14,12 @@ struct FlightKey: Hashable {
         self.variant = variant
     }
 
-    init(_ request: HTTPRequest, redirect: RedirectMode, own: String?) {
+    init(_ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?) {
         url = request.url.description
         variant = ""
-        guard request.method != .get || redirect != .follow || !request.fields.isEmpty || own != nil else { return }
-        variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\n"
+        guard request.method != .get || redirect != .follow || !request.fields.isEmpty || own != nil || alone != nil
+        else { return }
+        variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
         // Byte by byte: fields that are not UTF-8 stay apart.
         variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
     }
@@ -44,13 +46,20 @@ struct Flight {
         let redirect: RedirectMode
         /// The client's own coalescing key, for redirects to inherit.
         let ownKey: String?
+        let isAlone: Bool
+        let body: BodyID?
 
-        init(_ request: HTTPRequest, _ redirect: RedirectMode, _ variant: String, _ ownKey: String?) {
+        init(
+            _ request: HTTPRequest, _ redirect: RedirectMode, _ variant: String, _ ownKey: String?, isAlone: Bool,
+            body: BodyID?
+        ) {
             method = request.method
             fields = request.fields
             self.variant = variant
             self.redirect = redirect
             self.ownKey = ownKey
+            self.isAlone = isAlone
+            self.body = body
         }
     }
 
@@ -77,11 +86,14 @@ struct Flight {
 
     /// - Parameter key: as `FlightKey` makes it of the others.
     init(
-        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32
+        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32,
+        isAlone: Bool, body: BodyID?
     ) {
         self.id = id
         url = request.url
-        particulars = key.variant.isEmpty ? nil : Particulars(request, redirect, key.variant, ownKey)
+        particulars =
+            key.variant.isEmpty
+            ? nil : Particulars(request, redirect, key.variant, ownKey, isAlone: isAlone, body: body)
         self.scope = scope
     }
 
@@ -93,6 +105,12 @@ struct Flight {
     var redirect: RedirectMode { particulars?.redirect ?? .follow }
 
     var ownKey: String? { particulars?.ownKey }
+
+    /// Whether it is for one request, and nobody joins it.
+    var isAlone: Bool { particulars?.isAlone ?? false }
+
+    /// What is sent with the request.
+    var body: BodyID? { particulars?.body }
 
     var key: FlightKey { FlightKey(url: url.description, variant: particulars?.variant ?? "") }
 

@@ -11,6 +11,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case requestsPerHandler = "requests-per-handler"
     case coolDown = "cool-down"
     case inlineBytes = "inline-bytes"
+    case requestBodyBytes = "request-body-bytes"
     case drainSeconds = "drain-seconds"
 
     /// The word before a pattern, in a rule for some origins.
@@ -25,7 +26,9 @@ public enum SettingName: String, CaseIterable, Sendable {
     public var isTime: Bool {
         switch self {
         case .originSpacing, .coolDown, .drainSeconds: true
-        case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes: false
+        case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes,
+            .requestBodyBytes:
+            false
         }
     }
 
@@ -37,6 +40,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .originSpacing, .coolDown, .drainSeconds: 0...WireLimits.seconds * 1_000
         case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
         case .inlineBytes: 0...16 << 20
+        case .requestBodyBytes: 0...WireLimits.requestBodyBytes
         }
     }
 
@@ -52,6 +56,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .requestsPerHandler: "requests that have not ended, of one handler"
         case .coolDown: "the longest that a server may ask to be left alone, in seconds"
         case .inlineBytes: "bodies up to so many bytes travel in messages"
+        case .requestBodyBytes: "bytes of the body of a request"
         case .drainSeconds: "seconds that running work has when its process shall end"
         }
     }

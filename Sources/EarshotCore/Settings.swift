@@ -53,6 +53,7 @@ public struct Settings: Equatable, Sendable {
         put(.requestsPerHandler, limits.requestsPerHandler)
         put(.coolDown, limits.coolDownMilliseconds)
         put(.inlineBytes, 65_536)
+        put(.requestBodyBytes, limits.requestBodyBytes)
         put(.drainSeconds, 10_000)
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
@@ -99,6 +100,7 @@ public struct Settings: Equatable, Sendable {
         limits.requestsPerClient = self[.requestsPerClient] ?? limits.requestsPerClient
         limits.requestsPerHandler = self[.requestsPerHandler] ?? limits.requestsPerHandler
         limits.coolDownMilliseconds = self[.coolDown] ?? limits.coolDownMilliseconds
+        limits.requestBodyBytes = self[.requestBodyBytes] ?? limits.requestBodyBytes
         limits.origins.limit = self[.originLimit] ?? limits.origins.limit
         limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds
         limits.origins.rules = rules.mapValues(\.value)

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// A request method: RFC 9110, section 9. Methods are case-sensitive.
 public struct HTTPMethod: Hashable, Sendable, CustomStringConvertible {
     public static let get = HTTPMethod(unchecked: "GET")
@@ -19,10 +21,12 @@ public struct HTTPMethod: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether asking twice does no more than asking once: RFC 9110, section 9.2.2. No unknown method is.
-    public var isIdempotent: Bool {
-        switch description {
-        case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE": true
-        default: false
-        }
-    }
+    public var isIdempotent: Bool { Fetch.Options.idempotentMethods.contains(description) }
+
+    /// Whether a request may have it: CONNECT is for proxies, TRACE shows credentials to whoever reads the answer. The
+    /// Fetch standard, "forbidden method".
+    public var isAllowed: Bool { !["CONNECT", "TRACE", "TRACK"].contains(description.uppercased()) }
+
+    /// Whether others may share a request of it, which has no body then.
+    public var canCoalesce: Bool { self == .get || self == .head }
 }

@@ -64,7 +64,12 @@ public enum ClientMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame; no client message has a body.
+    /// Frame 2; nil but for a FETCH with a body.
+    public var body: [UInt8]? {
+        if case .fetch(let fetch) = self { fetch.body } else { nil }
+    }
+
+    /// The head frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .hello(let hello): return hello.encoded()

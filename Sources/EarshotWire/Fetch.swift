@@ -1,6 +1,7 @@
 /// FETCH: a client wants a URL under a handler.
 ///
-/// Head: `FETCH handler request url`, the fields below, an empty line and HTTP fields. No body.
+/// Head: `FETCH handler request url`, the fields below, an empty line and HTTP fields. Body: that of the HTTP request,
+/// absent for most.
 public struct Fetch: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
@@ -9,12 +10,16 @@ public struct Fetch: Equatable, Sendable {
     public var options = Options()
     /// HTTP header fields to send, lines separated by LF, unchecked.
     public var httpFields: [UInt8] = []
+    /// What the sender puts into frame 2, at most `WireLimits.requestBodyBytes`. Who reads a head finds nil.
+    public var body: [UInt8]?
 
     /// What the named fields say, each with its default.
     public struct Options: Equatable, Sendable {
         public var priority = PriorityClass.normal
-        /// `GET` or `HEAD`; others are refused by the broker.
+        /// An HTTP method; others than `GET` and `HEAD` are for requests that do not coalesce.
         public var method = "GET"
+        /// Whether others may share the fetch.
+        public var coalesces = true
         /// The longest time without a byte; 1 ms to a day.
         public var timeoutMilliseconds = 60_000
         /// The time for all of it, waiting included; nil for none.
@@ -81,6 +86,12 @@ extension Fetch.Options {
     /// Retries a client may ask for.
     public static let retriesRange = 0...20
 
+    /// Methods of which asking twice does no more than asking once: RFC 9110, section 9.2.2. No unknown method is one.
+    public static let idempotentMethods: Set<String> = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"]
+
+    /// Whether it may be asked again by itself when nobody knows what became of it.
+    public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
+
     mutating func set(_ name: String, _ value: String) throws(WireError) {
         switch name {
         case "priority":
@@ -91,6 +102,7 @@ extension Fetch.Options {
         case "method":
             guard Ascii.isIdentifier(value.utf8) else { throw WireError(.badMessage, "method is an HTTP method") }
             method = value
+        case "coalesce": coalesces = try HeadReader.flag(value, "coalesce")
         case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
         case "deadline": deadlineMilliseconds = try HeadReader.milliseconds(value, "deadline")
         case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
@@ -122,6 +134,7 @@ extension Fetch.Options {
         let usual = Fetch.Options()
         writer.field("priority", if: priority != usual.priority, priority.name)
         writer.field("method", if: method != usual.method, method)
+        writer.field("coalesce", if: !coalesces, "no")
         if timeoutMilliseconds != usual.timeoutMilliseconds { writer.field("timeout", seconds: timeoutMilliseconds) }
         writer.field("deadline", seconds: deadlineMilliseconds)
         writer.field("max-bytes", maxBytes)

@@ -37,7 +37,7 @@ public enum PoolMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame; no message to a worker has a body.
+    /// The head frame. A request's body goes beside its JOB.
     public func encoded() -> [UInt8] {
         switch self {
         case .limits(let limits): return limits.encoded()
@@ -121,7 +121,7 @@ public struct Job: Equatable, Sendable {
     public var attempt: AttemptID
     /// In normal form, user information included.
     public var url: String
-    /// `GET` or `HEAD`.
+    /// An HTTP method.
     public var method = "GET"
     /// The longest time without a byte.
     public var timeoutMilliseconds = 60_000

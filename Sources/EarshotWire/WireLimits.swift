@@ -12,6 +12,8 @@ public enum WireLimits {
     public static let identifierBytes = 64
     /// Bytes of a URL: what servers and proxies commonly accept.
     public static let urlBytes = 8_192
+    /// Bytes of a request's body, whatever the broker's setting allows: libzmq reads 256 messages of a client ahead.
+    public static let requestBodyBytes = 4 << 20
     /// Bytes of a client's own coalescing key.
     public static let keyBytes = 200
     /// Named fields of one head, unknown ones included.

@@ -66,15 +66,17 @@ final class BrokerLink {
 
     // MARK: Messages
 
-    /// The next message of the broker; nil when none waits. What is none is logged and passed over.
-    func next() throws(ZeroMQError) -> PoolMessage? {
+    /// The next message of the broker, with the body beside its head if there is one; nil when none waits. What is none
+    /// is logged and passed over.
+    func next() throws(ZeroMQError) -> (message: PoolMessage, body: [UInt8]?)? {
         while phase != .down, try connection?.socket.receive(into: &parts) == true {
-            guard parts.count == 1, parts.surplus == 0 else {
+            guard parts.surplus == 0 else {
                 logger.warning("a message of the broker has too many frames")
                 continue
             }
             do throws(WireError) {
-                return try PoolMessage(head: parts.bytes(0))
+                let message = try PoolMessage(head: parts.bytes(0))
+                return (message, parts.count > 1 ? parts.bytes(1) : nil)
             } catch {
                 logger.warning("a message of the broker is refused", metadata: ["code": "\(error.code.rawValue)"])
             }

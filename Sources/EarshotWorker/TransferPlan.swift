@@ -13,18 +13,20 @@ struct TransferPlan {
     /// Lower-case, without brackets.
     var host: String { String(url.host) }
 
-    init(_ job: Job, _ options: WorkerOptions) throws(Refusal) {
+    init(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) {
         do throws(FetchURL.ParseError) { url = try FetchURL(job.url) } catch { throw Refusal(.malformedURL) }
         guard url.isHTTP else { throw Refusal(.unsupportedScheme) }
         guard let port = url.port, port != 0 else { throw Refusal(.malformedURL) }
         self.port = port
         var request = TransferRequest(url: url.description)
-        switch job.method {
-        case "GET": request.method = .get
-        case "HEAD": request.method = .head
-        default: throw Refusal(.unsupportedMethod)
+        guard let method = HTTPMethod(job.method), method.isAllowed else { throw Refusal(.unsupportedMethod) }
+        isHead = method == .head
+        switch method {
+        case .get: request.method = .get
+        case .head: request.method = .head
+        default: request.method = .other(method.description, isRepeatable: method.isIdempotent)
         }
-        isHead = request.method == .head
+        request.body = body
         let fields: HeaderFields
         do throws(HeaderFieldError) { fields = try HeaderFields(request: job.httpFields) } catch {
             throw Refusal(.badHeader)

@@ -6,7 +6,7 @@ internal import Logging
 
 /// A job's way from JOB to its terminal.
 extension Worker {
-    func start(_ job: Job) {
+    func start(_ job: Job, _ body: [UInt8]?) {
         guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
             logger.warning("a job was given twice", metadata: ["attempt": "\(job.attempt)"])
             return
@@ -15,7 +15,7 @@ extension Worker {
             guard phase == .serving, runs.count < slots else { throw Refusal(.workerLost) }
             // Before its LIMITS a broker has no job to give.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
-            let plan = try TransferPlan(job, options)
+            let plan = try TransferPlan(job, body, options)
             let run = JobRun(job, plan, terms, loop: loop) { [weak self] in self?.progressed.append($0) }
             runs[job.attempt] = run
             watchOver(run)

@@ -6,10 +6,11 @@ internal import ZeroMQ
 
 /// What the broker says.
 extension Worker {
-    func handle(_ message: PoolMessage) {
+    /// - Parameter body: frame 2; means something with a JOB alone.
+    func handle(_ message: PoolMessage, _ body: [UInt8]?) {
         switch message {
         case .limits(let limits): take(limits)
-        case .job(let job): start(job)
+        case .job(let job): start(job, body)
         case .cancel(let attempt): cancel(attempt)
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .ping: pong()

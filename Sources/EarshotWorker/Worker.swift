@@ -124,8 +124,8 @@ final class Worker {
     /// - Returns: whether messages of the broker wait.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
-        while budget > 0, hasRoomForMessages, let message = try link.next() {
-            handle(message)
+        while budget > 0, hasRoomForMessages, let (message, body) = try link.next() {
+            handle(message, body)
             budget -= 1
         }
         for answered in names.settle() { named(answered) }

@@ -43,6 +43,9 @@ struct GetCommand: ParsableCommand {
 
     func validate() throws {
         guard !urls.isEmpty || input != nil else { throw ValidationError("give a URL, or a list of them with -i") }
+        guard input != "-" || request.data != "@-" else {
+            throw ValidationError("-i - and --data @- both read standard input")
+        }
         guard output == nil || directory == nil else { throw ValidationError("give -o or -d, not both") }
         guard !json || output != "-" else { throw ValidationError("--json and -o - both write standard output") }
         if output == nil, directory == nil, !json, urls.count > 1 { throw severalNeedAFolder }
@@ -61,22 +64,24 @@ struct GetCommand: ParsableCommand {
             if wanted.count > 1, directory == nil, output != nil || !json {
                 throw Complaint(.usage, severalNeedAFolder.message)
             }
+            let body = try request.body()
             SignalSource.ignoreBrokenPipes()
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
             let loop = try EventLoop()
             let bus = try privateBus(loop, signals, count: wanted.count)
             defer { bus?.end() }
-            return try fetch(wanted, try bus?.folder ?? place.folder(), bus, loop, signals)
+            return try fetch(wanted, body, try bus?.folder ?? place.folder(), bus, loop, signals)
         }
     }
 
     private func fetch(
-        _ wanted: [String], _ folder: RuntimeFolder, _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
+        _ wanted: [String], _ body: [UInt8]?, _ folder: RuntimeFolder, _ bus: PrivateBus?, _ loop: EventLoop,
+        _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
         let own = HandlerID("get/\(getpid())-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
         guard let handler = handler ?? own else { throw Complaint(.other, "no handler") }
-        let run = GetRun(wanted, handler, request, to: destination, json: json)
+        let run = GetRun(wanted, handler, request, body: body, to: destination, json: json)
         let session = try BusSession(folder, loop, signals, client: "get", window: GetRun.outstanding) { _, event in
             run.happened(event)
         }

@@ -13,6 +13,8 @@ final class GetRun {
     private let urls: [String]
     private let handler: HandlerID
     private let options: RequestOptions
+    /// What each request sends.
+    private let body: [UInt8]?
     private let tellsJSON: Bool
     private var destination: Destination
     private var next = 0
@@ -25,11 +27,13 @@ final class GetRun {
     private var isInterrupted = false
 
     init(
-        _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, to destination: Destination, json: Bool
+        _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, body: [UInt8]?, to destination: Destination,
+        json: Bool
     ) {
         self.urls = urls
         self.handler = handler
         self.options = options
+        self.body = body
         self.destination = destination
         tellsJSON = json
     }
@@ -123,7 +127,7 @@ final class GetRun {
             next += 1
             guard let request = RequestID(String(index + 1)) else { continue }
             underWay[request] = index
-            var fetch = options.fetch(handler, request, URLText.wire(urls[index]) ?? "")
+            var fetch = options.fetch(handler, request, URLText.wire(urls[index]) ?? "", body: body)
             if bar != nil { fetch.options.progressMilliseconds = 200 }
             do throws(ClientError) {
                 guard !fetch.url.isEmpty else {

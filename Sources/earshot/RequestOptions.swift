@@ -24,6 +24,18 @@ struct RequestOptions: ParsableArguments {
     @Option(help: "What a redirect means.")
     var redirect = RedirectMode.follow
 
+    @Option(
+        name: [.customShort("X"), .long],
+        help: "The method: GET, or POST with --data. What is neither GET nor HEAD is asked alone, and not twice.")
+    var method: String?
+
+    @Option(
+        help: ArgumentHelp("What to send, or @FILE for what is in a file; @- is standard input.", valueName: "text"))
+    var data: String?
+
+    @Flag(help: "Share the fetch with nobody.")
+    var alone = false
+
     @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))
     var header: [String] = []
 
@@ -33,6 +45,14 @@ struct RequestOptions: ParsableArguments {
         if let deadline, !times.contains(deadline) { throw ValidationError("--deadline is 0.001 to 86400 seconds") }
         if let maxBytes, maxBytes < 0 { throw ValidationError("--max-bytes is not negative") }
         guard (0...20).contains(retries) else { throw ValidationError("--retries is 0 to 20") }
+        if let method {
+            guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
+                method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+            else { throw ValidationError("--method is one word") }
+        }
+        if data != nil, let method, ["GET", "HEAD"].contains(method) {
+            throw ValidationError("--data is not for \(method)")
+        }
         for field in header {
             guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
                 field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
@@ -40,9 +60,19 @@ struct RequestOptions: ParsableArguments {
         }
     }
 
+    /// What --data says; nil for nothing.
+    func body() throws(Complaint) -> [UInt8]? {
+        guard let data else { return nil }
+        guard data.utf8.first == UInt8(ascii: "@") else { return Array(data.utf8) }
+        return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
+    }
+
     /// A request with all of it.
-    func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String) -> Fetch {
+    func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
+        fetch.body = body
+        fetch.options.method = method ?? (body == nil ? "GET" : "POST")
+        fetch.options.coalesces = !alone && ["GET", "HEAD"].contains(fetch.options.method)
         fetch.options.priority = priority
         fetch.options.timeoutMilliseconds = Int(timeout * 1000)
         fetch.options.deadlineMilliseconds = deadline.map { Int($0 * 1000) }

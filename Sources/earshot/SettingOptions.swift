@@ -51,6 +51,9 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Bodies up to so many bytes travel in messages.")
     var inlineBytes: String?
 
+    @Option(help: "Bytes of the body of a request.")
+    var requestBodyBytes: String?
+
     @Option(help: "Seconds that running work has after SIGTERM.")
     var drainSeconds: String?
 
@@ -61,7 +64,8 @@ struct SettingOptions: ParsableArguments {
         let given: [(SettingName, String?)] = [
             (.slots, slots), (.originLimit, originLimit), (.originSpacing, originSpacing), (.requests, requests),
             (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
-            (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.drainSeconds, drainSeconds),
+            (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.requestBodyBytes, requestBodyBytes),
+            (.drainSeconds, drainSeconds),
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }

@@ -39,6 +39,7 @@ struct SubmitCommand: ParsableCommand {
             guard let handler = handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
                 throw Complaint(.other, "no handler")
             }
+            let body = try self.request.body()
             var tally = Tally()
             var refused: Set<RequestID> = []
             var isTaken = false
@@ -63,7 +64,7 @@ struct SubmitCommand: ParsableCommand {
                     tally.count(outcome)
                     continue
                 }
-                var fetch = self.request.fetch(handler, name, text)
+                var fetch = self.request.fetch(handler, name, text, body: body)
                 fetch.options.subscribes = false
                 fetch.options.isWarm = warm
                 try session.connection.fetch(fetch)

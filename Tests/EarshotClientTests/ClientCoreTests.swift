@@ -22,6 +22,44 @@ import Testing
         #expect(core.fetch(fetch("4")) == [.send(.fetch(fetch("4")))])
     }
 
+    @Test func `what may not be done twice is not asked of the next broker, and is told lost`() {
+        var core = ready()
+        var post = fetch("1")
+        post.options.method = "POST"
+        post.options.coalesces = false
+        var submission = post
+        submission.request = RequestID("2")!
+        submission.options.subscribes = false
+        var put = fetch("3")
+        put.options.method = "PUT"
+        for fetch in [post, submission, put] { #expect(core.fetch(fetch) == [.send(.fetch(fetch))]) }
+        _ = core.linkLost()
+        var late = post
+        late.request = RequestID("4")!
+        _ = core.fetch(late)
+        _ = core.linkOpened()
+        let actions = core.received(welcome(2))
+        #expect(sent(actions) == [.fetch(put), .fetch(late)])
+        let lost = actions.compactMap { action in
+            if case .report(.refused(let reply)) = action { "\(reply.request!) \(reply.code)" } else { nil }
+        }
+        #expect(lost == ["2 connection-lost", "1 connection-lost"])
+        reconnect(&core)
+        #expect(core.requests.keys.map(\.request.description).sorted() == ["3"])
+    }
+
+    @Test func `what a draining broker did not take is asked again`() {
+        var core = ready()
+        var post = fetch("1")
+        post.options.method = "POST"
+        _ = core.fetch(post)
+        let failure = Terminal.Outcome.failed(Terminal.Failure(code: "stopping"))
+        _ = core.received(.terminal(Terminal(handler: handler, request: post.request, sequence: 1, outcome: failure)))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(post)])
+    }
+
     @Test func `a terminal is delivered once and acknowledged at the end of the pass`() {
         var core = ready()
         _ = core.fetch(fetch("1"))

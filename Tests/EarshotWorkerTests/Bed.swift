@@ -72,9 +72,9 @@ final class Bed {
     }
 
     /// Gives the job, and runs until it has ended.
-    func fetch(_ job: Job) throws -> Bool {
+    func fetch(_ job: Job, body: [UInt8]? = nil) throws -> Bool {
         guard try meet() else { return false }
-        try broker.tell(.job(job))
+        try broker.tell(head: PoolMessage.job(job).encoded(), more: body.map { [$0] } ?? [])
         return try run { broker.hasEnded(job.attempt) }
     }
 

@@ -9,7 +9,7 @@ import Testing
         "a job that cannot be run fails by its code",
         arguments: [
             ("ftp://127.0.0.1/a", "GET", "", FailureCode.unsupportedScheme), ("nonsense", "GET", "", .malformedURL),
-            ("http://127.0.0.1:0/", "GET", "", .malformedURL), ("http://127.0.0.1/", "POST", "", .unsupportedMethod),
+            ("http://127.0.0.1:0/", "GET", "", .malformedURL), ("http://127.0.0.1/", "TRACE", "", .unsupportedMethod),
             ("http://127.0.0.1/", "GET", "host: other", .badHeader), ("http://127.0.0.1/", "GET", "a b", .badHeader),
             ("http://name.invalid/", "GET", "", .unknownHost),
         ])

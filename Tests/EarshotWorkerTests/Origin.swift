@@ -89,8 +89,7 @@ final class Origin {
             end(descriptor)
         } else if count > 0, var connection = connections[descriptor] {
             connection.received += buffer.prefix(count)
-            let head = String(decoding: connection.received, as: UTF8.self)
-            if head.hasSuffix("\r\n\r\n") {
+            if let head = Self.request(connection.received) {
                 requests.append(head)
                 connection.received = []
                 connection.request = head
@@ -100,6 +99,16 @@ final class Origin {
             }
             connections[descriptor] = connection
         }
+    }
+
+    /// The request that is all there: its head, and what `Content-Length` announces.
+    private static func request(_ bytes: [UInt8]) -> String? {
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard let end = text.utf8.firstRange(of: Array("\r\n\r\n".utf8))?.upperBound else { return nil }
+        let head = text.utf8.distance(from: text.startIndex, to: end)
+        let line = text[..<end].split(separator: "\r\n").first { $0.lowercased().hasPrefix("content-length: ") }
+        let length = line.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
+        return bytes.count >= head + length ? text : nil
     }
 
     private func flush(_ descriptor: Int32) {

@@ -101,8 +101,8 @@ class Client:
         self.say("HELLO EAR/1", client=self.name, window=self.window)
         self.broker = self.expect("WELCOME").fields["broker"]
 
-    def fetch(self, handler, request, url, headers=(), **fields):
-        self.say(f"FETCH {handler} {request} {url}", headers, **fields)
+    def fetch(self, handler, request, url, headers=(), body=None, **fields):
+        self.say(f"FETCH {handler} {request} {url}", headers, body, **fields)
 
     def remove(self, handler):
         """The answer to REMOVE."""

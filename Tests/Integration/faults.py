@@ -14,12 +14,13 @@
     /status/CODE           that status and a body that says so; `?retry-after=S` adds the field
     /flaky/N?status=C      status C (503) the first N times, then as /bytes/1000: counted by whole target
     /redirect/N            N redirects, then a short body
-    /redirect-to?url=U     one redirect to U
+    /redirect-to?url=U     one redirect to U; `&status=C` by status C (302)
     /loop/a, /loop/b       each redirects to the other, with the same query
     /ring/N/I              redirects to I+1, of N that are a ring, with the same query
     /other-port            redirects to the origin's next port, with the same query
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /headers               the request as the origin saw it, in JSON
+    /drop-second           answers the first request of a connection, and closes it without a word at the second
 """
 
 import asyncio
@@ -190,7 +191,7 @@ async def redirect(connection, _request, _origin, times):
 
 
 async def redirect_to(connection, request, _):
-    await go_to(connection, request.query["url"])
+    await go_to(connection, request.query["url"], int(request.query.get("status", 302)))
     return True
 
 
@@ -214,13 +215,21 @@ def with_query(request, path):
     return path + request.target[len(request.path):]
 
 
-async def go_to(connection, location):
-    await connection.send(plain(302, b"elsewhere\n", [("Location", location)]))
+async def go_to(connection, location, status=302):
+    await connection.send(plain(status, b"elsewhere\n", [("Location", location)]))
 
 
 async def headers(connection, request, _):
-    seen = {"method": request.method, "target": request.target, "headers": request.headers}
+    seen = {"method": request.method, "target": request.target, "headers": request.headers,
+            "body": request.body.decode("latin-1")}
     await connection.send(plain(200, json.dumps(seen).encode()))
+    return True
+
+
+async def drop_second(connection, *_):
+    if connection.answered:
+        return False
+    await connection.send(plain(200, b"first\n"))
     return True
 
 
@@ -235,5 +244,5 @@ FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
-    "headers": headers, "only": only,
+    "headers": headers, "drop-second": drop_second, "only": only,
 }

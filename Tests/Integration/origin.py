@@ -22,18 +22,20 @@ CONTINUE_AT = 256 * 1024
 """Bytes the transport may buffer before a response waits for the client."""
 
 HEAD_LIMIT = 128 * 1024
+BODY_LIMIT = 8 << 20
 
 
 class Request:
     """One request as the origin saw it. Times are `time.monotonic()`; `None` while it has not happened."""
 
-    def __init__(self, number, method, target, headers, port):
+    def __init__(self, number, method, target, headers, port, body):
         self.number = number
         self.method = method
         self.target = target
         self.path, _, query = target.partition("?")
         self.query = dict(urllib.parse.parse_qsl(query))
         self.headers = headers
+        self.body = body
         self.port = port
         self.started = time.monotonic()
         self.ended = None
@@ -59,9 +61,9 @@ class Journal:
         self._by_path = {}
         self._by_target = {}
 
-    def begin(self, method, target, headers, port):
+    def begin(self, method, target, headers, port, body):
         with self._changed:
-            request = Request(len(self._requests), method, target, headers, port)
+            request = Request(len(self._requests), method, target, headers, port, body)
             self._requests.append(request)
             self._running += 1
             self._most = max(self._most, self._running)
@@ -150,6 +152,7 @@ class Connection(asyncio.Protocol):
         self.received = bytearray()
         self.request = None
         self.task = None
+        self.answered = 0
         self.writable = asyncio.Event()
         self.writable.set()
 
@@ -159,7 +162,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data):
         self.received += data
-        if len(self.received) > HEAD_LIMIT:
+        if len(self.received) > HEAD_LIMIT + BODY_LIMIT:
             self.transport.abort()
         elif self.task is None:
             self._next()
@@ -186,7 +189,6 @@ class Connection(asyncio.Protocol):
         if end < 0:
             return
         lines = bytes(self.received[:end]).decode("latin-1").split("\r\n")
-        del self.received[:end + 4]
         parts = lines[0].split(" ")
         if len(parts) != 3:
             self.transport.abort()
@@ -195,8 +197,13 @@ class Connection(asyncio.Protocol):
         for line in lines[1:]:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
+        whole = end + 4 + int(headers.get("content-length", 0))
+        if len(self.received) < whole:
+            return
+        body = bytes(self.received[end + 4:whole])
+        del self.received[:whole]
         port = self.transport.get_extra_info("sockname")[1]
-        self.request = self.origin.journal.begin(parts[0], parts[1], headers, port)
+        self.request = self.origin.journal.begin(parts[0], parts[1], headers, port, body)
         self.task = asyncio.get_running_loop().create_task(self._answer())
 
     async def _answer(self):
@@ -207,6 +214,7 @@ class Connection(asyncio.Protocol):
             again = True
         self.origin.journal.finish(self.request, aborted=False)
         self.task = None
+        self.answered += 1
         if again:
             self._next()
         else:

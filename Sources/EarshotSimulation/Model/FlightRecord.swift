@@ -14,6 +14,12 @@ struct JobContent: Hashable, CustomStringConvertible {
         self.fields = fields.last == UInt8(ascii: "\n") ? fields.dropLast() : fields
     }
 
+    /// Whether the fields are credentials: the simulated clients send a cookie, or what tells requests apart.
+    var hasCredentials: Bool { fields.starts(with: "cookie: ".utf8) }
+
+    /// Whether it may be tried again by itself.
+    var isRepeatable: Bool { Fetch.Options.idempotentMethods.contains(method) }
+
     var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
 
     /// `scheme://host:port`, as written.
@@ -32,6 +38,8 @@ struct FlightContent: Hashable {
     var job: JobContent
     var redirect: RedirectMode
     var key: String?
+    /// The request that it is for alone; nil for one that others may share.
+    var alone: Int?
 }
 
 /// What the model knows of one flight.

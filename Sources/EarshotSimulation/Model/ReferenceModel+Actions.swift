@@ -18,7 +18,7 @@ extension ReferenceModel {
             expect(
                 client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
-        case .sendWorker(let id, .job(let job)): started(job, at: id)
+        case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(_, .cancel(let attempt)):
             guard attempt.broker == instance else { return }
             expect(owedCancellations.remove(attempt) != nil, 4, "\(attempt) is cancelled although it is wanted")

@@ -96,6 +96,8 @@ extension ReferenceModel {
             if isDeath { flight.deaths += 1 }
             if flight.deaths >= limits.workerDeathsPerFlight {
                 end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
+            } else if !flight.content.job.isRepeatable {
+                end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
             } else {
                 flight.phase = .waiting
                 flight.isReturned = true
@@ -119,7 +121,7 @@ extension ReferenceModel {
         if isRedirect, flight.content.redirect == .error {
             end(flight, Ending(code: "redirect-refused", attempts: Int(flight.attempts)))
         } else if isRedirect, let location = Self.location(in: completion.httpFields) {
-            redirected(flight, to: location)
+            redirected(flight, to: location, by: completion.status)
         } else if completion.status >= 400 {
             failed(flight, "http-status", completion, body, hasRetried: hasRetried)
         } else {
@@ -145,6 +147,7 @@ extension ReferenceModel {
         expect(flight.failures <= flight.retries, 3, "\(flight.content.job) is tried more often than asked")
         let mayEndBetter =
             completion.map { Self.retryableStatuses.contains($0.status) } ?? Self.retryableFailures.contains(code)
+        expect(flight.content.job.isRepeatable, 3, "\(flight.content.job) is tried again")
         expect(mayEndBetter, 3, "\(flight.content.job) is tried again after \(code)")
         flight.phase = .pausing
     }
@@ -173,16 +176,20 @@ extension ReferenceModel {
         }
     }
 
-    private func redirected(_ flight: FlightRecord, to location: String) {
+    private func redirected(_ flight: FlightRecord, to location: String, by status: Int) {
         var job = flight.content.job
         job.url = location
-        if job.origin != flight.content.job.origin { job.fields = [] }
+        if job.origin != flight.content.job.origin, job.hasCredentials { job.fields = [] }
+        let becomesGet = status == 303 && job.method != "HEAD" || [301, 302].contains(status) && job.method == "POST"
+        if becomesGet { job.method = "GET" }
         let attempts = Int(flight.attempts)
         guard location.utf8.starts(with: "http://".utf8) else {
             end(flight, Ending(code: "redirect-refused", attempts: attempts))
             return
         }
-        let isSame = job.url == flight.content.job.url
+        var earlier = [flight]
+        while flight.content.alone != nil, let parent = earlier.last?.parents.first { earlier.append(parent) }
+        let isSame = earlier.contains { $0.content.job.url == job.url && $0.content.job.method == job.method }
         guard !isSame else {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return

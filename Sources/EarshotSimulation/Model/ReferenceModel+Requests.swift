@@ -48,7 +48,8 @@ extension ReferenceModel {
         } else {
             let redirect = fetch.options.redirect
             let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fetch.httpFields)
-            join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key))
+            let alone = fetch.options.coalesces ? nil : request.serial
+            join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key, alone: alone))
         }
     }
 
@@ -62,7 +63,8 @@ extension ReferenceModel {
         guard fetch.url.utf8.starts(with: "http://".utf8) else {
             return fetch.url.utf8.contains(UInt8(ascii: ":")) ? "unsupported-scheme" : "malformed-url"
         }
-        if fetch.options.method != "GET", fetch.options.method != "HEAD" { return "unsupported-method" }
+        let isShared = fetch.options.coalesces && !["GET", "HEAD"].contains(fetch.options.method)
+        if isShared || fetch.options.method == "TRACE" { return "unsupported-method" }
         return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil
     }
 

@@ -66,5 +66,6 @@ final class RequestRecord {
         fetch.url == other.url && fetch.httpFields == other.httpFields && fetch.options.method == other.options.method
             && fetch.options.key == other.options.key && fetch.options.digest == other.options.digest
             && fetch.options.redirect == other.options.redirect && fetch.options.isWarm == other.options.isWarm
+            && fetch.options.coalesces == other.options.coalesces
     }
 }

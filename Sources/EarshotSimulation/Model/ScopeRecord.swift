@@ -3,12 +3,12 @@ internal import EarshotCore
 /// An origin as requests with the same credentials see it.
 struct ScopeName: Hashable {
     var origin: Substring
-    /// The header fields: the simulated clients send no others than credentials.
+    /// The header fields that are credentials.
     var credentials: [UInt8]
 
     init(_ job: JobContent) {
         origin = job.origin
-        credentials = job.fields
+        credentials = job.hasCredentials ? job.fields : []
     }
 }
 

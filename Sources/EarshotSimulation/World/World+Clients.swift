@@ -87,11 +87,20 @@ extension World {
         fetch.options.key = catalogue.ownKey(of: key)
         choose(&fetch.options, key)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
+        if random.perMille(40) { askAlone(&fetch) }
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
         // A client library asks once for what it wants; few programs use an ID again at once.
         if clients[number].wants[want] != nil, !random.perMille(100) { return }
         if fetch.options.subscribes { clients[number].wants[want] = fetch }
         say(.fetch(fetch), link)
+    }
+
+    /// Of such a request none may be taken for another: a field tells them apart.
+    private mutating func askAlone(_ fetch: inout Fetch) {
+        fetch.options.coalesces = false
+        fetch.options.method = ["GET", "POST", "PUT", "PATCH", "DELETE"][random.below(5)]
+        lastAlone += 1
+        fetch.httpFields = Array("x-alone: \(lastAlone)".utf8)
     }
 
     private mutating func choose(_ options: inout Fetch.Options, _ key: Int) {

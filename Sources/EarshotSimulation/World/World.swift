@@ -28,6 +28,8 @@ struct World {
     var workers: [SimulatedWorker] = []
     var origins: [SimulatedOrigin]
     var links: [UInt64: Link] = [:]
+    /// Counts requests that share no flight.
+    var lastAlone = 0
     var lastLink: UInt64 = 0
     var lastBody: UInt64 = 0
     /// Origins' limits that were in force and may still be felt, oldest first.
@@ -187,6 +189,7 @@ struct World {
         case .deliver(let id, let terminal, _): return deliver(terminal, to: id, &refused)
         case .close(let id, _): closed(id.rawValue)
         case .sendWorker(let id, let message): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
+        case .sendJob(let id, let job, _): send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
         case .killWorker(let id):
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
