@@ -1,7 +1,9 @@
 internal import CLibCrypto
 
 /// An incremental SHA-256 (FIPS 180-4): bytes go in as they arrive, the digest comes out once.
-@safe public struct SHA256: ~Copyable {
+///
+/// It can go from thread to thread: it cannot be copied, so one of them has it at a time.
+@safe public struct SHA256: ~Copyable, @unchecked Sendable {
     /// Owned; freed by `deinit`.
     private let context: OpaquePointer
 

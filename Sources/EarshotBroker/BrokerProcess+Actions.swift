@@ -40,6 +40,9 @@ extension BrokerProcess {
             // The same content can be in both: inline bodies were larger or smaller when one of them came.
             waiting.remove(file)
             spool.remove(file)
+        // A file that is gone is not found by the worker either, which begins anew.
+        case .lendPart(let kept, let name): spool.rename(kept, to: name)
+        case .removePart(let name): spool.remove(name)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)

@@ -156,7 +156,7 @@ public final class BrokerProcess {
             }
         case .surplus(let peer, _):
             core.clientSaidNonsense(WireError(.limit, "a message is a head and a body"), by: ClientID(rawValue: peer))
-        case .lost(let peer, _):
+        case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
     }
@@ -166,8 +166,10 @@ public final class BrokerProcess {
         case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
-                let message = adopted(try WorkerMessage(head: head), of: peer)
-                core.workerSaid(message, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
+                let message = try WorkerMessage(head: head)
+                keepParts(after: message, of: peer)
+                let settled = adopted(message, of: peer)
+                core.workerSaid(settled, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
             } catch {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
@@ -175,7 +177,8 @@ public final class BrokerProcess {
             var error = WireError(.limit, "a message is a head and a body")
             error.attempt = WorkerMessage.attempt(in: head)
             core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
-        case .lost(let peer, let process):
+        case .lost(let peer, let pid, let process):
+            if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)
             spool.sweepParts()
@@ -195,6 +198,7 @@ public final class BrokerProcess {
             var registration: EventLoop.Registration?
             registration = try loop.add(process.descriptor, .readable) { [unowned self] _ in
                 if let registration { loop.remove(registration) }
+                keepParts(of: worker, pid: process.pid)
                 core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
                 spool.sweepParts()
                 withExtendedLifetime(process) {}
@@ -216,6 +220,35 @@ public final class BrokerProcess {
         return RequestBody(id: hold(body), byteCount: bytes.count, fingerprint: fingerprint)
     }
 
+    /// Takes back what is left of the attempts of a worker that is dead, or leaves.
+    private func keepParts(of worker: WorkerID, pid: Int32) {
+        for (attempt, file) in core.parts(of: worker) { keepPart(file, of: attempt, by: worker, pid: pid) }
+    }
+
+    /// Takes back what is left of what a worker says it is done with: the core hears of it before the end itself.
+    private func keepParts(after message: WorkerMessage, of peer: UInt64) {
+        let worker = WorkerID(rawValue: peer)
+        let pid = work.pid(of: peer)
+        switch message {
+        case .failed(let attempt, _, _, _, let part):
+            guard let file = part?.file ?? core.part(of: attempt, by: worker) else { return }
+            keepPart(file, of: attempt, by: worker, pid: pid)
+        case .done(let completion):
+            // Given to go on with, and of no use to this answer.
+            guard let file = core.part(of: completion.attempt, by: worker), file != completion.file else { return }
+            keepPart(file, of: completion.attempt, by: worker, pid: pid)
+        case .bye: keepParts(of: worker, pid: pid)
+        case .ready, .progress, .slots, .pong: break
+        }
+    }
+
+    private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
+        guard core.holds(attempt, worker), Spool.isPart(file, of: attempt, pid: pid),
+            let bytes = spool.keep(file, as: BrokerCore.keptName(of: attempt))
+        else { return }
+        core.partKept(of: attempt, bytes: bytes, by: worker)
+    }
+
     private func hold(_ body: SharedBody) -> BodyID {
         lastBody += 1
         let id = BodyID(rawValue: lastBody)
@@ -227,7 +260,7 @@ public final class BrokerProcess {
     /// looked at; what is not as the worker said becomes a failure of the attempt, what nobody waits for is removed.
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
-        if file == Spool.partName(of: completion.attempt, pid: work.pid(of: peer)) {
+        if Spool.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
             guard core.holds(completion.attempt, WorkerID(rawValue: peer)) else {
                 spool.remove(file)
                 completion.file = nil

@@ -14,8 +14,8 @@ final class RouterPort {
         case message(peer: UInt64, head: [UInt8], body: SharedBody?)
         /// A message of more frames than the protocol has.
         case surplus(peer: UInt64, head: [UInt8])
-        /// `process`: a hold on the peer's process, if that lives on.
-        case lost(peer: UInt64, process: ProcessDescriptor?)
+        /// `pid`: its process; 0 if the kernel did not tell. `process`: a hold on that, if it lives on.
+        case lost(peer: UInt64, pid: Int32, process: ProcessDescriptor?)
     }
 
     /// One connection.
@@ -245,7 +245,7 @@ final class RouterPort {
             condemned.insert(peer.routing)
             let process = livingProcess(peer.pid)
             unwatch(peer)
-            handle(.lost(peer: number, process: process))
+            handle(.lost(peer: number, pid: peer.pid, process: process))
         }
         dying.removeAll()
         readSinceDeath = 0

@@ -5,7 +5,7 @@ internal import Glibc
 /// The folder of bodies that are files: one file for each content, named by its SHA-256.
 ///
 /// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
-/// so that the two never race. Names are used relative to an opened folder and without following links.
+/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`. Names are used relative to an opened folder and without following links.
 final class Spool {
     private let folder: Int32
     private let lock: LockFile
@@ -20,7 +20,7 @@ final class Spool {
         self.lock = lock
         folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
-        for name in try names() where isContent(name) { remove(name) }
+        for name in try names() where isContent(name) || name.hasSuffix(".kept") { remove(name) }
         sweepParts()
     }
 
@@ -40,6 +40,27 @@ final class Spool {
         else { return nil }
         guard unsafe renameat(folder, name, folder, sha256) == 0 else { return nil }
         return sha256
+    }
+
+    /// The files an attempt may write: for a body it began, and for one it began in place of what it was given.
+    static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
+        name == partName(of: attempt, pid: pid) || name == "\(pid)-\(attempt).anew.part"
+    }
+
+    /// Takes a part of a body back from the worker that wrote it.
+    /// - Returns: its bytes; nil if there is no such file, or it is not a plain one of this user with one name.
+    func keep(_ name: String, as kept: String) -> Int? {
+        var status = stat()
+        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
+            status.st_uid == getuid(), status.st_nlink == 1, status.st_size > 0
+        else { return nil }
+        return rename(name, to: kept) ? status.st_size : nil
+    }
+
+    /// - Returns: whether the file was there.
+    @discardableResult
+    func rename(_ name: String, to other: String) -> Bool {
+        unsafe renameat(folder, name, folder, other) == 0
     }
 
     /// A file of the broker's own that is gone when it is closed.

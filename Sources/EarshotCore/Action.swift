@@ -50,6 +50,10 @@ public enum Action: Equatable, Sendable {
     case releaseBody(BodyID)
     /// Nobody needs this spool file any more.
     case releaseFile(String)
+    /// Give this file, which was kept, the name under which the worker whose JOB follows goes on with it.
+    case lendPart(String, as: String)
+    /// Nobody goes on with this file.
+    case removePart(String)
     /// Let the supervisor know what a client has set: it keeps to it, and gives it to the next broker.
     case settingChanged(SettingChange)
 }

@@ -19,7 +19,8 @@ extension BrokerCore {
     /// Whether nothing is wanted, running or owed: the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
-            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && runningAttempts == 0
+            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
+            && aside.isEmpty && runningAttempts == 0
             && origins.count == 0
             && requestBodies.ids.isEmpty && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -111,6 +112,11 @@ extension BrokerCore {
                     "4: flight \(flight.id) follows one that does not know it")
             }
         }
+        for number in parts.keys {
+            check(
+                flights.contains(number) && !flights[number].isRunning, "12: flight \(number) keeps a part for nobody")
+        }
+        check(aside.count <= limits.partsAside, "11: \(aside.count) parts are kept aside")
         check(flightCounts == counts, "10: flights are counted \(flightCounts), not \(counts)")
     }
 

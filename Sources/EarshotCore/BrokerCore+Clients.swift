@@ -14,6 +14,7 @@ extension BrokerCore {
     /// A connection or its process is gone: all it wanted is purged.
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
+        clock = now
         dropSubtrees(of: client, now: now)
         withdrawPurges(from: client) { _ in true }
         clients[client].sent = 0
@@ -28,6 +29,7 @@ extension BrokerCore {
     ) {
         defer { if let body, !requestBodies.contains(body.id) { actions.append(.releaseBody(body.id)) } }
         guard let client = clientNumbers[id] else { return }
+        clock = now
         if case .hello(let hello) = message {
             helloReceived(hello, from: client)
             return

@@ -110,18 +110,23 @@ extension BrokerCore {
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
-        workers[worker].leases[record.id] = WorkerSession.Lease(
+        let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
+        let lent = lendPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes)
+        var lease = WorkerSession.Lease(
             attempt: record.attempts, origin: origin, isHigh: isHigh, flight: flight, startedAt: now, maxBytes: maxBytes
         )
+        lease.part = lent?.part
+        lease.isResuming = lent != nil
+        workers[worker].leases[record.id] = lease
         watch(worker, now: now)
         ledger.flights.assigned += 1
-        let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
         var job = Job(attempt: attempt, url: record.request.url.description)
         job.method = record.request.method.description
         job.timeoutMilliseconds = Int(record.timeoutMilliseconds)
         job.connectMilliseconds = limits.connectMilliseconds
         job.maxBytes = maxBytes
         job.progressMilliseconds = limits.progressMilliseconds
+        job.resume = lent?.resume
         job.httpFields = record.request.fields.bytes
         let id = workers[worker].id
         actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))

@@ -172,10 +172,11 @@ extension BrokerCore {
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
         ledger.flights.started += 1
+        takePartBack(for: flight, key)
         return (flight, true)
     }
 
-    private func openFlight(_ key: FlightKey) -> Int32? {
+    func openFlight(_ key: FlightKey) -> Int32? {
         flightNumbers.find(key.hashValue) { flights[$0].has(key) }
     }
 
@@ -282,6 +283,7 @@ extension BrokerCore {
 
     /// Frees a flight's record and its key.
     mutating func forget(_ flight: Int32) {
+        putPartAside(of: flight)
         flightNumbers.remove(flight, flights[flight].key.hashValue)
         pauses[flight] = nil
         probeEnded(flight, isAnswered: false)

@@ -6,6 +6,7 @@ internal import HeapModule
 extension BrokerCore {
     /// Does what is due by now, of very much a part: what is left is due at once, as `nextTimer` says.
     public mutating func timePassed(now: Tick) {
+        clock = now
         var budget = max(limits.timersPerPass, 1)
         while budget > 0, let timer = timers.min, timer.at <= now {
             budget -= 1
@@ -22,6 +23,7 @@ extension BrokerCore {
                 releaseFile(file)
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
+            case .aside(let serial): asideEnded(serial)
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
@@ -52,6 +54,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
+            + aside.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -68,6 +71,7 @@ extension BrokerCore {
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
         case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
         case .lent, .opening, .spoolRetry: true
+        case .aside(let serial): aside.values.contains { $0.serial == serial }
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }
     }

@@ -28,11 +28,13 @@ extension BrokerCore {
 
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let worker = workerNumbers.removeValue(forKey: id) else { return }
+        clock = now
         for lease in workers[worker].leases.values where lease.flight >= 0 { settlePurges(of: lease.flight) }
-        let leases = workers[worker].leases.values.sorted { $0.flight < $1.flight }
+        let leases = workers[worker].leases.sorted { $0.value.flight < $1.value.flight }
         workers.remove(worker)
-        for lease in leases {
+        for (id, lease) in leases {
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
+            keepPart(of: lease, flight: id)
             guard lease.flight >= 0 else { continue }
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
@@ -55,6 +57,7 @@ extension BrokerCore {
             if let body { actions.append(.releaseBody(body)) }
             return
         }
+        clock = now
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
         if workers[worker].phase == .joining {
@@ -75,9 +78,11 @@ extension BrokerCore {
         case .done, .pong: break
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
-        case .failed(let attempt, let code, _, let received):
+        case .failed(let attempt, let code, _, let received, let part):
+            partTold(part, of: attempt, at: worker)
             attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
-        case .progress(let attempt, let received, let total):
+        case .progress(let attempt, let received, let total, let part):
+            partTold(part, of: attempt, at: worker)
             attemptProgressed(attempt, received, total, by: worker, now: now)
         case .slots(let slots): workers[worker].offers(slots)
         case .bye: workerGone(id, isDeath: false, now: now)
@@ -136,10 +141,15 @@ extension BrokerCore {
             return
         }
         let flight = lease.flight
-        let response = Outcome.Response(
+        var response = Outcome.Response(
             status: completion.status, url: flights[flight].request.url.description, length: completion.length,
             sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
             startedAt: lease.startedAt, endedAt: now)
+        if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
+            let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
+            response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
+            response.isResumed = true
+        }
         conclude(flight, response, now: now)
     }
 
@@ -167,6 +177,7 @@ extension BrokerCore {
             lease.attempt == attempt.attempt, lease.flight >= 0
         else { return }
         workers[worker].leases[attempt.flight]?.receivedBytes = received
+        workers[worker].leases[attempt.flight]?.totalBytes = total
         forEachInterest(of: lease.flight) { core, interest in
             guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, received, total, now: now)
@@ -209,6 +220,7 @@ extension BrokerCore {
         workers[worker].lowerCeiling()
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }
+        keepPart(of: lease, flight: attempt.flight)
         guard lease.flight >= 0 else {
             workers[worker].cancelling -= 1
             return nil
@@ -220,6 +232,11 @@ extension BrokerCore {
     mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
         let id = flights[flight].id
         workers[worker].leases[id]?.flight = -1
+        // Anything else is not gone on with.
+        if flights[flight].request.method == .get {
+            workers[worker].leases[id]?.abandoned = AbandonedFlight(
+                key: flights[flight].key, request: flights[flight].request)
+        }
         workers[worker].cancelling += 1
         ledger.flights.cancelled += 1
         let attempt = AttemptID(broker: instance, flight: id, attempt: flights[flight].attempts)

@@ -81,6 +81,11 @@ public struct BrokerCore {
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int
     var timers = Heap<Timer>()
+    /// What is left of their attempts that broke off, by flight; and of flights that are gone.
+    var parts: [Int32: KeptPart] = [:]
+    var aside: [FlightKey: PartAside] = [:]
+    /// The time of the last event that told it.
+    var clock = Tick(nanoseconds: .min)
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
     /// Scopes kept for their cool-downs alone.

@@ -31,6 +31,13 @@ public struct CoreLimits: Equatable, Sendable {
     public var silenceMilliseconds = 10_000
     /// Workers that may die of one flight before it is failed.
     public var workerDeathsPerFlight = 2
+    /// Bodies that broke off and wait for their flights' next attempts: what may fail at once.
+    public var keptParts = 1_000
+    /// The same of flights that nobody wants any more, their bytes, and how long they are kept: who comes back to a page or
+    /// a list comes back soon.
+    public var partsAside = 16
+    public var partsAsideBytes = 1 << 30
+    public var asideMilliseconds = 300_000
     /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
     public var progressMilliseconds = 250
     /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.

@@ -102,6 +102,8 @@ struct Flight {
             method: particulars?.method ?? .get, url: url, fields: particulars?.fields ?? HeaderFields())
     }
 
+    var isRunning: Bool { if case .running = phase { true } else { false } }
+
     var redirect: RedirectMode { particulars?.redirect ?? .follow }
 
     var ownKey: String? { particulars?.ownKey }
@@ -168,6 +170,8 @@ struct Outcome {
         var fields: [UInt8]
         var startedAt: Tick
         var endedAt: Tick
+        /// Whether it began with what an earlier transfer had brought.
+        var isResumed = false
     }
 
     var failure: FailureCode?

@@ -11,6 +11,8 @@ struct Timer: Comparable {
         case abandoned(handler: Int32, absence: UInt64)
         /// A file lent to a client that does not acknowledge is taken back.
         case lent(file: String)
+        /// What was kept aside is kept no longer.
+        case aside(serial: UInt64)
         /// A flight's pause before its next attempt is over.
         case retry(FlightName)
         /// The time between two starts at an origin is over.

@@ -26,6 +26,16 @@ struct WorkerSession {
         var maxBytes: Int?
         /// Decoded bytes it has brought so far.
         var receivedBytes = 0
+        /// Bytes of the whole, as far as known.
+        var totalBytes: Int?
+        /// The file its body grows in; nil before it is known.
+        var part: GrowingPart?
+        /// Whether its JOB gave it that file to go on with.
+        var isResuming = false
+        /// What the broker found in that file when it took it back.
+        var keptBytes: Int?
+        /// What was asked for, once nobody wants it.
+        var abandoned: AbandonedFlight?
 
         init(attempt: UInt32, origin: Int32, isHigh: Bool, flight: Int32, startedAt: Tick, maxBytes: Int?) {
             self.attempt = attempt

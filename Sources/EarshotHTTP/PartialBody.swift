@@ -24,6 +24,16 @@ public struct PartialBody: Sendable {
         validator = Validator(response: response, now: now)
         isIdentity = response.isIdentity
     }
+
+    /// Takes what somebody else found fit to go on with.
+    ///
+    /// - Parameter validator: Of bytes without a content coding.
+    public init(keptBytes: Int64, totalBytes: Int64?, validator: Validator) {
+        self.keptBytes = keptBytes
+        self.totalBytes = totalBytes
+        self.validator = validator
+        isIdentity = true
+    }
 }
 
 extension HeaderFields {

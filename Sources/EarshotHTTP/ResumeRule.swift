@@ -18,6 +18,41 @@ public struct ResumeRule: Hashable, Sendable {
         return fields
     }
 
+    /// The beginning of a response's body as it is worth keeping; nil if the transfer could not go on after it.
+    ///
+    /// - Parameters:
+    ///   - keptBytes: Of the body, from its first one on.
+    ///   - status: Of the response: only a 200 is a whole representation.
+    ///   - response: Its fields.
+    ///   - request: What it answers.
+    ///   - now: Seconds since 1970, for the century of an obsolete date.
+    public func beginning(
+        _ keptBytes: Int64, status: Int, response: HeaderFields, of request: HTTPRequest, now: Int64
+    ) -> PartialBody? {
+        guard status == 200 else { return nil }
+        let length = response.agreed("content-length").flatMap { decimal($0.span, $0.span.indices, maximum: .max) }
+        // Two lengths that differ are no length to hold an answer against.
+        guard length != nil || !response.contains("content-length") else { return nil }
+        let kept = PartialBody(
+            keptBytes: keptBytes, totalBytes: length.map { Int64($0) }, response: response, now: now)
+        return kept.validator.ifRange != nil && fields(toResume: kept, of: request) != nil ? kept : nil
+    }
+
+    /// The fields of the whole that the first response and the one that brought the rest make together: RFC 9110,
+    /// section 15.3.7.3.
+    ///
+    /// - Parameters:
+    ///   - latest: Those of the last 206; nil after a 416, whose fields are not about the body.
+    ///   - length: Bytes of the whole.
+    public func fields(of first: HeaderFields, completedBy latest: HeaderFields?, length: Int) -> HeaderFields {
+        // The tag that is kept is the one the bytes were compared by.
+        var whole = latest.map { first.updated(by: $0, keepsEntityTag: true) } ?? first
+        whole.remove("content-range")
+        whole.remove("content-length")
+        whole.add("content-length".utf8, String(length).utf8)
+        return whole
+    }
+
     /// Judges the answer to a request with these fields.
     ///
     /// - Parameters:

@@ -30,6 +30,32 @@ public struct Validator: Sendable {
         }
     }
 
+    /// Takes what `ifRange` of a strong validator said.
+    ///
+    /// - Parameter now: Seconds since 1970, for the century of an obsolete date.
+    public init?(ifRange text: String, now: Int64) {
+        if let tag = EntityTag(text) {
+            guard !tag.isWeak else { return nil }
+            entityTag = tag
+            lastModified = nil
+            lastModifiedText = []
+        } else {
+            guard let moment = HTTPDate(text, now: now)?.secondsSince1970 else { return nil }
+            entityTag = nil
+            lastModified = moment
+            lastModifiedText = Array(text.utf8)[...]
+        }
+        hasEntityTagField = entityTag != nil
+        // That the date is strong was judged when it came.
+        date = lastModified.map { $0 + 1 }
+    }
+
+    /// What names it to a server in `If-Range`, and to others of us; nil for a weak one, and for a tag that is not ASCII.
+    public var ifRange: String? {
+        guard let text = strongText, text.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
+        return String(decoding: text, as: UTF8.self)
+    }
+
     /// Whether there is something to ask a server by.
     public var isEmpty: Bool { entityTag == nil && lastModified == nil }
 

@@ -132,8 +132,26 @@ public struct Job: Equatable, Sendable {
     public var maxBytes: Int?
     /// The least time between two PROGRESS messages; nil for none at all.
     public var progressMilliseconds: Int?
+    /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
+    public var resume: Resume?
     /// Request header fields, lines separated by LF.
     public var httpFields: [UInt8] = []
+
+    /// Where a broken transfer goes on, and by what it is known that it is the same.
+    public struct Resume: Equatable, Sendable {
+        /// Bytes that are there, at least 1.
+        public var bytes: Int
+        /// Bytes of the whole; nil if no server said so.
+        public var total: Int?
+        /// The strong validator of what is there, as `If-Range` takes it; ASCII.
+        public var validator: String
+
+        public init(bytes: Int, total: Int?, validator: String) {
+            self.bytes = bytes
+            self.total = total
+            self.validator = validator
+        }
+    }
 
     public init(attempt: AttemptID, url: String) {
         self.attempt = attempt
@@ -145,8 +163,12 @@ public struct Job: Equatable, Sendable {
         attempt = try reader.attempt(0)
         url = try reader.operand(1, "URL")
         httpFields = reader.httpFields
+        var begun: (received: Int, total: Int?)?
+        var validator: String?
         for (name, value) in reader.fields {
             switch name {
+            case "resume": begun = try HeadReader.progress(value)
+            case "if-range": validator = value
             case "method": method = try HeadReader.identifier(value, "method")
             case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
             case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
@@ -157,6 +179,11 @@ public struct Job: Equatable, Sendable {
             default: break
             }
         }
+        guard let begun else { return }
+        guard let validator, begun.received > 0, begun.received <= begun.total ?? .max else {
+            throw WireError(.badMessage, "resume is bytes/total, and goes with if-range")
+        }
+        resume = Resume(bytes: begun.received, total: begun.total, validator: validator)
     }
 
     func encoded() -> [UInt8] {
@@ -169,6 +196,8 @@ public struct Job: Equatable, Sendable {
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("progress", progressMilliseconds)
+        writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
+        writer.field("if-range", resume?.validator)
         return writer.finished(httpFields: httpFields)
     }
 }

@@ -66,6 +66,8 @@ public struct Terminal: Equatable, Sendable {
         case network
         /// A transfer another request had begun.
         case shared
+        /// A transfer that went on where an earlier one had broken off.
+        case resumed
     }
 
     public init(handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, outcome: Outcome) {
@@ -159,7 +161,7 @@ extension Terminal.Response {
         case "url": url = value
         case "source":
             guard let named = Terminal.Source(rawValue: value) else {
-                throw WireError(.badMessage, "source is network or shared")
+                throw WireError(.badMessage, "source is network, shared or resumed")
             }
             source = named
         case "length": length = try HeadReader.count(value, "length")

@@ -4,8 +4,8 @@ public enum WorkerMessage: Equatable, Sendable {
     case ready(Ready)
     /// An origin answered, whatever its status; the body is frame 2 or a file in the spool.
     case done(Completion)
-    case failed(AttemptID, code: String, detail: String?, receivedBytes: Int)
-    case progress(AttemptID, received: Int, total: Int?)
+    case failed(AttemptID, code: String, detail: String?, receivedBytes: Int, part: BodyPart? = nil)
+    case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
     /// How many transfers it runs at once from now on, 1 to 10,000: what it makes of the broker's wish.
     case slots(Int)
     /// The answer to PING.
@@ -49,11 +49,12 @@ public enum WorkerMessage: Equatable, Sendable {
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
-            return .failed(try reader.attempt(0), code: code, detail: detail, receivedBytes: received)
+            return .failed(
+                try reader.attempt(0), code: code, detail: detail, receivedBytes: received, part: try BodyPart(reader))
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
-            return .progress(try reader.attempt(0), received: received, total: total)
+            return .progress(try reader.attempt(0), received: received, total: total, part: try BodyPart(reader))
         case "SLOTS":
             try reader.expectOperands(1)
             let slots = try reader.operand(0, "number")
@@ -69,18 +70,20 @@ public enum WorkerMessage: Equatable, Sendable {
         switch self {
         case .ready(let ready): return ready.encoded()
         case .done(let completion): return completion.encoded()
-        case .failed(let attempt, let code, let detail, let received):
+        case .failed(let attempt, let code, let detail, let received, let part):
             var writer = HeadWriter("FAILED")
             writer.operand(attempt.description)
             writer.operand(code)
             writer.field("detail", detail)
             writer.field("received", received)
-            return writer.finished()
-        case .progress(let attempt, let received, let total):
+            writer.field("file", part?.file)
+            return writer.finished(httpFields: part?.httpFields ?? [])
+        case .progress(let attempt, let received, let total, let part):
             var writer = HeadWriter("PROGRESS")
             writer.operand(attempt.description)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
-            return writer.finished()
+            writer.field("file", part?.file)
+            return writer.finished(httpFields: part?.httpFields ?? [])
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
             writer.operand(String(slots))
@@ -163,6 +166,9 @@ public struct Completion: Equatable, Sendable {
     public var sha256: String?
     /// Base name in the spool; nil if the body is frame 2 or empty.
     public var file: String?
+    /// Whether the body begins with the bytes that the JOB gave to go on with; then the status is 200 and the fields are
+    /// those of the 206 that brought the rest, or none.
+    public var isResumed = false
     public var elapsedMilliseconds = 0
     /// Response header fields, lines separated by LF.
     public var httpFields: [UInt8] = []
@@ -182,6 +188,7 @@ public struct Completion: Equatable, Sendable {
             case "length": length = try HeadReader.count(value, "length")
             case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
             case "file": file = try Self.baseName(value)
+            case "resumed": isResumed = try HeadReader.flag(value, "resumed")
             case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
             default: break
             }
@@ -189,7 +196,7 @@ public struct Completion: Equatable, Sendable {
     }
 
     /// A name without a folder: nothing else may point into the spool.
-    private static func baseName(_ text: String) throws(WireError) -> String {
+    fileprivate static func baseName(_ text: String) throws(WireError) -> String {
         guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
             text.utf8.allSatisfy({ Ascii.isVisible($0) && $0 != Ascii.slash })
         else {
@@ -205,7 +212,28 @@ public struct Completion: Equatable, Sendable {
         writer.field("length", length)
         writer.field("sha-256", sha256)
         writer.field("file", file)
+        writer.field("resumed", if: isResumed, "yes")
         writer.field("elapsed-ms", elapsedMilliseconds)
         return writer.finished(httpFields: httpFields)
+    }
+}
+
+/// The file a body grows in, as a worker tells of it.
+public struct BodyPart: Equatable, Sendable {
+    /// Base name in the spool.
+    public var file: String
+    /// The fields of the 200 whose body it is, lines separated by LF: told once, and only of a body that a later attempt
+    /// may go on with.
+    public var httpFields: [UInt8] = []
+
+    public init(file: String, httpFields: [UInt8] = []) {
+        self.file = file
+        self.httpFields = httpFields
+    }
+
+    fileprivate init?(_ reader: HeadReader) throws(WireError) {
+        guard let name = reader.fields.last(where: { $0.name == "file" })?.value else { return nil }
+        file = try Completion.baseName(name)
+        httpFields = reader.httpFields
     }
 }

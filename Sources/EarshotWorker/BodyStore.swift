@@ -45,6 +45,27 @@ struct BodyStore: ~Copyable {
         self.makeFile = makeFile
     }
 
+    /// A body whose first `count` bytes are in `file` and have gone through `hash`.
+    init(resuming file: SpoolFile, _ hash: consuming SHA256, count: Int, maximum: Int?) {
+        inlineLimit = 0
+        self.maximum = maximum ?? .max
+        makeFile = { () throws(SystemError) in throw SystemError("no second spool file", number: EEXIST) }
+        self.file = file
+        self.hash = hash
+        self.count = count
+    }
+
+    /// The base name of the file the body grows in; nil while it is in memory.
+    var fileName: String? { file?.name }
+
+    /// Gives the body up and leaves its file to the broker.
+    ///
+    /// - Returns: whether there is one.
+    consuming func leave() -> Bool {
+        file?.leave()
+        return file != nil
+    }
+
     /// Lets the body have more bytes than before; nil for any number.
     mutating func raise(to maximum: Int?) {
         self.maximum = max(self.maximum, maximum ?? .max)

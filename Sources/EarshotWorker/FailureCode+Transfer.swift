@@ -23,3 +23,13 @@ extension FailureCode {
         }
     }
 }
+
+extension FailureCode {
+    /// Whether what had come of a body by then is worth keeping.
+    var leavesGoodBytes: Bool {
+        switch self {
+        case .spoolFull, .protocolError, .encodingError, .internalError: false
+        default: true
+        }
+    }
+}

@@ -7,11 +7,14 @@ internal import Glibc
 
 /// One job while it runs: what came of it so far, and by when more must come.
 ///
-/// `resolving -> transferring`, and out of the worker's table from either. As a sink it is called inside libcurl: it
+/// `hashing -> resolving -> transferring`, without the first unless it goes on with an earlier attempt's bytes, and out
+/// of the worker's table from each. As a sink it is called inside libcurl: it
 /// writes bytes away and notes facts, no more.
 final class JobRun: TransferSink {
     /// What the job waits for.
     enum Phase {
+        /// What is there of its body goes through SHA-256.
+        case hashing(PartHasher.Task)
         /// The addresses of its host.
         case resolving
         /// Its bytes.
@@ -36,9 +39,26 @@ final class JobRun: TransferSink {
     /// The body's length as announced, if it comes as announced: without a content encoding.
     private(set) var announcedBytes: Int?
     private var body: BodyStore?
+    /// What the broker gave to go on with; nil without, and once it is of no use.
+    private(set) var lent: LentPart?
+    /// Whether the body goes on where `lent` ended.
+    private var isResumed = false
+    /// The offset in the body at which this answer ends; nil if that is the body's own end.
+    private var endOfRange: Int?
+    /// Whether what comes is none of the body: the answer said that all of it is there.
+    private var isWhole = false
+    /// Whether a later attempt may go on with what this one writes.
+    private var isKeepable = false
+    /// Whether the broker knows the fields of the response whose body it is.
+    private var areFieldsTold = false
+    /// Whether the answer fits nothing: the whole has to be asked for.
+    private(set) var wantsWhole = false
     private var maxBytes: Int
     private let addresses: AddressPolicy
+    /// When its time began to count.
+    private var begun: LoopTime
     private var lastByte: LoopTime
+    private let makeBody: (_ maximum: Int) -> BodyStore
     private let loop: EventLoop
     private let progressed: (JobRun) -> Void
 
@@ -52,15 +72,46 @@ final class JobRun: TransferSink {
         let spool = terms.spool
         self.spool = spool
         addresses = terms.addresses
-        body = BodyStore(inlineLimit: terms.inlineBytes, maximum: job.maxBytes) { () throws(SystemError) in
-            guard let spool else { throw SystemError("no spool", number: ENOENT) }
-            return try SpoolFile(SpoolFile.name(job.attempt, pid: getpid()), in: spool)
+        makeBody = { maximum in
+            BodyStore(inlineLimit: terms.inlineBytes, maximum: maximum) { () throws(SystemError) in
+                guard let spool else { throw SystemError("no spool", number: ENOENT) }
+                let name = SpoolFile.name(job.attempt, pid: getpid(), isAnew: job.resume != nil)
+                return try SpoolFile(name, in: spool)
+            }
         }
+        lent = spool.flatMap { LentPart(job, in: $0) }
         self.loop = loop
         self.progressed = progressed
         maxBytes = job.maxBytes ?? .max
         started = loop.now
+        begun = loop.now
         lastByte = loop.now
+        body = makeBody(maxBytes)
+    }
+
+    /// Begins to count its time; what is there of its body has been hashed, or is of no use.
+    func begin() {
+        if let lent, case .hashing(let task) = phase {
+            if let hash = task.takeHash() { lent.hashed(hash) } else { self.lent = nil }
+        }
+        phase = .resolving
+        begun = loop.now
+        lastByte = loop.now
+    }
+
+    /// Forgets an answer that fits nothing; the whole is asked for next.
+    func startOver() {
+        wantsWhole = false
+        refusal = nil
+        head = ResponseHead()
+        announcedBytes = nil
+        body = makeBody(maxBytes)
+        phase = .resolving
+    }
+
+    /// What is asked of libcurl, and of whom.
+    var request: TransferRequest {
+        lent.flatMap { plan.request(toResume: $0.kept) } ?? plan.request
     }
 
     // MARK: What arrives
@@ -92,6 +143,13 @@ final class JobRun: TransferSink {
             refusal = Refusal(head: .malformed)
             return false
         }
+        guard !isWhole else { return true }
+        guard bytes.count <= endOfRange.map({ $0 - receivedBytes }) ?? .max else {
+            // Then nothing that it said of these bytes is to be believed.
+            isKeepable = false
+            refusal = Refusal(.truncated, "The answer is longer than its Content-Range.")
+            return false
+        }
         do throws(BodyStore.Fault) {
             try body?.append(bytes)
         } catch {
@@ -108,6 +166,16 @@ final class JobRun: TransferSink {
     /// Judges a head that is all there: a body that is announced as too large need not be waited for.
     private func accepted() -> Bool {
         let fields = HeaderFields(lines: head.fields)
+        if let lent {
+            switch place(fields, behind: lent) {
+            case .own: break
+            case .placed: return true
+            case .misplaced: return false
+            }
+        }
+        isKeepable =
+            ResumeRule().beginning(1, status: head.status, response: fields, of: plan.asked, now: Int64(time(nil)))
+            != nil
         guard hasBody, !fields.contains("content-encoding"),
             let length = fields.first("content-length").flatMap(Int.init), length >= 0
         else { return true }
@@ -115,6 +183,51 @@ final class JobRun: TransferSink {
         guard length > maxBytes else { return true }
         refusal = Refusal(.tooLarge)
         return false
+    }
+
+    /// How an answer stands to what is there of the body.
+    private enum Placement {
+        /// It has a body of its own.
+        case own
+        /// It goes on with what is there.
+        case placed
+        case misplaced
+    }
+
+    /// Judges the answer to a request for what is missing.
+    private func place(_ fields: HeaderFields, behind lent: LentPart) -> Placement {
+        let outcome = ResumeRule().outcome(
+            status: head.status, response: fields, kept: lent.kept, now: Int64(time(nil)))
+        switch outcome {
+        case .append(_, let end, let total):
+            endOfRange = Int(end)
+            announcedBytes = total.map { Int($0) }
+            return resume(lent)
+        case .alreadyWhole:
+            isWhole = true
+            announcedBytes = Int(lent.kept.keptBytes)
+            return resume(lent)
+        case .unrelated: return .own
+        case .startOver:
+            self.lent = nil
+            return .own
+        case .mismatch:
+            self.lent = nil
+            wantsWhole = true
+            return .misplaced
+        }
+    }
+
+    private func resume(_ lent: LentPart) -> Placement {
+        body = lent.store(maximum: maxBytes)
+        precondition(body != nil, "\(job.attempt) asked for the rest of what was not hashed")
+        self.lent = nil
+        isResumed = true
+        isKeepable = true
+        areFieldsTold = true
+        guard let announcedBytes, announcedBytes > maxBytes else { return .placed }
+        refusal = Refusal(.tooLarge)
+        return .misplaced
     }
 
     /// Whether the answer has a body, be it an empty one: RFC 9112, section 6.3.
@@ -126,6 +239,8 @@ final class JobRun: TransferSink {
     var deadline: LoopTime {
         let silence = lastByte.advanced(by: .milliseconds(job.timeoutMilliseconds))
         switch phase {
+        // The worker's own time: nobody else's trouble.
+        case .hashing: return loop.now.advanced(by: .milliseconds(job.timeoutMilliseconds))
         case .resolving: return [silence, connectDeadline, totalDeadline].compactMap(\.self).min() ?? silence
         // libcurl watches over the other two.
         case .transferring: return silence
@@ -145,9 +260,9 @@ final class JobRun: TransferSink {
         return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })
     }
 
-    private var connectDeadline: LoopTime { started.advanced(by: .milliseconds(job.connectMilliseconds)) }
+    private var connectDeadline: LoopTime { begun.advanced(by: .milliseconds(job.connectMilliseconds)) }
 
-    private var totalDeadline: LoopTime? { job.totalMilliseconds.map { started.advanced(by: .milliseconds($0)) } }
+    private var totalDeadline: LoopTime? { job.totalMilliseconds.map { begun.advanced(by: .milliseconds($0)) } }
 
     // MARK: Progress and end
 
@@ -157,9 +272,21 @@ final class JobRun: TransferSink {
         body?.raise(to: maximum)
     }
 
-    /// Deletes what came so far.
+    /// Deletes what came so far. What was lent and is as good as before stays for the broker.
     func discard() {
         _ = body.take()
+        lent?.file.leave()
+        lent = nil
+    }
+
+    /// Leaves what came so far to the broker, if a later attempt may go on with it.
+    ///
+    /// - Returns: what the broker has to know of it; nil if there is nothing.
+    func leave() -> BodyPart? {
+        guard isKeepable, receivedBytes > 0, let store = body.take(), let file = store.fileName, store.leave() else {
+            return nil
+        }
+        return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
     }
 
     /// When the next PROGRESS may go out; a job that ends before the first is due sends none.
@@ -171,14 +298,27 @@ final class JobRun: TransferSink {
     func takeProgress() -> WorkerMessage {
         isProgressNoted = false
         progressSent = loop.now
-        return .progress(job.attempt, received: receivedBytes, total: announcedBytes)
+        let part = body?.fileName.map { file in
+            BodyPart(file: file, httpFields: isKeepable && !areFieldsTold ? head.fields : [])
+        }
+        return .progress(job.attempt, received: receivedBytes, total: announcedBytes, part: part)
+    }
+
+    /// The broker has the last PROGRESS.
+    func progressTaken() {
+        if body?.fileName != nil { areFieldsTold = true }
     }
 
     /// The whole response; its file, if it has one, is the receiver's to delete.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard head.isComplete, head.status <= 999 else { throw Refusal(head: .malformed) }
-        var completion = Completion(attempt: job.attempt, status: head.status)
-        completion.httpFields = head.fields
+        // A part of a part is gone on with by the next attempt.
+        guard endOfRange.map({ receivedBytes == max($0, announcedBytes ?? 0) }) ?? true else {
+            throw Refusal(.truncated)
+        }
+        var completion = Completion(attempt: job.attempt, status: isResumed ? 200 : head.status)
+        completion.isResumed = isResumed
+        completion.httpFields = isWhole ? [] : head.fields
         completion.elapsedMilliseconds = Int(loop.now.since(started) / .milliseconds(1))
         guard hasBody, let store = body.take() else { return (completion, nil) }
         do throws(BodyStore.Fault) {

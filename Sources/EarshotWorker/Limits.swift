@@ -4,6 +4,10 @@ enum Limits {
     static let responseFieldBytes = 48 * 1024
     /// Messages taken from the broker in one pass: transfers and timers get their turn between.
     static let messagesPerPass = 256
+    /// Threads that hash what is there of broken bodies: one reads while another computes.
+    static let hashThreads = 2
+    /// Bytes they read at a time.
+    static let hashPieceBytes = 1 << 20
     /// Terminals that may wait to be sent before no more messages are read: each slot can have one, and refusals come
     /// beside them.
     static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }

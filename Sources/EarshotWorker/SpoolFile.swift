@@ -8,16 +8,27 @@ final class SpoolFile {
     let name: String
     private let folder: SpoolFolder
     /// -1 once closed.
-    private var descriptor: Int32
+    private(set) var descriptor: Int32
     private var isKept = false
 
     /// The file's name says whose it is, so that what a dead worker left can be told from what a live one writes.
-    static func name(_ attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
+    ///
+    /// - Parameter isAnew: whether the attempt was given a file to go on with, and this one is for another body.
+    static func name(_ attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
+        "\(pid)-\(attempt)\(isAnew ? ".anew" : "").part"
+    }
 
     init(_ name: String, in folder: SpoolFolder) throws(SystemError) {
         self.name = name
         self.folder = folder
         descriptor = try folder.create(name)
+    }
+
+    /// Goes on with a file behind its first `bytes` bytes; what is behind them is cut off.
+    init(_ name: String, in folder: SpoolFolder, behind bytes: Int) throws(SystemError) {
+        self.name = name
+        self.folder = folder
+        descriptor = try folder.reopen(name, bytes: bytes)
     }
 
     deinit {
@@ -39,6 +50,13 @@ final class SpoolFile {
                 guard number == EINTR else { throw SystemError("write spool file", number: number) }
             }
         }
+    }
+
+    /// Lets the file be as it is, for the broker: not deleted with this object, and written to no more.
+    func leave() {
+        if descriptor >= 0 { close(descriptor) }
+        descriptor = -1
+        isKept = true
     }
 
     /// Ends the file: read-only from now on, and not deleted with this object.

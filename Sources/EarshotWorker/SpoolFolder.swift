@@ -31,6 +31,25 @@ final class SpoolFolder {
         }
     }
 
+    /// Opens a file that the broker gave to go on with: a plain one of this user, with one name and no fewer bytes.
+    func reopen(_ name: String, bytes: Int) throws(SystemError) -> Int32 {
+        let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
+        guard file >= 0 else { throw SystemError("open spool file", number: errno) }
+        var status = stat()
+        guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
+            status.st_nlink == 1, status.st_size >= bytes
+        else {
+            close(file)
+            throw SystemError("a spool file is not as it was left", number: EINVAL)
+        }
+        guard ftruncate(file, bytes) == 0 else {
+            let number = errno
+            close(file)
+            throw SystemError("truncate spool file", number: number)
+        }
+        return file
+    }
+
     /// Deletes a file; nothing happens if it is gone.
     func delete(_ name: String) {
         unsafe unlinkat(descriptor, name, 0)

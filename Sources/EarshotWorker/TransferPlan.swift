@@ -9,6 +9,8 @@ struct TransferPlan {
     let isHead: Bool
     /// Without addresses and times, which are known when the transfer starts.
     let request: TransferRequest
+    /// What is asked of the server, but for what the worker adds.
+    let asked: HTTPRequest
 
     /// Lower-case, without brackets.
     var host: String { String(url.host) }
@@ -31,12 +33,23 @@ struct TransferPlan {
         do throws(HeaderFieldError) { fields = try HeaderFields(request: job.httpFields) } catch {
             throw Refusal(.badHeader)
         }
-        request.headerFields = fields.map { field in
-            .init(name: String(decoding: field.name, as: UTF8.self), value: Array(field.value))
-        }
+        request.headerFields = Self.list(fields)
+        asked = HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields)
         request.userAgent = options.userAgent
         request.caFile = options.caFile
         request.version = options.speaksHTTP2 ? .http2OverTLS : .http1
         self.request = request
+    }
+
+    /// The request for what is missing of a body; nil if the whole has to be asked for.
+    func request(toResume kept: PartialBody) -> TransferRequest? {
+        guard let fields = ResumeRule().fields(toResume: kept, of: asked) else { return nil }
+        var request = request
+        request.headerFields += Self.list(fields)
+        return request
+    }
+
+    private static func list(_ fields: HeaderFields) -> [TransferRequest.HeaderField] {
+        fields.map { .init(name: String(decoding: $0.name, as: UTF8.self), value: Array($0.value)) }
     }
 }

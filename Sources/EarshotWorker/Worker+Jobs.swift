@@ -18,11 +18,36 @@ extension Worker {
             let plan = try TransferPlan(job, body, options)
             let run = JobRun(job, plan, terms, loop: loop) { [weak self] in self?.progressed.append($0) }
             runs[job.attempt] = run
-            watchOver(run)
-            resolve(run)
+            try begin(run)
         } catch {
             refuse(job.attempt, error)
         }
+    }
+
+    /// Hashes what is there of its body beside the loop, then asks for the rest.
+    private func begin(_ run: JobRun) throws(Refusal) {
+        if let lent = run.lent {
+            do throws(SystemError) {
+                run.phase = .hashing(
+                    try hasher.hash(
+                        lent.file.descriptor, bytes: Int(lent.kept.keptBytes), for: run.job.attempt))
+                return
+            } catch {
+                runs[run.job.attempt] = nil
+                run.discard()
+                throw Refusal(.internalError, error.description)
+            }
+        }
+        watchOver(run)
+        resolve(run)
+    }
+
+    /// What was there of a body has been hashed.
+    func hashed(_ task: PartHasher.Task) {
+        guard let run = runs[task.attempt], case .hashing(let own) = run.phase, own === task else { return }
+        run.begin()
+        watchOver(run)
+        resolve(run)
     }
 
     /// The addresses of the host a job waits for are known, or not to be had.
@@ -35,6 +60,11 @@ extension Worker {
     func ended(_ finished: FinishedTransfer) {
         guard let run = finished.sink as? JobRun, runs[run.job.attempt] === run else { return }
         do throws(Refusal) {
+            if run.wantsWhole {
+                run.startOver()
+                resolve(run)
+                return
+            }
             if let refusal = run.refusal { throw refusal }
             if let failure = finished.result.failure {
                 let code = FailureCode(failure)
@@ -56,13 +86,15 @@ extension Worker {
     /// Ends a run from our side: its socket is closed and what came of it deleted before anything is said.
     func fail(_ run: JobRun, _ refusal: Refusal) {
         let receivedBytes = run.receivedBytes
+        let part = refusal.code.leavesGoodBytes ? run.leave() : nil
         forget(run)
-        refuse(run.job.attempt, refusal, receivedBytes: receivedBytes)
+        refuse(run.job.attempt, refusal, receivedBytes: receivedBytes, part: part)
     }
 
     /// Lets go of all that a run holds.
     func forget(_ run: JobRun) {
         switch run.phase {
+        case .hashing(let task): task.cancel()
         case .resolving: names.withdraw(run.plan.host, for: run.job.attempt)
         case .transferring(let running): pool.cancel(running)
         }
@@ -71,9 +103,9 @@ extension Worker {
         runs[run.job.attempt] = nil
     }
 
-    private func refuse(_ attempt: AttemptID, _ refusal: Refusal, receivedBytes: Int = 0) {
+    private func refuse(_ attempt: AttemptID, _ refusal: Refusal, receivedBytes: Int = 0, part: BodyPart? = nil) {
         let message = WorkerMessage.failed(
-            attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes)
+            attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes, part: part)
         link.send(Outgoing(attempt: attempt, head: message.encoded(), body: nil, discard: nil))
     }
 
@@ -105,7 +137,7 @@ extension Worker {
     }
 
     private func transfer(_ run: JobRun, resolve: [String]) {
-        var request = run.plan.request
+        var request = run.request
         request.resolve = resolve
         let (connect, total) = run.timeLeft(loop.now)
         request.connectTimeout = connect

@@ -33,12 +33,18 @@ final class Worker {
         var fault: SystemError?
     }
 
+    /// Where hashes that are done are noted.
+    private final class Hashed {
+        var tasks: [PartHasher.Task] = []
+    }
+
     let options: WorkerOptions
     let loop: EventLoop
     let logger: Logger
     let names: Names
     let pool: TransferPool
     let link: BrokerLink
+    let hasher: PartHasher
     private(set) var phase = Phase.serving
     /// What the loop could not go on with.
     private(set) var fault: (any Error)?
@@ -52,6 +58,7 @@ final class Worker {
     /// The runs that have a PROGRESS to send.
     var progressed: [JobRun] = []
     private let unwatched = Unwatched()
+    private let finished: Hashed
     private var hook: EventLoop.HookID?
 
     /// Connects to the broker; the rest happens while `loop` runs.
@@ -67,6 +74,9 @@ final class Worker {
         pool = TransferPool(loop: loop, watch: watch)
         names = try Names(servers: options.dnsServers, loop: loop, watch: watch())
         link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
+        let finished = Hashed()
+        hasher = try PartHasher(loop) { finished.tasks.append($0) }
+        self.finished = finished
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
         setSlots(options.slots)
     }
@@ -93,7 +103,11 @@ final class Worker {
     func stop() {
         guard phase != .stopped else { return }
         phase = .stopped
-        for run in runs.values { forget(run) }
+        for run in runs.values {
+            // The broker looks for it when it reads BYE.
+            _ = run.leave()
+            forget(run)
+        }
         do throws(ZeroMQError) {
             try link.sendNow(.bye)
         } catch {
@@ -128,6 +142,8 @@ final class Worker {
             handle(message, body)
             budget -= 1
         }
+        for task in finished.tasks { hashed(task) }
+        finished.tasks.removeAll()
         for answered in names.settle() { named(answered) }
         for finished in pool.settle() { ended(finished) }
         try sendProgress()
@@ -147,7 +163,7 @@ final class Worker {
         progressed.removeAll(keepingCapacity: true)
         for run in noted where runs[run.job.attempt] === run {
             if run.progressDue <= loop.now {
-                try link.sendNow(run.takeProgress())
+                if try link.sendNow(run.takeProgress()) { run.progressTaken() }
             } else {
                 loop.setTimer(at: run.progressDue) { [weak self, weak run] in
                     if let run { self?.progressed.append(run) }

@@ -192,4 +192,44 @@ import Testing
         }
         #expect(joined > 1000, "the generator makes too few answers that fit")
     }
+
+    @Test func `a beginning is kept by a strong validator, without a coding, of a plain GET`() throws {
+        func isKept(_ lines: String, status: Int = 200, _ asked: String = "") throws -> Bool {
+            rule.beginning(400, status: status, response: fields(lines), of: try request(asked), now: now) != nil
+        }
+        #expect(try isKept("etag: \"a\"\ncontent-length: 1000"))
+        #expect(try isKept("etag: \"a\""))
+        #expect(try isKept("last-modified: Wed, 31 Dec 2025 00:00:00 GMT\ndate: Wed, 31 Dec 2025 00:00:01 GMT"))
+        #expect(try !isKept("etag: W/\"a\""))
+        #expect(try !isKept("last-modified: Wed, 31 Dec 2025 00:00:00 GMT"))
+        #expect(try !isKept("content-length: 1000"))
+        #expect(try !isKept("etag: \"a\"\ncontent-encoding: gzip"))
+        #expect(try !isKept("etag: \"a\"", status: 203))
+        #expect(try !isKept("etag: \"a\"\ncontent-length: 399"))
+        #expect(try !isKept("etag: \"a\"\ncontent-length: 1000\ncontent-length: 1001"))
+        #expect(try !isKept("etag: \"a\"", "range: bytes=0-9"))
+        #expect(try !isKept("etag: \"\u{e4}\""))
+    }
+
+    @Test func `a strong validator is the same after it was told on`() {
+        for lines in [
+            "etag: \"a\"",
+            "last-modified: Wed, 31 Dec 2025 00:00:00 GMT\ndate: Wed, 31 Dec 2025 00:00:01 GMT",
+        ] {
+            let validator = Validator(response: fields(lines), now: now)
+            let told = validator.ifRange.flatMap { Validator(ifRange: $0, now: now) }
+            #expect(told?.isStronglyEqual(to: validator) == true)
+            #expect(told?.ifRange == validator.ifRange)
+        }
+        #expect(Validator(ifRange: "W/\"a\"", now: now) == nil)
+        #expect(Validator(ifRange: "yesterday", now: now) == nil)
+    }
+
+    @Test func `the whole has the first response's fields, brought up to date, and a length of its own`() {
+        let first = fields("content-type: image/png\netag: \"a\"\ncontent-length: 1000\nx-hit: 1")
+        let latest = fields("content-range: bytes 400-999/1000\ncontent-length: 600\netag: \"a\"\nx-hit: 2")
+        let whole = rule.fields(of: first, completedBy: latest, length: 1000)
+        #expect(whole == fields("content-type: image/png\netag: \"a\"\nx-hit: 2\ncontent-length: 1000"))
+        #expect(rule.fields(of: first, completedBy: nil, length: 1000).first("x-hit") == "1")
+    }
 }

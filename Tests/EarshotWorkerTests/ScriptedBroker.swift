@@ -67,7 +67,15 @@ final class ScriptedBroker {
 
     func failure(_ attempt: AttemptID) -> String? {
         for said in said {
-            if case .failed(attempt, let code, _, _) = said.message { return code }
+            if case .failed(attempt, let code, _, _, _) = said.message { return code }
+        }
+        return nil
+    }
+
+    /// What was left of an attempt that failed.
+    func part(_ attempt: AttemptID) -> BodyPart? {
+        for said in said {
+            if case .failed(attempt, _, _, _, let part) = said.message { return part }
         }
         return nil
     }

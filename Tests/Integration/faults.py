@@ -18,6 +18,7 @@
     /loop/a, /loop/b       each redirects to the other, with the same query
     /ring/N/I              redirects to I+1, of N that are a ring, with the same query
     /other-port            redirects to the origin's next port, with the same query
+    /parts/NAME            what the test has published: in parts, breaking off, changing (`parts.py`)
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /headers               the request as the origin saw it, in JSON
     /drop-second           answers the first request of a connection, and closes it without a word at the second
@@ -150,6 +151,11 @@ async def hang(*_):
     await forever()
 
 
+async def pace(seconds):
+    """Lets so much time pass before the next bytes."""
+    await asyncio.sleep(seconds)
+
+
 async def forever():
     await asyncio.get_running_loop().create_future()
 
@@ -240,9 +246,14 @@ async def only(connection, request, origin, token):
     return True
 
 
+async def parts_(connection, request, origin, name):
+    import parts
+    return await parts.answer(connection, request, origin, name)
+
+
 FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
-    "headers": headers, "drop-second": drop_second, "only": only,
+    "headers": headers, "drop-second": drop_second, "only": only, "parts": parts_,
 }

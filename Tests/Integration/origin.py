@@ -16,6 +16,7 @@ import time
 import urllib.parse
 
 import faults
+import parts
 from faults import body  # noqa: F401 (tests take the expected bytes from here)
 
 CONTINUE_AT = 256 * 1024
@@ -235,6 +236,7 @@ class Origin:
         self.journal = Journal()
         self.urls = []
         self.gates = {}
+        self.published = {}
         self._ports = ports
         self._first_port = first_port
         self._context = None
@@ -270,6 +272,11 @@ class Origin:
     def __getattr__(self, name):
         # Counters and awaits are the journal's.
         return getattr(self.journal, name)
+
+    def publish(self, name, *arguments, plan=None, **options):
+        """Puts a `parts.Version` of these arguments under `/parts/NAME`; the `parts.Published` it is there."""
+        self.published[name] = parts.Published(parts.Version(*arguments, **options), plan)
+        return self.published[name]
 
     def open_gate(self, name):
         """Lets go what waits at `/gate/NAME`, and whatever comes there later."""

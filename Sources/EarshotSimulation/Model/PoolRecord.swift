@@ -10,12 +10,19 @@ final class PoolRecord {
         var isHigh: Bool
         /// What its JOB allowed; it may have been raised since.
         var maxBytes: Int?
-        /// Nil once nobody wants it.
+        /// What was asked for; `flight` is nil once nobody wants it.
+        let content: FlightContent
+        /// Whether it was given the beginning of the body.
+        let isResuming: Bool
         var flight: FlightRecord?
+        /// Where its body grows, and the fields of the response whose body it is.
+        var file: String?
+        var fields: [UInt8] = []
     }
 
     let id: WorkerID
     var isReady = false
+    var pid = 0
     /// Whether it gets nothing new.
     var isLeaving = false
     var slots = 0

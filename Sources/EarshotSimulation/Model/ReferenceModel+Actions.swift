@@ -29,6 +29,14 @@ extension ReferenceModel {
             }
             owedRaise = nil
         case .sendWorker, .killWorker, .settingChanged: break
+        case .lendPart(let file, let name):
+            guard let part = keptParts.removeValue(forKey: file) else {
+                object(12, "\(file) is given away and was not kept")
+                return
+            }
+            lent = (name, part)
+        case .removePart(let file):
+            expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is removed and was not kept")
         case .spill(let body, let file):
             expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is spilled after its release")
             spilled[body] = file
@@ -144,7 +152,7 @@ extension ReferenceModel {
             object(1, "\(request.name), \(told), comes without its response")
             return
         }
-        let source = request.isShared ? Terminal.Source.shared : .network
+        let source = request.isShared ? Terminal.Source.shared : ending.isResumed ? .resumed : .network
         expect(
             response.url == ending.url && response.length == completion.length && response.sha256 == completion.sha256
                 && response.source == source && response.attempts == ending.attempts
@@ -185,7 +193,26 @@ extension ReferenceModel {
         let origin = content.origin
         origins[origin]?.started(isHigh: isHigh, now: now)
         worker.leases[job.attempt.flight] = PoolRecord.Lease(
-            attempt: job.attempt.attempt, origin: origin, isHigh: isHigh, maxBytes: job.maxBytes, flight: flight)
+            attempt: job.attempt.attempt, origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
+            content: flight.content, isResuming: job.resume != nil,
+            flight: flight)
+        checkPart(of: job, flight, at: worker)
+    }
+
+    /// Invariant 12: what is kept goes to its own flight, as it is.
+    private func checkPart(of job: Job, _ flight: FlightRecord, at worker: PoolRecord) {
+        let lent = lent
+        self.lent = nil
+        worker.leases[job.attempt.flight]?.file = lent?.name
+        worker.leases[job.attempt.flight]?.fields = lent?.part.fields ?? []
+        guard job.resume != nil || lent != nil else { return }
+        guard let lent, let resume = job.resume, lent.part.content == flight.content, resume.bytes == lent.part.bytes,
+            lent.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"
+        else {
+            object(12, "\(job.attempt) of \(flight.content.job) goes on with \(lent.map { "\($0)" } ?? "nothing")")
+            return
+        }
+        expect(resume.bytes <= job.maxBytes ?? .max, 8, "\(job.attempt) goes on behind what it may bring")
     }
 
     /// The open flight a JOB is of; its first JOB tells its number.

@@ -11,22 +11,41 @@ extension ReferenceModel {
             return
         }
         switch message {
-        case .pong, .progress, .ready: break
+        case .pong, .ready: break
+        case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
             if let file = completion.file { files.insert(file) }
-            guard let (flight, _) = leaseEnded(completion.attempt, at: worker) else { return }
-            answered(flight, completion, body, hasRetried: hasRetried)
-        case .failed(let attempt, let code, _, _):
+            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
+            var answer = completion
+            answer.isResumed = completion.isResumed && lease.isResuming
+            // The simulated 206 have no fields of their own.
+            if answer.isResumed {
+                answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.length)".utf8)
+            }
+            answered(flight, answer, body, hasRetried: hasRetried)
+        case .failed(let attempt, let code, _, _, let part):
+            partTold(part, of: attempt, at: worker)
             attemptFailed(attempt, code, at: worker, hasRetried: hasRetried)
         }
+    }
+
+    /// A worker told of the file it writes.
+    private func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
+        guard let part, attempt.broker == instance, let lease = worker.leases[attempt.flight],
+            lease.attempt == attempt.attempt, part.file != lease.file || !part.httpFields.isEmpty
+        else { return }
+        worker.leases[attempt.flight]?.file = part.file
+        worker.leases[attempt.flight]?.fields = part.httpFields
+        keptParts[BrokerCore.keptName(of: attempt)]?.fields = part.httpFields
     }
 
     private func workerReady(_ ready: Ready, _ worker: PoolRecord) {
         worker.isReady = true
         worker.isLeaving = isDraining
         worker.slots = ready.slots
+        worker.pid = ready.pid
         worker.foreign = Set(ready.holds.filter { $0.broker != instance })
     }
 
@@ -37,13 +56,13 @@ extension ReferenceModel {
     }
 
     private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
-        guard let (flight, allowed) = leaseEnded(attempt, at: worker) else { return }
+        guard let (flight, lease) = leaseEnded(attempt, at: worker) else { return }
         scopeEnded(flight, isAnswered: false)
         if code == "worker-lost" {
             // It leaves, and took nothing.
             worker.isLeaving = true
             flight.phase = .waiting
-        } else if code == "too-large", let allowed {
+        } else if code == "too-large", let allowed = lease.maxBytes {
             tooLarge(flight, reached: allowed)
         } else {
             // A code that is none of the table's is a fault of the worker.
@@ -55,7 +74,7 @@ extension ReferenceModel {
     /// Invariant 6: only the current attempt, named in full by the worker that holds it, counts.
     private func leaseEnded(
         _ attempt: AttemptID, at worker: PoolRecord
-    ) -> (FlightRecord, maxBytes: Int?)? {
+    ) -> (FlightRecord, PoolRecord.Lease)? {
         if attempt.broker != instance {
             if worker.foreign.remove(attempt) == nil { stale() }
             return nil
@@ -67,7 +86,7 @@ extension ReferenceModel {
         worker.leases[attempt.flight] = nil
         transferEnded(lease)
         guard let flight = lease.flight else { return nil }
-        return (flight, lease.maxBytes)
+        return (flight, lease)
     }
 
     private func stale() {
@@ -127,7 +146,9 @@ extension ReferenceModel {
         } else {
             end(
                 flight,
-                Ending(completion: completion, body: body, url: job.url, attempts: Int(flight.attempts)))
+                Ending(
+                    completion: completion, body: body, url: job.url, attempts: Int(flight.attempts),
+                    isResumed: completion.isResumed))
         }
     }
 

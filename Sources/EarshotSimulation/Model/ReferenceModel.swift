@@ -29,6 +29,14 @@ final class ReferenceModel {
         var notices: Int
     }
 
+    /// What is left of a transfer that broke.
+    struct KeptRecord {
+        var content: FlightContent?
+        var bytes: Int
+        /// Of the response whose body it is.
+        var fields: [UInt8]
+    }
+
     /// The answer an event must get at once.
     enum Reply {
         case welcome
@@ -68,6 +76,10 @@ final class ReferenceModel {
     var files: Set<String> = []
     /// Files that bodies were moved to while their terminals waited.
     var spilled: [BodyID: String] = [:]
+    /// What was taken back of transfers that broke, by its file.
+    var keptParts: [String: KeptRecord] = [:]
+    /// Of them what the JOB that follows has to go on with.
+    var lent: (name: String, part: KeptRecord)?
     var ledger = Ledger()
     var serial = 0
 
@@ -92,6 +104,7 @@ final class ReferenceModel {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && connections.values.allSatisfy { $0.owned.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty && bodies.isEmpty && files.isEmpty
+            && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
@@ -114,6 +127,10 @@ final class ReferenceModel {
             take(action, after: event)
         }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
+        expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
+        expect(
+            keptParts.count <= limits.partsAside + openFlights.count, 11,
+            "\(keptParts.count) parts are kept for \(openFlights.count) flights")
         if let (attempt, _) = owedRaise { object(8, "\(attempt) is not raised for one who allows more") }
         if !purge.isUnderWay, let attempt = owedCancellations.first {
             object(4, "\(attempt) runs for nobody and is not cancelled")
@@ -148,6 +165,10 @@ final class ReferenceModel {
         case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
         case .workerLost(let id): workerLost(id)
+        case .partKept(let id, let attempt, let bytes):
+            let lease = pool[id]?.leases[attempt.flight]
+            keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(
+                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
         case .dispatch: break
         case .limitsChanged(let changed): limitsChanged(changed)

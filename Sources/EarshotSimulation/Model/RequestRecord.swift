@@ -19,6 +19,8 @@ struct Ending {
     /// The URL that answered.
     var url = ""
     var attempts = 0
+    /// Whether it began with what an earlier attempt had brought.
+    var isResumed = false
 
     typealias FailureCodeText = String
 }

@@ -15,6 +15,8 @@ public enum BrokerEvent: Sendable {
     case workerSaidNonsense(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
     case workerLost(WorkerID)
+    /// Told just before an attempt's end.
+    case partKept(WorkerID, AttemptID, bytes: Int)
     case timePassed
     case dispatch
     case limitsChanged(CoreLimits)
@@ -40,6 +42,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .workerDisconnected(let id, let isAlive):
             "worker \(id.rawValue) is disconnected, its process is \(isAlive ? "alive" : "gone")"
         case .workerLost(let id): "worker \(id.rawValue) is lost"
+        case .partKept(let id, let attempt, let bytes):
+            "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
         case .timePassed: "time passes"
         case .dispatch: "dispatch"
         case .limitsChanged(let limits):

@@ -57,6 +57,7 @@ struct BrokerUnderTest {
         case .workerDisconnected(let id, let isAlive):
             core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
         case .workerLost(let id): core.workerLost(id, now: now)
+        case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)
         case .dispatch: core.dispatch(now: now)
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
@@ -131,6 +132,9 @@ struct BrokerUnderTest {
             case (.secondAttempt, .sendWorker(let worker, .job(var job))):
                 changed.append(action)
                 job.attempt.attempt += 1
+                changed.append(.sendWorker(worker, .job(job)))
+            case (.splicedBody, .sendWorker(let worker, .job(var job))):
+                job.resume?.bytes += 1
                 changed.append(.sendWorker(worker, .job(job)))
             case (.lostCancellation, .sendWorker(_, .cancel(let attempt))) where attempt.broker == core.instance: break
             case (.inheritedCancellation, .deliver(let client, var terminal, _)):

@@ -27,6 +27,9 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A client may queue more than its limit.
     case unboundedClient = "unbounded-client"
 
+    /// A transfer goes on at another byte than the one behind what is kept.
+    case splicedBody = "spliced-body"
+
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
@@ -41,6 +44,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .originOverLimit, .unspacedStarts: 9
         case .uncountedAcknowledgement: 10
         case .unboundedClient: 11
+        case .splicedBody: 12
         }
     }
 }

@@ -39,16 +39,17 @@ extension World {
         guard links[link]?.isCut == false else { return }
         let id = WorkerID(rawValue: link)
         switch said {
-        case .message(let message): try tell(.workerSaid(id, message, body(of: message)))
+        case .message(let message):
+            try keepParts(after: message, link)
+            try tell(.workerSaid(id, message, body(of: message)))
         case .bytes(let bytes):
-            let event: BrokerEvent
+            let message: WorkerMessage
             do throws(WireError) {
-                let message = try WorkerMessage(head: bytes)
-                event = .workerSaid(id, message, body(of: message))
+                message = try WorkerMessage(head: bytes)
             } catch {
-                event = .workerSaidNonsense(id, error)
+                return try tell(.workerSaidNonsense(id, error))
             }
-            try tell(event)
+            try arrived(.message(message), link)
         }
     }
 
@@ -72,18 +73,21 @@ extension World {
             }
             workers[number].transfers[job.attempt] = job
             try transferBegins(at: catalogue.origin(of: key))
+            if let progress = try partBegins(job, key, at: number) { say(progress, number) }
             plan(random.around(setting.latency), .transferEnds(worker: number, job.attempt))
         case .cancel(let attempt):
+            var left: BodyPart?
             if let index = workers[number].foreign.firstIndex(of: attempt) {
                 workers[number].foreign.remove(at: index)
             } else if let job = workers[number].transfers.removeValue(forKey: attempt) {
                 endTransfer(job)
+                left = partLeft(job, at: number)
             } else {
                 return
             }
             // It may have been done already when it was told to stop.
             let isLate = setting.has(.lyingWorkers) && random.perMille(100)
-            let ended = WorkerMessage.failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0)
+            let ended = WorkerMessage.failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0, part: left)
             say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .ping: say(.pong, number)
@@ -93,7 +97,7 @@ extension World {
 
     // MARK: Transfers
 
-    private func key(of job: Job) -> Int? {
+    func key(of job: Job) -> Int? {
         job.url.utf8.lastIndex(of: UInt8(ascii: "/")).flatMap { Int(job.url[job.url.index(after: $0)...]) }
     }
 
@@ -107,19 +111,20 @@ extension World {
         else { return }
         endTransfer(job)
         if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
-        let answer = answer(to: job, key)
+        let answer = answer(to: job, key, at: number)
         workers[number].last = answer
         say(answer, number)
         if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
     }
 
     /// What the origin, or the way to it, makes of a job.
-    private mutating func answer(to job: Job, _ key: Int) -> WorkerMessage {
+    private mutating func answer(to job: Job, _ key: Int, at number: Int) -> WorkerMessage {
         let attempt = job.attempt
         if setting.has(.brokenTransfers), random.perMille(60) {
             let codes = ["reset", "truncated", "timeout", "connect-refused", "tls", "unknown-host", "unheard-of"]
             let code = codes[random.below(codes.count)]
-            return .failed(attempt, code: code, detail: nil, receivedBytes: random.below(100))
+            let left = partLeft(job, at: number)
+            return .failed(attempt, code: code, detail: nil, receivedBytes: random.below(100), part: left)
         }
         var completion = Completion(attempt: attempt, status: 200)
         let location = setting.has(.redirects) ? catalogue.location(of: key, &random) : nil
@@ -137,8 +142,10 @@ extension World {
         guard job.method == "GET" else { return .done(completion) }
         completion.length = catalogue.length(of: key)
         if let limit = job.maxBytes, completion.length > limit {
-            return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit)
+            let left = partLeft(job, at: number)
+            return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit, part: left)
         }
+        if completion.status == 200 { completion.isResumed = partEnds(job, at: number) }
         completion.sha256 = catalogue.digests[key]
         if catalogue.isFile(key) { completion.file = "f\(key)" }
         return .done(completion)

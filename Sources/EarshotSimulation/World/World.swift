@@ -32,6 +32,10 @@ struct World {
     var lastAlone = 0
     var lastLink: UInt64 = 0
     var lastBody: UInt64 = 0
+    /// Parts of bodies, by name.
+    var spool: [String: SimulatedFile] = [:]
+    /// How often what is under a URL has changed.
+    var versions: [Int: Int] = [:]
     /// Origins' limits that were in force and may still be felt, oldest first.
     private var formerLimits: [(until: Int64, limits: [Int])] = []
 
@@ -173,7 +177,9 @@ struct World {
         case .toWorker(let link, let message): try workerHears(message, link)
         case .workerCut(let link): try workerCut(link)
         case .workerGone(let link):
-            guard links.removeValue(forKey: link) != nil else { return }
+            guard links[link] != nil else { return }
+            try keepParts(of: link)
+            links[link] = nil
             try tell(.workerLost(WorkerID(rawValue: link)))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
@@ -195,6 +201,8 @@ struct World {
                 workerDies(worker)
             }
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
+        case .lendPart(let file, let other): rename(file, to: other)
+        case .removePart(let file): spool[file] = nil
         }
         return nil
     }

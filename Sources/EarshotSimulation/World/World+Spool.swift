@@ -1,0 +1,106 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A file in which a body grows, or grew.
+struct SimulatedFile {
+    /// What was asked for.
+    var content: JobContent
+    /// Of the version whose bytes it holds.
+    var tag: String
+    var bytes: Int
+}
+
+/// The spool as workers and the broker's shell see it: parts of bodies, by their names.
+extension World {
+    private func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
+
+    private func fields(of tag: String) -> [UInt8] { Array("etag: \(tag)".utf8) }
+
+    private func name(_ attempt: AttemptID, _ number: Int, isAnew: Bool = false) -> String {
+        "\(number + 1)-\(attempt)\(isAnew ? ".anew" : "").part"
+    }
+
+    // MARK: Workers
+
+    /// An origin begins to answer: what was given is gone on with if it is of this version, else dropped.
+    /// - Returns: a PROGRESS, if one is due by now.
+    mutating func partBegins(_ job: Job, _ key: Int, at number: Int) throws(Violation) -> WorkerMessage? {
+        let own = name(job.attempt, number)
+        if random.perMille(100) { versions[key, default: 1] += 1 }
+        if let resume = job.resume {
+            guard let file = spool[own], file.bytes == resume.bytes, file.tag == resume.validator,
+                file.content == JobContent(method: job.method, url: job.url, fields: job.httpFields)
+            else { throw Violation(12, "\(job.attempt) goes on with \(spool[own].map { "\($0)" } ?? "nothing")") }
+            if file.tag != tag(of: key) { spool[own] = nil }
+        }
+        guard job.method == "GET", catalogue.isFile(key), random.perMille(600) else { return nil }
+        return .progress(job.attempt, received: 1, total: catalogue.length(of: key), part: grow(job, key, at: number))
+    }
+
+    /// Writes some more of a body.
+    private mutating func grow(_ job: Job, _ key: Int, at number: Int) -> BodyPart {
+        let isResuming = spool[name(job.attempt, number)] != nil && job.resume != nil
+        let file = name(job.attempt, number, isAnew: job.resume != nil && !isResuming)
+        let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
+        let begun = spool[file] ?? SimulatedFile(content: content, tag: tag(of: key), bytes: 0)
+        let rest = catalogue.length(of: key) - begun.bytes
+        spool[file] = SimulatedFile(
+            content: content, tag: begun.tag, bytes: begun.bytes + (rest > 0 ? 1 + random.below(rest) : 0))
+        return BodyPart(file: file, httpFields: isResuming ? [] : fields(of: begun.tag))
+    }
+
+    /// What a worker leaves of a transfer that it gives up.
+    mutating func partLeft(_ job: Job, at number: Int) -> BodyPart? {
+        let own = name(job.attempt, number)
+        let anew = name(job.attempt, number, isAnew: true)
+        let file = spool[anew] == nil ? own : anew
+        if let known = spool[file] { return BodyPart(file: file, httpFields: fields(of: known.tag)) }
+        guard let key = key(of: job), catalogue.isFile(key), job.method == "GET", random.perMille(500) else {
+            return nil
+        }
+        return grow(job, key, at: number)
+    }
+
+    /// A body is whole.
+    /// - Returns: whether it began with what was given.
+    mutating func partEnds(_ job: Job, at number: Int) -> Bool {
+        let own = spool.removeValue(forKey: name(job.attempt, number))
+        spool[name(job.attempt, number, isAnew: true)] = nil
+        guard let own, let key = key(of: job) else { return false }
+        return job.resume != nil && own.tag == tag(of: key)
+    }
+
+    // MARK: The shell
+
+    /// Takes back what is left of what a worker is done with.
+    mutating func keepParts(after message: WorkerMessage, _ link: UInt64) throws(Violation) {
+        let id = WorkerID(rawValue: link)
+        switch message {
+        case .failed(let attempt, _, _, _, let part):
+            if let file = part?.file ?? trial.broker.core.part(of: attempt, by: id) { try keep(file, attempt, link) }
+        case .done(let completion):
+            if let file = trial.broker.core.part(of: completion.attempt, by: id) {
+                try keep(file, completion.attempt, link)
+            }
+        case .bye: try keepParts(of: link)
+        case .ready, .progress, .slots, .pong: break
+        }
+    }
+
+    /// Takes back what a worker that is dead has left.
+    mutating func keepParts(of link: UInt64) throws(Violation) {
+        for (attempt, file) in trial.broker.core.parts(of: WorkerID(rawValue: link)) { try keep(file, attempt, link) }
+    }
+
+    private mutating func keep(_ file: String, _ attempt: AttemptID, _ link: UInt64) throws(Violation) {
+        let id = WorkerID(rawValue: link)
+        guard let number = links[link]?.peer, trial.broker.core.holds(attempt, id),
+            file == name(attempt, number) || file == name(attempt, number, isAnew: true),
+            let left = spool.removeValue(forKey: file), left.bytes > 0
+        else { return }
+        spool[BrokerCore.keptName(of: attempt)] = left
+        try tell(.partKept(id, attempt, bytes: left.bytes))
+    }
+
+    mutating func rename(_ file: String, to other: String) { spool[other] = spool.removeValue(forKey: file) }
+}

@@ -1,0 +1,180 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// What is left of broken transfers, and who goes on with it.
+@Suite struct PartTests {
+    private static let fields = "etag: \"a\"\ncontent-length: 1000\ncontent-type: image/png"
+
+    /// A rig in which a worker has failed at the first attempt, and left so much.
+    private func broken(
+        bytes: Int = 400, fields: String = Self.fields, limits: CoreLimits = CoreLimits(),
+        _ change: (inout Fetch) -> Void = { _ in }
+    ) throws -> (rig: CoreRig, client: ClientID, worker: WorkerID) {
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client, change) }
+        let job = try #require(rig.jobs.first)
+        #expect(job.resume == nil)
+        rig.pass { $0.leave(job, bytes: bytes, fields: fields, by: worker) }
+        return (rig, client, worker)
+    }
+
+    @Test func `the next attempt goes on where the last one broke off`() throws {
+        var (rig, client, worker) = try broken()
+        rig.wait(milliseconds: 1_000)
+        let job = try #require(rig.jobs.first)
+        #expect(job.resume == Job.Resume(bytes: 400, total: 1000, validator: "\"a\""))
+        let kept = AttemptID(broker: job.attempt.broker, flight: 1, attempt: 1)
+        #expect(rig.actions.contains(.lendPart("\(kept).kept", as: "3-\(job.attempt).part")))
+        rig.pass { $0.resumed(job, by: worker, length: 1000, fields: "content-range: bytes 400-999/1000\nx-new: 1") }
+        let terminal = try #require(rig.result(for: client))
+        #expect(terminal.source == .resumed)
+        #expect(
+            String(decoding: terminal.httpFields, as: UTF8.self)
+                == "etag: \"a\"\ncontent-type: image/png\nx-new: 1\ncontent-length: 1000")
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `what a dead worker left is gone on with as far as it came`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+        let job = try #require(rig.jobs.first)
+        let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(Self.fields.utf8))
+        rig.pass {
+            $0.core.workerSaid(
+                .progress(job.attempt, received: 100, total: 1000, part: part), body: nil, by: worker, now: $0.now)
+        }
+        #expect(rig.core.parts(of: worker).map(\.file) == [part.file])
+        rig.pass {
+            $0.core.partKept(of: job.attempt, bytes: 250, by: worker)
+            $0.core.workerLost(worker, now: $0.now)
+            _ = $0.worker(4)
+        }
+        #expect(rig.jobs.first?.resume?.bytes == 250)
+        // The next one dies before it has said anything: the file is known by its name.
+        let second = try #require(rig.jobs.first)
+        #expect(rig.core.part(of: second.attempt, by: WorkerID(rawValue: 4)) == "4-\(second.attempt).part")
+    }
+
+    @Test(arguments: ["etag: W/\"a\"", "content-length: 1000", "etag: \"a\"\ncontent-encoding: gzip", ""])
+    func `what cannot be gone on with is removed`(fields: String) throws {
+        var (rig, _, _) = try broken(fields: fields)
+        #expect(rig.removedParts.count == 1)
+        rig.wait(milliseconds: 1_000)
+        #expect(rig.jobs.first?.resume == nil)
+    }
+
+    @Test func `a cancelled flight's part waits aside for the same key, for a while`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        func abandon(_ request: String, _ rig: inout CoreRig) throws {
+            rig.pass { $0.fetch("h", request, "http://a.example/x", by: client) }
+            let job = try #require(rig.jobs.first)
+            rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID(request)!), by: client) }
+            rig.pass { $0.leave(job, "cancelled", bytes: 400, fields: Self.fields, by: worker) }
+            #expect(rig.removedParts.isEmpty)
+        }
+        try abandon("1", &rig)
+        // Another scope has another key.
+        rig.pass {
+            $0.fetch("h", "2", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
+        }
+        #expect(rig.jobs.first?.resume == nil)
+        rig.pass { $0.fetch("h", "3", "http://a.example/x", by: client) }
+        let job = try #require(rig.jobs.first)
+        #expect(job.resume?.bytes == 400)
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("3")!), by: client) }
+        rig.pass { $0.leave(job, "cancelled", bytes: 500, fields: "", by: worker) }
+        rig.wait(milliseconds: 299_999)
+        #expect(rig.removedParts.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.removedParts == ["\(job.attempt).kept"])
+    }
+
+    @Test func `what is kept aside is bounded by number and bytes, and the oldest goes first`() throws {
+        var limits = CoreLimits()
+        limits.partsAside = 2
+        limits.partsAsideBytes = 900
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        for (index, bytes) in [400, 400, 300, 700, 901].enumerated() {
+            rig.pass { $0.fetch("h", "\(index)", "http://a.example/\(index)", by: client) }
+            let job = try #require(rig.jobs.first)
+            rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("\(index)")!), by: client) }
+            rig.pass { $0.leave(job, "cancelled", bytes: bytes, fields: "etag: \"a\"", by: worker) }
+            #expect(
+                rig.core.aside.values.map(\.part.bytes).sorted()
+                    == [[400], [400, 400], [300, 400], [700], [700]][index])
+            #expect(rig.removedParts.count == [0, 0, 1, 2, 1][index])
+        }
+    }
+
+    @Test func `a part beyond what a request allows is not gone on with`() throws {
+        var (rig, client, _) = try broken { $0.options.maxBytes = 2_000 }
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) { $0.options.maxBytes = 399 } }
+        #expect(rig.jobs.first?.resume == nil)
+        #expect(rig.removedParts.count == 1)
+    }
+
+    @Test func `an answer that has nothing to do with the part leaves it as it is`() throws {
+        var (rig, _, worker) = try broken()
+        rig.wait(milliseconds: 1_000)
+        let job = try #require(rig.jobs.first)
+        rig.pass {
+            $0.core.partKept(of: job.attempt, bytes: 400, by: worker)
+            $0.done(job, by: worker, status: 500)
+        }
+        rig.wait(milliseconds: 2_000)
+        #expect(rig.jobs.first?.resume?.bytes == 400)
+    }
+
+    @Test func `what is told late of an attempt that has ended is removed`() throws {
+        var (rig, _, worker) = try broken()
+        let ended = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1)
+        rig.pass { $0.core.partKept(of: ended, bytes: 7, by: worker) }
+        #expect(rig.removedParts == ["\(ended).kept"])
+    }
+}
+
+extension CoreRig {
+    /// A worker gives an attempt up and leaves so much of its body.
+    fileprivate mutating func leave(
+        _ job: Job, _ code: String = "reset", bytes: Int, fields: String, by worker: WorkerID
+    ) {
+        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(fields.utf8))
+        core.partKept(of: job.attempt, bytes: bytes, by: worker)
+        core.workerSaid(
+            .failed(job.attempt, code: code, detail: nil, receivedBytes: bytes, part: part), body: nil, by: worker,
+            now: now)
+    }
+
+    fileprivate mutating func resumed(_ job: Job, by worker: WorkerID, length: Int, fields: String) {
+        var completion = Completion(attempt: job.attempt, status: 200)
+        completion.length = length
+        completion.sha256 = String(repeating: "ab", count: 32)
+        completion.file = completion.sha256
+        completion.isResumed = true
+        completion.httpFields = Array(fields.utf8)
+        core.workerSaid(.done(completion), body: nil, by: worker, now: now)
+    }
+
+    /// Files that nobody goes on with, of the last pass.
+    fileprivate var removedParts: [String] {
+        actions.compactMap { if case .removePart(let file) = $0 { file } else { nil } }
+    }
+
+    fileprivate func result(for client: ClientID) -> Terminal.Response? {
+        actions.lazy.compactMap { action -> Terminal.Response? in
+            if case .deliver(client, let terminal, _) = action { terminal.response } else { nil }
+        }.first
+    }
+}

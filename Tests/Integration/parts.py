@@ -1,0 +1,111 @@
+"""A file at the origin that can be asked for in parts, breaks off, and changes: `/parts/NAME`.
+
+A test makes it with `origin.publish(NAME, …)` and changes it between requests. It keeps to RFC 9110, sections 13.1.5 and
+14, except where it is told to lie.
+"""
+
+import re
+import threading
+
+import faults
+
+PIECE = 64 * 1024
+
+
+class Version:
+    """One representation."""
+
+    def __init__(self, size, seed="", tag=None, modified=None, fields=()):
+        self.content = faults.body(size, seed)
+        self.tag = f'"{size}-{seed}"' if tag is None else tag
+        self.modified = modified
+        self.fields = list(fields)
+
+    def validators(self):
+        fields = [("ETag", self.tag)] if self.tag else []
+        return fields + ([("Last-Modified", self.modified)] if self.modified else [])
+
+
+class Published:
+    """What is under a name now. `plan(n, start)` says of the n-th answer, from 0, which begins at offset `start`, a
+    dictionary of
+
+        cut      bytes of the answer's body after which the connection closes
+        rate     bytes a second
+        version  another version from now on
+        lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied
+        status   an error instead
+        redirect a Location
+    """
+
+    def __init__(self, version, plan=None):
+        self.version = version
+        self.plan = plan or (lambda number, start: {})
+        self.answers = 0
+        self.sent = 0
+        """Bytes of bodies."""
+        self.ranges = []
+        """The `Range` of each request, None where it had none."""
+        self.lock = threading.Lock()
+
+
+async def answer(connection, request, origin, name):
+    published = origin.published[name]
+    asked = request.headers.get("range")
+    start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
+    with published.lock:
+        plan = published.plan(published.answers, start)
+        published.answers += 1
+        published.ranges.append(asked)
+        if "version" in plan:
+            published.version = plan["version"]
+        version = published.version
+    if "status" in plan:
+        await connection.send(faults.plain(plan["status"], b"x" * plan.get("page", 9)))
+        return True
+    if "redirect" in plan:
+        await faults.go_to(connection, plan["redirect"])
+        return True
+    lie = plan.get("lie")
+    total = len(version.content)
+    condition = request.headers.get("if-range")
+    holds = condition is None or condition in (version.tag, version.modified)
+    fields = [*version.fields, ("Date", "Sun, 06 Nov 2044 08:49:37 GMT")]
+    if asked and holds and lie != "ignore":
+        if start >= total or lie == "unsatisfied":
+            await connection.send(faults.plain(416, b"no", [("Content-Range", f"bytes */{total}")]))
+            return True
+        status, content = 206, version.content[start:]
+        told = {"start": f"{max(0, start - 1)}-{total - 1}/{total}", "total": f"{start}-{total - 1}/{total + 1}"}
+        fields.append(("Content-Range", f"bytes {told.get(lie, f'{start}-{total - 1}/{total}')}"))
+    else:
+        status, content = 200, version.content
+    if lie == "tag":
+        fields.append(("ETag", '"another"'))
+    elif lie == "weak":
+        fields.append(("ETag", "W/" + version.tag))
+    else:
+        fields += version.validators()
+    if lie == "coding":
+        fields.append(("Content-Encoding", "br"))
+    length = len(content)
+    if lie == "long":
+        content += b"surplus"
+        length += 7
+    if lie == "length":
+        length += 1
+    await connection.send(faults.head(status, fields, length))
+    cut = plan.get("cut")
+    await send(connection, content if cut is None else content[:cut], plan.get("rate"), published)
+    return cut is None and lie != "length"
+
+
+async def send(connection, content, rate, published):
+    piece = PIECE if rate is None else max(1, min(PIECE, rate // 50))
+    for offset in range(0, len(content), piece):
+        part = content[offset:offset + piece]
+        await connection.send(part)
+        with published.lock:
+            published.sent += len(part)
+        # Where a connection that is lost is noticed.
+        await faults.pace(len(part) / rate if rate else 0)

@@ -1,0 +1,177 @@
+"""Transfers that break go on where they broke, and two versions of a file never become one."""
+
+import hashlib
+import random
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from parts import Version
+from processes import eventually, kill
+
+MIB = 1 << 20
+
+
+def kept(bus):
+    """Files in the spool that hold what is left of broken transfers."""
+    return [path for path in bus.spool.iterdir() if path.suffix == ".kept"]
+
+
+class ResumeTests(TestCase):
+    def test_64_mib_cut_5_times_come_whole_and_are_sent_once(self):
+        size = 64 * MIB
+        with Origin() as origin, Bus(workers=2) as bus:
+            cuts = [1 * MIB, 7 * MIB + 1, 20 * MIB, 11 * MIB, 3 * MIB + 17]
+            published = origin.publish(
+                "big", size, plan=lambda n, start: {"cut": cuts[n]} if n < len(cuts) else {},
+                fields=[("Content-Type", "image/x-big")])
+            client = bus.client()
+            client.fetch("big", 1, f"{origin.url}/parts/big", retries=10)
+            message = client.terminal(60)
+            self.assertResult(message, body(size))
+            self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
+            self.assertEqual(message.fields["source"], "resumed")
+            self.assertEqual((message.operands[2], message.fields["attempts"]), ("200", "6"))
+            headers = {name.lower(): value.strip() for name, value in message.headers}
+            self.assertEqual(headers["content-length"], str(size))
+            self.assertEqual(headers["content-type"], "image/x-big")
+            self.assertNotIn("content-range", headers)
+            self.assertLess(published.sent, 1.2 * size)
+            self.assertEqual(published.answers, 6)
+            eventually(lambda: not kept(bus), "nothing is left")
+            self.balance(client)
+
+    def test_another_version_in_between_is_fetched_from_its_first_byte(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            newer = Version(3 * MIB, "newer")
+            origin.publish("file", 4 * MIB, "older", plan=lambda n, start: [
+                {"cut": 2 * MIB}, {"version": newer, "cut": MIB}, {}][n])
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/file", retries=5)
+            message = client.terminal()
+            self.assertResult(message, newer.content)
+            self.assertEqual(origin.published["file"].ranges, [None, "bytes=2097152-", "bytes=1048576-"])
+            self.assertEqual(message.fields["source"], "resumed")
+
+    def test_what_a_killed_worker_had_is_gone_on_with(self):
+        size = 40 * MIB
+        with Origin() as origin, Bus(workers=1) as bus:
+            published = origin.publish("file", size, plan=lambda n, start: {"rate": 20 * MIB} if n == 0 else {})
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/file", progress=50)
+            while int(client.expect("PROGRESS").operands[2].split("/")[0]) < 5 * MIB:
+                pass
+            kill(bus.workers[0])
+            message = client.terminal()
+            self.assertResult(message, body(size))
+            self.assertEqual(message.fields["source"], "resumed")
+            self.assertRegex(published.ranges[1], r"bytes=\d{7,}-")
+            self.assertLess(published.sent, 1.2 * size)
+
+    def test_what_a_cancelled_request_had_waits_for_the_next_one_of_the_same_credentials(self):
+        size = 8 * MIB
+        with Origin() as origin, Bus(workers=1) as bus:
+            published = origin.publish("file", size, plan=lambda n, start: {"rate": 4 * MIB} if n == 0 else {})
+            client = bus.client()
+            url = f"{origin.url}/parts/file"
+            client.fetch("file", 1, url, headers=[("authorization", "one")], progress=50)
+            while int(client.expect("PROGRESS").operands[2].split("/")[0]) < MIB:
+                pass
+            client.remove("file")
+            eventually(lambda: kept(bus), "what was fetched is kept")
+            client.fetch("other", 1, url, headers=[("authorization", "two")])
+            self.assertEqual(client.terminal().fields["source"], "network")
+            self.assertIsNone(published.ranges[1])
+            client.fetch("file", 2, url, headers=[("authorization", "one")])
+            message = client.terminal()
+            self.assertResult(message, body(size))
+            self.assertEqual(message.fields["source"], "resumed")
+            self.assertIsNotNone(published.ranges[2])
+            eventually(lambda: not kept(bus), "nothing is left")
+
+    def test_an_error_in_between_leaves_what_is_kept_as_it_was(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            published = origin.publish("file", 3 * MIB, plan=lambda n, start: [
+                {"cut": MIB}, {"status": 500, "page": 200_000}, {"cut": MIB}, {"status": 404}, {}][n])
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/file", retries=5)
+            self.assertFailed(client.terminal(), "http-status")
+            client.fetch("file", 2, f"{origin.url}/parts/file")
+            self.assertResult(client.terminal(), body(3 * MIB))
+            self.assertEqual(published.ranges, [None] + ["bytes=1048576-"] * 2 + ["bytes=2097152-"] * 2)
+
+    def test_a_length_that_was_announced_wrong_does_not_stay_in_the_way(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            version = Version(MIB, "x")
+            origin.publish("file", MIB, "x", plan=lambda n, start: [{"lie": "length"}, {"version": version}, {}][n])
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/file")
+            self.assertResult(client.terminal(), version.content)
+
+    def test_what_cannot_be_joined_is_fetched_anew(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            for tag in ('W/"weak"', ""):
+                origin.publish("file", 2 * MIB, tag, tag=tag, plan=lambda n, start: [{"cut": MIB}, {}][n])
+                client.fetch("file", 1, f"{origin.url}/parts/file")
+                message = client.terminal()
+                self.assertResult(message, body(2 * MIB, tag))
+                self.assertEqual(message.fields["source"], "network")
+                self.assertEqual(origin.published["file"].ranges, [None, None])
+            self.assertEqual(kept(bus), [])
+
+    def test_a_lying_answer_is_never_joined_to_what_is_there(self):
+        for lie in ("start", "total", "tag", "weak", "coding", "unsatisfied", "ignore"):
+            with self.subTest(lie), Origin() as origin, Bus(workers=1) as bus:
+                origin.publish("file", 2 * MIB, plan=lambda n, start: [{"cut": MIB}, {"lie": lie}, {}][n])
+                client = bus.client()
+                client.fetch("file", 1, f"{origin.url}/parts/file", retries=1)
+                self.assertResult(client.terminal(), body(2 * MIB))
+                self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-")
+
+    def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
+        """The body told is one that the origin had when it was asked last."""
+        seed = random.randrange(1 << 30)
+        chance = random.Random(seed)
+        lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", None]
+
+        def plan_for(name):
+            steps = chance.randrange(1, 6)
+
+            def plan(number, start):
+                answer = {}
+                if number >= steps:
+                    return answer
+                if chance.random() < 0.2:
+                    answer["version"] = Version(chance.randrange(70_000, 600_000), chance.random())
+                    truth[name].append(answer["version"])
+                if chance.random() < 0.3:
+                    answer["lie"] = chance.choice(lies)
+                answer["cut"] = chance.randrange(0, 400_000)
+                return answer
+            return plan
+
+        truth = {}
+        with self.subTest(seed=seed), Origin() as origin, Bus(workers=2) as bus:
+            client = bus.client()
+            bus.run("set", "origin-limit", "50")
+            for index in range(500):
+                name = str(index)
+                published = origin.publish(name, chance.randrange(70_000, 600_000), index, plan=plan_for(name))
+                truth[name] = [published.version]
+                client.fetch("fuzz", index, f"{origin.url}/parts/{name}", retries=20)
+            resumed = 0
+            for message in client.terminals(500, 240):
+                name = message.id[1]
+                if message.verb == "FAILED":
+                    # A coding that is none is the origin's fault.
+                    self.assertIn(message.operands[2], ("encoding-error",), message)
+                    continue
+                content = message.content()
+                versions = [version.content for version in truth[name]]
+                surplus = [version + b"surplus" for version in versions]
+                self.assertTrue(content in versions or content in surplus, (seed, message))
+                self.assertEqual(hashlib.sha256(content).hexdigest(), message.fields["sha-256"])
+                resumed += message.fields["source"] == "resumed"
+            self.assertGreater(resumed, 50)
+            self.balance(client)
+            eventually(lambda: len(kept(bus)) <= 16, "what is kept aside is bounded")
