@@ -330,6 +330,9 @@ extension BrokerCore {
             told.length = answer.length
             told.sha256 = answer.sha256
             told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
+            if record.extras >= 0, extras[record.extras].streams, told.file != nil {
+                told.generation = answer.generation.map { Generation($0) }
+            }
             told.queuedMilliseconds = answer.startedAt.milliseconds(since: record.askedAt)
             told.elapsedMilliseconds = answer.endedAt.milliseconds(since: record.askedAt)
             told.attempts = outcome.attempts

@@ -126,6 +126,12 @@ extension BrokerCore {
         job.connectMilliseconds = limits.connectMilliseconds
         job.maxBytes = maxBytes
         job.progressMilliseconds = limits.progressMilliseconds
+        forEachInterest(of: flight) { core, interest in
+            let extras = core.interests[interest].extras
+            guard extras >= 0, core.extras[extras].streams else { return }
+            job.streams = true
+            job.progressMilliseconds = core.limits.streamMilliseconds
+        }
         job.resume = lent?.resume
         job.httpFields = record.request.fields.bytes
         let id = workers[worker].id

@@ -54,7 +54,8 @@ extension BrokerCore {
     /// A worker told of the file it writes: another than before begins with another representation's first byte.
     mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
         guard let told, attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
-            lease.attempt == attempt.attempt
+            lease.attempt == attempt.attempt,
+            ["part", "anew.part"].contains(where: { told.file == "\(workers[worker].pid)-\(attempt).\($0)" })
         else { return }
         if lease.part?.file != told.file {
             workers[worker].leases[attempt.flight]?.part = GrowingPart(

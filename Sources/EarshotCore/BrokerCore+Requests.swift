@@ -208,7 +208,12 @@ extension BrokerCore {
         let leaf = leaf(of: flight)
         switch flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
-        case .running(let worker): raise(leaf, at: worker, to: options.maxBytes)
+        case .running(let worker):
+            raise(leaf, at: worker, to: options.maxBytes)
+            // Who comes half-way has the first half at once.
+            if let lease = workers[worker].leases[flights[leaf].id], lease.receivedBytes > 0 {
+                tellProgress(of: interest, lease, now: clock)
+            }
         case .backingOff, .following: break
         }
     }

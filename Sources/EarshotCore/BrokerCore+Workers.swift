@@ -145,6 +145,7 @@ extension BrokerCore {
             status: completion.status, url: flights[flight].request.url.description, length: completion.length,
             sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
             startedAt: lease.startedAt, endedAt: now)
+        response.generation = lease.part?.generation
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -178,20 +179,26 @@ extension BrokerCore {
         else { return }
         workers[worker].leases[attempt.flight]?.receivedBytes = received
         workers[worker].leases[attempt.flight]?.totalBytes = total
+        guard let present = workers[worker].leases[attempt.flight] else { return }
         forEachInterest(of: lease.flight) { core, interest in
             guard !core.isPurged(interest) else { return }
-            core.tellProgress(of: interest, received, total, now: now)
+            core.tellProgress(of: interest, present, now: now)
         }
     }
 
-    private mutating func tellProgress(of interest: Int32, _ received: Int, _ total: Int?, now: Tick) {
+    /// Tells those who listen for a request how far its attempt is.
+    mutating func tellProgress(of interest: Int32, _ lease: WorkerSession.Lease, now: Tick) {
         let record = interests[interest]
         guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
         if let last = extras[record.extras].lastProgress, now.milliseconds(since: last) < pause { return }
         extras[record.extras].lastProgress = now
-        let progress = Progress(
-            handler: handlers[record.handler].id, request: record.request, received: received, total: total,
-            tag: extras[record.extras].tag)
+        var progress = Progress(
+            handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
+            total: lease.totalBytes, tag: extras[record.extras].tag)
+        if extras[record.extras].streams, let part = lease.part {
+            progress.file = workerLimits.spool + "/" + part.file
+            progress.generation = Generation(part.generation)
+        }
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(progress), to: client)
         }

@@ -40,6 +40,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var asideMilliseconds = 300_000
     /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
     public var progressMilliseconds = 250
+    /// The same for a body that somebody reads while it arrives.
+    public var streamMilliseconds = 50
     /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.
     public var coolDownMilliseconds = 600_000
     /// Requests to such a server that are failed in one pass: a few milliseconds' worth.

@@ -172,6 +172,8 @@ struct Outcome {
         var endedAt: Tick
         /// Whether it began with what an earlier transfer had brought.
         var isResumed = false
+        /// The attempt that brought the first byte of a body that is a file; nil if nothing was told of it.
+        var generation: AttemptID?
     }
 
     var failure: FailureCode?

@@ -21,17 +21,23 @@ struct Interest {
         var maxBytes: Int?
         var progressMilliseconds: Int?
         var lastProgress: Tick?
+        /// Whether progress tells where the body can be read.
+        var streams: Bool
+
+        /// Between two PROGRESS of one that streams and says nothing of it: soon, and few beside what a body brings.
+        private static let streamMilliseconds = 100
 
         /// Nil when all of them are the usual ones.
         init?(_ options: Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
-                    || options.progressMilliseconds != nil
+                    || options.progressMilliseconds != nil || options.streams
             else { return nil }
             tag = options.tag
             digest = options.digest
             maxBytes = options.maxBytes
-            progressMilliseconds = options.progressMilliseconds
+            streams = options.streams
+            progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }
 

@@ -119,6 +119,10 @@ public struct Progress: Equatable, Sendable {
     public var received: Int
     /// Decoded bytes in all, if the origin told.
     public var total: Int?
+    /// Absolute path of the file in which the body grows; nil unless it can be read by now and the request streams.
+    public var file: String?
+    /// Of whose bytes the file is: bytes told of under another one are no part of the body.
+    public var generation: Generation?
     /// As the request gave it.
     public var tag: String?
 
@@ -135,7 +139,14 @@ public struct Progress: Equatable, Sendable {
         handler = try reader.handler(0)
         request = try reader.request(1)
         (received, total) = try HeadReader.progress(try reader.operand(2, "progress"))
-        for (name, value) in reader.fields where name == "tag" { tag = try HeadReader.identifier(value, "tag") }
+        for (name, value) in reader.fields {
+            switch name {
+            case "file": file = value
+            case "generation": generation = try HeadReader.generation(value)
+            case "tag": tag = try HeadReader.identifier(value, "tag")
+            default: break
+            }
+        }
     }
 
     func encoded() -> [UInt8] {
@@ -143,6 +154,8 @@ public struct Progress: Equatable, Sendable {
         writer.operand(handler.description)
         writer.operand(request.description)
         writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
+        writer.field("file", file)
+        writer.field("generation", generation?.description)
         writer.field("tag", tag)
         return writer.finished()
     }

@@ -31,6 +31,8 @@ public struct Fetch: Equatable, Sendable {
         public var retries = 2
         /// The least time between two PROGRESS messages, at least 50; nil for none at all.
         public var progressMilliseconds: Int?
+        /// Whether progress tells where the body can be read while it arrives.
+        public var streams = false
         /// The SHA-256 the body must have, 64 hexadecimal digits.
         public var digest: String?
         /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
@@ -114,6 +116,7 @@ extension Fetch.Options {
         case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")
         case "progress":
             progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
+        case "stream": streams = try HeadReader.flag(value, "stream")
         case "digest":
             guard value.hasPrefix("sha-256=") else { throw WireError(.badMessage, "digest is sha-256=HEX") }
             digest = try HeadReader.sha256(String(value.dropFirst(8)), "digest")
@@ -141,6 +144,7 @@ extension Fetch.Options {
         writer.field("redirect", if: redirect != usual.redirect, redirect.rawValue)
         if retries != usual.retries { writer.field("retries", retries) }
         writer.field("progress", progressMilliseconds)
+        writer.field("stream", if: streams, "yes")
         writer.field("digest", digest.map { "sha-256=" + $0 })
         writer.field("key", key)
         writer.field("replace", if: replacesHandler, "yes")

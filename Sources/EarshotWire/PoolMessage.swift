@@ -132,6 +132,8 @@ public struct Job: Equatable, Sendable {
     public var maxBytes: Int?
     /// The least time between two PROGRESS messages; nil for none at all.
     public var progressMilliseconds: Int?
+    /// Whether the body is to be in a file when a PROGRESS tells of it.
+    public var streams = false
     /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
     public var resume: Resume?
     /// Request header fields, lines separated by LF.
@@ -167,6 +169,7 @@ public struct Job: Equatable, Sendable {
         var validator: String?
         for (name, value) in reader.fields {
             switch name {
+            case "stream": streams = try HeadReader.flag(value, "stream")
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value
             case "method": method = try HeadReader.identifier(value, "method")
@@ -196,6 +199,7 @@ public struct Job: Equatable, Sendable {
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("progress", progressMilliseconds)
+        writer.field("stream", if: streams, "yes")
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
         return writer.finished(httpFields: httpFields)

@@ -28,6 +28,8 @@ public struct Terminal: Equatable, Sendable {
         public var sha256: String?
         /// Absolute path of the body; nil if it is in frame 2. Valid until the terminal is acknowledged.
         public var file: String?
+        /// Of whose bytes the body is, if the request streams and the body is a file.
+        public var generation: Generation?
         /// From the request to the start of the attempt that succeeded.
         public var queuedMilliseconds = 0
         /// From the request to its terminal.
@@ -167,6 +169,7 @@ extension Terminal.Response {
         case "length": length = try HeadReader.count(value, "length")
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
         case "file": file = value
+        case "generation": generation = try HeadReader.generation(value)
         case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
         case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
         case "attempts": attempts = try HeadReader.count(value, "attempts")
@@ -180,6 +183,7 @@ extension Terminal.Response {
         writer.field("length", length)
         writer.field("sha-256", sha256)
         writer.field("file", file)
+        writer.field("generation", generation?.description)
         writer.field("queued-ms", queuedMilliseconds)
         writer.field("elapsed-ms", elapsedMilliseconds)
         writer.field("attempts", attempts)

@@ -66,6 +66,19 @@ struct BodyStore: ~Copyable {
         return file != nil
     }
 
+    /// Moves what is in memory into a file, where others can read it.
+    mutating func moveToFile() throws(Fault) {
+        guard file == nil, count > 0 else { return }
+        do throws(SystemError) {
+            let made = try makeFile()
+            try made.write(memory.span)
+            memory = []
+            file = made
+        } catch {
+            throw Self.fault(error)
+        }
+    }
+
     /// Lets the body have more bytes than before; nil for any number.
     mutating func raise(to maximum: Int?) {
         self.maximum = max(self.maximum, maximum ?? .max)

@@ -298,6 +298,8 @@ final class JobRun: TransferSink {
     func takeProgress() -> WorkerMessage {
         isProgressNoted = false
         progressSent = loop.now
+        // If that fails the body stays where it is, as long as it may.
+        if job.streams { try? body?.moveToFile() }
         let part = body?.fileName.map { file in
             BodyPart(file: file, httpFields: isKeepable && !areFieldsTold ? head.fields : [])
         }

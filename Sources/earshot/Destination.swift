@@ -63,6 +63,12 @@ struct Destination {
         self.interrupt = interrupt
     }
 
+    /// Writes a body while it arrives; nil where bodies become files, which are there when they are whole.
+    func stream() -> StreamedBody? {
+        guard case .standardOutput = place else { return nil }
+        return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
+    }
+
     /// Writes the body of `url`, whole or not at all where it becomes a file.
     ///
     /// - Returns: the file's path; nil if it is none.
@@ -150,14 +156,19 @@ struct Destination {
                 case .bytes(let bytes): output.write(bytes)
                 case .file(_, let length): output.copy(from: descriptor, length: length)
                 }
-            switch outcome {
-            case .done: return
-            case .broken: throw .broken
-            case .interrupted: throw .interrupted
-            case .short: throw .cannotWrite("cannot write \(name): the file in the spool became shorter")
-            case .failed(let number):
-                throw .cannotWrite(unsafe "cannot write \(name): \(String(cString: strerror(number)))")
-            }
+            try Destination.check(outcome, name)
+        }
+    }
+
+    /// Throws what kept a body from being written.
+    static func check(_ outcome: Output.Outcome, _ name: String) throws(Failure) {
+        switch outcome {
+        case .done: return
+        case .broken: throw .broken
+        case .interrupted: throw .interrupted
+        case .short: throw .cannotWrite("cannot write \(name): the file in the spool became shorter")
+        case .failed(let number):
+            throw .cannotWrite(unsafe "cannot write \(name): \(String(cString: strerror(number)))")
         }
     }
 }

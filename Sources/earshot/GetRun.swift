@@ -20,6 +20,8 @@ final class GetRun {
     private var next = 0
     private var underWay: [RequestID: Int] = [:]
     private var received: [RequestID: Int] = [:]
+    /// The one body that is written while it arrives.
+    private var stream: StreamedBody?
     private var tally = Tally()
     private var bar: ProgressBar?
     private var session: BusSession?
@@ -36,6 +38,7 @@ final class GetRun {
         self.body = body
         self.destination = destination
         tellsJSON = json
+        stream = urls.count == 1 ? destination.stream() : nil
     }
 
     /// Fetches all, or as many as it takes until something ends it.
@@ -60,10 +63,29 @@ final class GetRun {
     func happened(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
-        case .progress(let progress): received[progress.request] = progress.received
+        case .progress(let progress): progressed(progress)
         case .refused(let reply): refused(reply)
         case .removed: isRemoved = true
         case .cancelled, .answer, .changed, .state: break
+        }
+    }
+
+    private func progressed(_ progress: Progress) {
+        received[progress.request] = progress.received
+        guard let index = underWay[progress.request], !isInterrupted else { return }
+        do throws(Destination.Failure) {
+            try stream?.progressed(progress)
+        } catch {
+            switch error {
+            case .broken: session?.end(Complaint(.cannotWrite))
+            // The signal's own event follows.
+            case .interrupted: return
+            case .lostSource: return
+            case .cannotWrite(let sentence):
+                session?.connection.cancel(RequestKey(progress.handler, progress.request))
+                let outcome = FetchOutcome(url: urls[index], code: FetchOutcome.writeFailed, detail: sentence)
+                settle(progress.request, index, outcome)
+            }
         }
     }
 
@@ -75,7 +97,11 @@ final class GetRun {
         var outcome = FetchOutcome(url: urls[index], delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
-                outcome.path = try destination.write(self.body(delivery, body), of: urls[index])
+                if let stream, stream.written > 0, let response = delivery.terminal.response {
+                    try stream.ended(response)
+                } else {
+                    outcome.path = try destination.write(self.body(delivery, body), of: urls[index])
+                }
             } catch {
                 switch error {
                 case .lostSource:
@@ -128,6 +154,7 @@ final class GetRun {
             guard let request = RequestID(String(index + 1)) else { continue }
             underWay[request] = index
             var fetch = options.fetch(handler, request, URLText.wire(urls[index]) ?? "", body: body)
+            fetch.options.streams = stream != nil
             if bar != nil { fetch.options.progressMilliseconds = 200 }
             do throws(ClientError) {
                 guard !fetch.url.isEmpty else {

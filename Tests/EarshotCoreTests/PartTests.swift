@@ -178,3 +178,77 @@ extension CoreRig {
         }.first
     }
 }
+
+/// Bodies that are read while they arrive.
+@Suite struct StreamTests {
+    private func progress(_ rig: CoreRig, to client: ClientID) -> [Progress] {
+        rig.replies(to: client).compactMap { if case .progress(let progress) = $0 { progress } else { nil } }
+    }
+
+    private func tell(_ job: Job, _ received: Int, file: Bool = true, by worker: WorkerID, _ rig: inout CoreRig) {
+        let part = BodyPart(
+            file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        rig.pass {
+            $0.core.workerSaid(
+                .progress(job.attempt, received: received, total: nil, part: file ? part : nil), body: nil, by: worker,
+                now: $0.now)
+        }
+    }
+
+    @Test func `who streams is told of the file, who comes half-way at once, and nobody else`() throws {
+        var rig = CoreRig()
+        let (client, other) = (rig.client(1), rig.client(2))
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+        let job = try #require(rig.jobs.first)
+        #expect(job.streams && job.progressMilliseconds == 50)
+        tell(job, 10, by: worker, &rig)
+        let first = try #require(progress(rig, to: client).first)
+        #expect(first.file == "/spool/3-\(job.attempt).part" && first.generation == Generation("1.1"))
+        rig.pass { rig in
+            rig.fetch("o", "1", "http://a.example/x", by: other) { $0.options.streams = true }
+            rig.fetch("o", "2", "http://a.example/x", by: other) { $0.options.progressMilliseconds = 50 }
+            rig.fetch("o", "3", "http://a.example/x", by: other)
+        }
+        #expect(progress(rig, to: other).map(\.file) == [first.file, nil])
+        #expect(progress(rig, to: other).map(\.received) == [10, 10])
+    }
+
+    @Test func `the generation stays with the bytes and changes with another body`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+        let first = try #require(rig.jobs.first)
+        tell(first, 10, by: worker, &rig)
+        rig.pass {
+            $0.core.partKept(of: first.attempt, bytes: 10, by: worker)
+            $0.failed(first, "reset", by: worker)
+        }
+        rig.wait(milliseconds: 1_000)
+        let second = try #require(rig.jobs.first)
+        tell(second, 20, by: worker, &rig)
+        #expect(progress(rig, to: client).map(\.generation) == [Generation("1.1")])
+        rig.wait(milliseconds: 1_000)
+        rig.pass {
+            let part = BodyPart(file: "3-\(second.attempt).anew.part", httpFields: [])
+            $0.core.workerSaid(
+                .progress(second.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
+        }
+        #expect(progress(rig, to: client).map(\.generation) == [Generation("1.2")])
+    }
+
+    @Test func `a file that is not the attempt's own is told to nobody`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+        let job = try #require(rig.jobs.first)
+        rig.pass {
+            let part = BodyPart(file: "broker.lock")
+            $0.core.workerSaid(
+                .progress(job.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
+        }
+        #expect(progress(rig, to: client).map(\.file) == [nil])
+    }
+}

@@ -17,6 +17,7 @@ struct RoundTripTests {
         fetch.options.redirect = .manual
         fetch.options.retries = 0
         fetch.options.progressMilliseconds = 100
+        fetch.options.streams = true
         fetch.options.digest = String(repeating: "0a", count: 32)
         fetch.options.key = "v2"
         fetch.options.replacesHandler = true

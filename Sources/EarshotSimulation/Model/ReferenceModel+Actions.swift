@@ -60,6 +60,9 @@ extension ReferenceModel {
                 listed[name]?.phase == .open && !client.isRequestReply
                     && listeners(of: progress.handler).contains(id),
                 2, "client \(id.rawValue) is told the progress of \(name)")
+            expect(
+                progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
+                "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
         case .welcome, .cancelled, .removed, .answer, .changed, .error: answered(message, to: id)

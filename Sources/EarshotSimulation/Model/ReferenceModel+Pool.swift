@@ -34,7 +34,8 @@ extension ReferenceModel {
     /// A worker told of the file it writes.
     private func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
         guard let part, attempt.broker == instance, let lease = worker.leases[attempt.flight],
-            lease.attempt == attempt.attempt, part.file != lease.file || !part.httpFields.isEmpty
+            lease.attempt == attempt.attempt, part.file != lease.file || !part.httpFields.isEmpty,
+            part.file.hasPrefix("\(worker.pid)-\(attempt).")
         else { return }
         worker.leases[attempt.flight]?.file = part.file
         worker.leases[attempt.flight]?.fields = part.httpFields

@@ -110,6 +110,7 @@ extension World {
         if random.perMille(250) { options.tag = "t\(random.below(9))" }
         if random.perMille(30) { options.isWarm = true }
         if random.perMille(50) { options.progressMilliseconds = 50 }
+        if random.perMille(80) { options.streams = true }
         if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
         if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
         if setting.has(.removals), random.perMille(10) { options.replacesHandler = true }
