@@ -179,6 +179,8 @@ struct SpacingTests {
         rig.wait(milliseconds: 999)
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 1)
+        // Those that hold no more are due before it, a part in each pass.
+        for _ in 0..<10 where rig.jobs.isEmpty { rig.pass() }
         #expect(rig.jobs.count == 1)
     }
 }
