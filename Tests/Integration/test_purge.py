@@ -1,6 +1,6 @@
 """A removal of very many requests holds nobody else up, and gives back what they took.
 
-100,000 of 1,000,000 with EARSHOT_LONG=1, else a tenth of both."""
+With EARSHOT_LONG=1, on a machine that does nothing else, 100,000 of 1,000,000, else 50,000 of 250,000."""
 
 import os
 import time
@@ -11,14 +11,15 @@ from harness import Bus, TestCase
 from processes import eventually, resident
 from steady import Steady
 
-QUEUED = 1_000_000 if os.environ.get("EARSHOT_LONG") else 100_000
-SHARE = QUEUED // 10
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
+QUEUED, HANDLERS = (1_000_000, 10) if IS_LONG else (250_000, 5)
+SHARE = QUEUED // HANDLERS
 
 
 class PurgeTests(TestCase):
-    REMOVED = 5
+    REMOVED = 4
 
-    def test_others_are_taken_in_within_5_ms_while_a_tenth_of_the_queue_is_purged(self):
+    def test_others_are_taken_in_while_very_much_is_purged(self):
         # Each transfer takes so long that the queue stays as it is.
         with Steady() as origin, Bus(workers=1, slots=4, origin_limit=1) as bus:
             client, other = bus.client(), bus.client()
@@ -32,10 +33,14 @@ class PurgeTests(TestCase):
                 self.assertEqual(int(client.expect("REMOVED").operands[1]), SHARE, "counted at once")
                 self.assertEqual(client.query("ledger")["requests"]["removed"], (index + 1) * SHARE)
             slow = [milliseconds(taken, 99) for taken in beside]
+            worst = [1000 * max(taken) for taken in beside]
             tell(f"{SHARE} of {QUEUED} removed {self.REMOVED} times: 99 % of submissions take"
-                 f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile")
-            # Each removal would hold them up; other load on the machine spoils some of the five.
-            self.assertLess(min(slow), 5)
+                 f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile,"
+                 f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}")
+            # In one step each removal would take 100 ms and more. Other load on the machine spoils some of them.
+            self.assertLess(min(worst), 40)
+            if IS_LONG:
+                self.assertLess(min(slow), 5)
             client.remove("crawl/")
             self.await_requests(client, pending=0)
             # What they took goes back to the system, or is used again.
@@ -47,10 +52,10 @@ class PurgeTests(TestCase):
             self.assertLess(again, 1.15 * full)
 
     def ask_all(self, client, name, origin):
-        """Queues all of it under ten handlers."""
+        """Queues all of it under so many handlers."""
         for number in range(QUEUED):
             client.socket.send(b"FETCH %s/%d %d %s/30/%d\n" % (
-                name.encode(), number % 10, number, origin.url.encode(), number))
+                name.encode(), number % HANDLERS, number, origin.url.encode(), number))
         client.query("ping", timeout=120)
 
     def submit_for(self, seconds, client, handler):
