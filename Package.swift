@@ -16,6 +16,7 @@ let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collect
 let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
+let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -41,6 +42,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: fuzzing + [
         // C libraries: a module map and a shim header each, nothing else.
@@ -63,7 +65,13 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // What acts.
-        source("EarshotBroker", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", logging]),
+        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "Crypto", grdb]),
+        source(
+            "EarshotBroker",
+            [
+                "EarshotCore", "EarshotCache", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", deque,
+                logging,
+            ]),
         source(
             "EarshotWorker",
             ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", deque, heap, logging]),
@@ -71,7 +79,8 @@ let package = Package(
         .executableTarget(
             name: "earshot",
             dependencies: [
-                "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire", "EarshotLoop",
+                "EarshotBroker", "EarshotCache", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire",
+                "EarshotLoop",
                 "Crypto", arguments, logging, toml,
             ],
             swiftSettings: settings),
@@ -85,6 +94,7 @@ let package = Package(
         tests("EarshotWireTests", ["EarshotWire"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
+        tests("EarshotCacheTests", ["EarshotCache", "EarshotHTTP", "EarshotLoop", "Crypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("CurlTests", ["Curl"]),

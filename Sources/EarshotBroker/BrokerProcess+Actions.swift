@@ -10,7 +10,13 @@ extension BrokerProcess {
     func carryOut() throws {
         while true {
             let actions = core.takeActions()
-            guard !actions.isEmpty else { return }
+            guard !actions.isEmpty else {
+                // What the cache answered at once may be something to fetch.
+                guard hasCacheAnswered else { return }
+                hasCacheAnswered = false
+                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds))
+                continue
+            }
             for action in actions { try carryOut(action) }
         }
     }
@@ -43,6 +49,7 @@ extension BrokerProcess {
         // A file that is gone is not found by the worker either, which begins anew.
         case .lendPart(let kept, let name): spool.rename(kept, to: name)
         case .removePart(let name): spool.remove(name)
+        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: try carryOutInCache(action)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)

@@ -1,4 +1,5 @@
 internal import Crypto
+internal import EarshotCache
 internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWire
@@ -40,6 +41,10 @@ public final class BrokerProcess {
     var bodies: [BodyID: SharedBody] = [:]
     /// Inline bodies it had moved out of memory.
     let waiting: WaitingBodies
+    /// Nil for a broker without one.
+    var cache: BrokerCache?
+    /// Whether the cache answered since the last assignment.
+    var hasCacheAnswered = false
     /// Clients whose socket refused a terminal.
     var blocked: Set<ClientID> = []
     /// Live processes of workers whose connection is gone.
@@ -94,6 +99,8 @@ public final class BrokerProcess {
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
         core.isSupervised = options.supervisorDescriptor != nil
+        if let path = options.cacheFolder { cache = openCache(CacheFolder(path)) }
+        core.isCaching = cache != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         core.awaitWorkers(
             options.expectedWorkers,
@@ -118,6 +125,7 @@ public final class BrokerProcess {
         logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
         sayReady()
         try loop.run()
+        cache?.close()
         if let failure { throw failure }
         return 0
     }
@@ -249,7 +257,7 @@ public final class BrokerProcess {
         core.partKept(of: attempt, bytes: bytes, by: worker)
     }
 
-    private func hold(_ body: SharedBody) -> BodyID {
+    func hold(_ body: SharedBody) -> BodyID {
         lastBody += 1
         let id = BodyID(rawValue: lastBody)
         bodies[id] = body

@@ -18,7 +18,7 @@ final class Spool {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool", isTaken: true)
         }
         self.lock = lock
-        folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
         for name in try names() where isContent(name) || name.hasSuffix(".kept") { remove(name) }
         sweepParts()
@@ -32,13 +32,17 @@ final class Spool {
     static func partName(of attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
 
     /// Gives a worker's finished file the name of its content.
+    ///
+    /// - Parameter isLinked: whether the cache may have it under another name.
     /// - Returns: that name, or nil if the file is not what the worker said: missing, of another length, a link.
-    func adopt(_ name: String, sha256: String, length: Int) -> String? {
+    func adopt(_ name: String, sha256: String, length: Int, isLinked: Bool = false) -> String? {
         var status = stat()
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
-            status.st_uid == getuid(), status.st_size == length, status.st_nlink == 1
+            status.st_uid == getuid(), status.st_size == length, isLinked || status.st_nlink == 1
         else { return nil }
         guard unsafe renameat(folder, name, folder, sha256) == 0 else { return nil }
+        // rename(2): of two links to one file it leaves both.
+        if isLinked { remove(name) }
         return sha256
     }
 
@@ -70,6 +74,12 @@ final class Spool {
         guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
         remove(name)
         return file
+    }
+
+    /// Opens a file to read; nil if it is not there.
+    func open(_ name: String) -> Int32? {
+        let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        return file >= 0 ? file : nil
     }
 
     func remove(_ name: String) {

@@ -17,6 +17,8 @@ public struct RuntimeFolder: Equatable, Sendable {
     public var brokerLock: String { "\(path)/broker.lock" }
     /// Held by the supervisor.
     public var supervisorLock: String { "\(path)/serve.lock" }
+    /// Where the cache is when it was not named but the runtime folder was.
+    public var ownCache: String { "\(path)/cache" }
     /// Where the spool is when it was not named but the runtime folder was.
     public var ownSpool: String { "\(path)/spool" }
 
@@ -65,11 +67,18 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// The user's usual spool: `earshot/spool` in `XDG_CACHE_HOME`, else in `.cache` at home.
     ///
     /// - Throws: `ClientError` when neither is known.
-    public static func usualSpool() throws(ClientError) -> String {
-        if let cache = Environment.value("XDG_CACHE_HOME") { return Folder.absolute("\(cache)/earshot/spool") }
+    public static func usualSpool() throws(ClientError) -> String { try usual("spool", option: "--spool") }
+
+    /// The user's usual cache, beside the spool.
+    ///
+    /// - Throws: as `usualSpool`.
+    public static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
+
+    private static func usual(_ name: String, option: String) throws(ClientError) -> String {
+        if let cache = Environment.value("XDG_CACHE_HOME") { return Folder.absolute("\(cache)/earshot/\(name)") }
         guard let home = Environment.value("HOME") else {
-            throw ClientError(.folder, "neither XDG_CACHE_HOME nor HOME is set: give --spool")
+            throw ClientError(.folder, "neither XDG_CACHE_HOME nor HOME is set: give \(option)")
         }
-        return Folder.absolute("\(home)/.cache/earshot/spool")
+        return Folder.absolute("\(home)/.cache/earshot/\(name)")
     }
 }

@@ -1,3 +1,4 @@
+public import EarshotHTTP
 public import EarshotWire
 
 /// A connection of a client, numbered by the shell, never used again.
@@ -54,6 +55,20 @@ public enum Action: Equatable, Sendable {
     case lendPart(String, as: String)
     /// Nobody goes on with this file.
     case removePart(String)
+    /// Tell what the cache has for this request, by `BrokerCore.cacheAnswered`.
+    case lookUp(FlightName, CacheKey, HTTPRequest)
+    /// Bring the body of a kept answer, by `BrokerCore.cacheRead`.
+    case readCached(FlightName, CacheEntryID)
+    /// Keep this answer, in the place of one for the same requests. Its body is the one held or the spool file.
+    case store(CacheKey, CacheVariant, BodyID?, file: String?)
+    /// A kept answer was found unchanged: what is known of it is this now.
+    case refresh(CacheKey, CacheEntryID, StoredResponse)
+    /// Keep an answer no longer.
+    case discard(CacheKey, CacheEntryID)
+    /// Have all answers for these URLs validated before they are used, in all scopes.
+    case invalidate([FetchURL])
+    /// Keep so many bytes at most.
+    case limitCache(bytes: Int)
     /// Let the supervisor know what a client has set: it keeps to it, and gives it to the next broker.
     case settingChanged(SettingChange)
 }

@@ -91,8 +91,14 @@ extension BrokerCore {
         for number in flights.indices {
             counts[flights[number].phase] += 1
             let flight = flights[number]
+            check(flight.isAwaited || flight.isRevalidation, "4: flight \(flight.id) runs for nobody")
+            let name = FlightName(number: number, id: flight.id)
             check(
-                !flight.interests.isEmpty || !flight.parents.isEmpty, "4: flight \(flight.id) runs for nobody")
+                !flight.isRevalidation || flight.phase != .queued || revalidations.contains(name),
+                "4: revalidation \(flight.id) waits for ever")
+            check(
+                cachePlans[number]?.reading == nil || flight.phase == .asking,
+                "4: flight \(flight.id) waits for a body and is \(flight.phase)")
             check(
                 flightNumbers.find(flight.key.hashValue) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
@@ -101,7 +107,7 @@ extension BrokerCore {
                 check(members.count == 1, "3: \(members.count) share flight \(flight.id), which is to be alone")
             }
             switch flight.phase {
-            case .queued, .backingOff: break
+            case .asking, .queued, .backingOff: break
             case .running(let worker):
                 check(
                     workers.contains(worker) && workers[worker].leases[flight.id]?.flight == number,
@@ -117,6 +123,9 @@ extension BrokerCore {
                 flights.contains(number) && !flights[number].isRunning, "12: flight \(number) keeps a part for nobody")
         }
         check(aside.count <= limits.partsAside, "11: \(aside.count) parts are kept aside")
+        let moded = flights.indices.count { flights[$0].mode != .default }
+        check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")
+        check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a plan is kept for no flight")
         check(flightCounts == counts, "10: flights are counted \(flightCounts), not \(counts)")
     }
 

@@ -13,6 +13,13 @@ extension BrokerCore {
         } else {
             probeEnded(flight, isAnswered: true)
         }
+        guard !isCaching || !takeForCache(flight, response, fields, now: now) else { return }
+        judge(flight, response, fields, now: now)
+    }
+
+    /// What an answer, of an origin or of the cache, means to those who wait for it.
+    mutating func judge(_ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
+        let record = flights[flight]
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         let outcome = rule.outcome(
             status: response.status, response: fields, request: record.request, hops: 0,
@@ -24,6 +31,9 @@ extension BrokerCore {
         case .refused(let code):
             drop(response)
             fail(flight, code, now: now)
+        case .notARedirect where response.status >= 400 && response.source != nil:
+            let outcome = Outcome(failure: .httpStatus, response: response, attempts: Int(record.attempts))
+            end(flight, outcome, now: now)
         case .notARedirect where response.status >= 400:
             retryOrFail(flight, .httpStatus, response, now: now)
         case .notARedirect:
@@ -36,7 +46,7 @@ extension BrokerCore {
         let record = flights[flight]
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
-            body: next.method == record.request.method ? record.body : nil)
+            body: next.method == record.request.method ? record.body : nil, mode: record.mode)
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -162,6 +172,7 @@ extension BrokerCore {
 
     /// Ends a flight, with its outcome for all who waited for it.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+        guard !isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
         outcomes[number].holders += 1
@@ -202,7 +213,7 @@ extension BrokerCore {
     }
 
     /// Frees the body of a response that nobody gets.
-    private mutating func drop(_ response: Outcome.Response) {
+    mutating func drop(_ response: Outcome.Response) {
         if let body = response.body { actions.append(.releaseBody(body)) }
         if let file = response.file { releaseFile(file) }
     }

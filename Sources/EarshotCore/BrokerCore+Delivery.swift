@@ -326,7 +326,7 @@ extension BrokerCore {
         var response: Terminal.Response?
         if let answer = outcome.response {
             var told = Terminal.Response(url: answer.url)
-            told.source = record.isShared ? .shared : answer.isResumed ? .resumed : .network
+            told.source = answer.source ?? (record.isShared ? .shared : answer.isResumed ? .resumed : .network)
             told.length = answer.length
             told.sha256 = answer.sha256
             told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }

@@ -10,6 +10,11 @@ extension BrokerCore {
         isBehind = false
         guard !isDraining, isOpen() else { return }
         startReturned(now: now)
+        startQueued(now: now)
+        startRevalidations(now: now)
+    }
+
+    private mutating func startQueued(now: Tick) {
         guard queue.count > 0 else { return }
         var refusals = 0
         while true {
@@ -97,7 +102,7 @@ extension BrokerCore {
         return best
     }
 
-    private mutating func start(_ flight: Int32, now: Tick) {
+    mutating func start(_ flight: Int32, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
         guard let worker = freestWorker(for: origin) else { preconditionFailure("\(slotCount) and no worker") }
@@ -133,7 +138,7 @@ extension BrokerCore {
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
         job.resume = lent?.resume
-        job.httpFields = record.request.fields.bytes
+        job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
         actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))
     }
@@ -151,6 +156,7 @@ extension BrokerCore {
 
     /// The largest size its interests allow; nil if one of them sets none.
     private mutating func sizeLimit(of flight: Int32) -> Int? {
+        guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
         forEachInterest(of: flight) { core, interest in
             let extras = core.interests[interest].extras

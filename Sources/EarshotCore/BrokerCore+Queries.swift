@@ -37,6 +37,7 @@ extension BrokerCore {
         json.member("flights-now") { json in
             let cancelling = workers.indices.reduce(0) { $0 + workers[$1].cancelling }
             json.object { json in
+                json.member("asking", flightCounts.asking)
                 json.member("queued", flightCounts.queued)
                 json.member("running", flightCounts.running)
                 json.member("backing-off", flightCounts.backingOff)
@@ -70,6 +71,14 @@ extension BrokerCore {
                 json.member("lost", ledger.flights.lost)
                 json.member("cool-downs", ledger.flights.coolDowns)
                 json.member("stale", ledger.flights.stale)
+            }
+        }
+        json.member("cache") { json in
+            json.object { json in
+                json.member("asked", ledger.cache.asked)
+                json.member("used", ledger.cache.used)
+                json.member("validated", ledger.cache.validated)
+                json.member("stored", ledger.cache.stored)
             }
         }
     }

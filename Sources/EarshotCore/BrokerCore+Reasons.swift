@@ -36,6 +36,7 @@ extension BrokerCore {
         json.member("state", name(of: flight.phase))
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {
+        case .asking: writeWait("cache", "the cache is looked at", to: &json)
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
         case .running(let worker):
             json.member("reason", "a worker fetches it")
@@ -50,6 +51,7 @@ extension BrokerCore {
 
     private func name(of phase: Flight.Phase) -> String {
         switch phase {
+        case .asking: "asking"
         case .queued: "queued"
         case .running: "running"
         case .backingOff: "backing-off"
@@ -152,7 +154,11 @@ extension BrokerCore {
         var cancelling = 0
         workers.forEach { _, session in
             for lease in session.leases.values where lease.origin == number {
-                if lease.flight < 0 { cancelling += 1 } else { counts[firstHandler(of: lease.flight), default: 0] += 1 }
+                if lease.flight < 0 {
+                    cancelling += 1
+                } else if let handler = firstHandler(of: lease.flight) {
+                    counts[handler, default: 0] += 1
+                }
             }
         }
         let most = counts.map { (handler: handlers[$0.key].id.description, running: $0.value) }
@@ -168,9 +174,13 @@ extension BrokerCore {
         json.member("cancelling", cancelling)
     }
 
-    private func firstHandler(of flight: Int32) -> Int32 {
+    /// Nil for what the cache alone wants.
+    private func firstHandler(of flight: Int32) -> Int32? {
         var flight = flight
-        while flights[flight].interests.isEmpty { flight = flights[flight].parents.first }
+        while flights[flight].interests.isEmpty {
+            guard let parent = flights[flight].parents.firstMember else { return nil }
+            flight = parent
+        }
         return interests[flights[flight].interests.first].handler
     }
 

@@ -135,6 +135,7 @@ extension BrokerCore {
             method.canCoalesce || !fetch.options.coalesces
         else { return .unsupportedMethod }
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
+        guard fetch.options.cache != .onlyIfCached || isCaching && fetch.options.coalesces else { return .notCached }
         if let body {
             guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
                 requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
@@ -143,20 +144,31 @@ extension BrokerCore {
         }
         let flight = openFlight(
             HTTPRequest(method: method, url: url, fields: fields), redirect: fetch.options.redirect,
-            key: fetch.options.key, isAlone: !fetch.options.coalesces, body: body?.id)
+            key: fetch.options.key, isAlone: !fetch.options.coalesces, body: body?.id,
+            mode: fetch.options.cache)
         attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
         return nil
     }
 
-    /// The open flight with this key, or a new one that waits in the queue.
+    /// The open flight with this key, or a new one that waits in the queue, or for the cache.
     ///
     /// - Parameter isAlone: whether it is to be a new one, which nobody else ever joins.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?
+        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
-        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil)
-        if !purging.isEmpty, let flight = openFlight(key) { settlePurges(of: flight) }
-        if let flight = openFlight(key) { return (flight, false) }
+        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil, mode: mode)
+        if !purging.isEmpty, let flight = joinableFlight(key) { settlePurges(of: flight) }
+        if let flight = joinableFlight(key) { return (flight, false) }
+        let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
+        askCache(for: flight)
+        return (flight, true)
+    }
+
+    /// A new flight, in the phase `queued`.
+    mutating func beginFlight(
+        _ request: HTTPRequest, redirect: RedirectMode, ownKey own: String?, _ key: FlightKey, isAlone: Bool,
+        body: BodyID?
+    ) -> Int32 {
         let scope = scopeNumber(of: request)
         scopes[scope].flights += 1
         if scopes[scope].isResting {
@@ -171,9 +183,10 @@ extension BrokerCore {
         if let body { requestBodies.retain(body) }
         flightNumbers.insert(flight, key.hashValue)
         flightCounts[.queued] += 1
+        if key.mode != .default { modedFlights += 1 }
         ledger.flights.started += 1
         takePartBack(for: flight, key)
-        return (flight, true)
+        return flight
     }
 
     func openFlight(_ key: FlightKey) -> Int32? {
@@ -214,7 +227,7 @@ extension BrokerCore {
             if let lease = workers[worker].leases[flights[leaf].id], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
-        case .backingOff, .following: break
+        case .asking, .backingOff, .following: break
         }
     }
 
@@ -270,14 +283,17 @@ extension BrokerCore {
 
     mutating func enqueue(flight: Int32, first: Bool = false) {
         enter(.queued, flight)
+        if flights[flight].isRevalidation {
+            revalidations.append(FlightName(number: flight, id: flights[flight].id))
+        }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
 
     /// Ends a flight that nobody wants any more, and those it was redirected to.
     mutating func dropIfUnwanted(_ flight: Int32) {
-        guard flights[flight].interests.isEmpty, flights[flight].parents.isEmpty else { return }
+        guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
-        case .queued, .backingOff: break
+        case .asking, .queued, .backingOff: break
         case .running(let worker): cancelAttempt(of: flight, at: worker)
         case .following(let child):
             parentChains.remove(flight, from: &flights[child].parents)
@@ -291,6 +307,8 @@ extension BrokerCore {
         putPartAside(of: flight)
         flightNumbers.remove(flight, flights[flight].key.hashValue)
         pauses[flight] = nil
+        dropCachePlan(of: flight)
+        if flights[flight].mode != .default { modedFlights -= 1 }
         probeEnded(flight, isAnswered: false)
         if let body = flights[flight].body, requestBodies.release(body) { actions.append(.releaseBody(body)) }
         let scope = flights[flight].scope

@@ -27,6 +27,7 @@ extension BrokerCore {
     /// Puts what is set to work. A worker hears of it before any job that depends on it.
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
+        if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
         var terms = workerLimits
         terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
         terms.slots = settings[.slots]

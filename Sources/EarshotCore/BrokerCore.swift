@@ -26,6 +26,8 @@ public struct BrokerCore {
     public internal(set) var settings: Settings
     /// Whether a supervisor keeps the workers, so that their number can be set. To be said before anybody connects.
     public var isSupervised = false
+    /// Whether the shell has a cache. To be said before anybody connects.
+    public var isCaching = false
 
     var generator: SplitMix
     var isDraining = false
@@ -56,6 +58,12 @@ public struct BrokerCore {
     var flightCounts = FlightCounts()
     /// When flights that back off are tried again.
     var pauses: [Int32: Tick] = [:]
+    /// What flights have to do with the cache, if that is much.
+    var cachePlans: [Int32: CachePlan] = [:]
+    /// Flights of another cache mode than `default`.
+    var modedFlights = 0
+    /// Flights that the cache wants, and for which nobody else may wait, while they are queued.
+    var revalidations: Deque<FlightName> = []
     var handlerNumbers: [HandlerID: Int32] = [:]
     var rootNumbers: [String: Int32] = [:]
     var clientNumbers: [ClientID: Int32] = [:]

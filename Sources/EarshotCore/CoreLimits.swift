@@ -55,6 +55,10 @@ public struct CoreLimits: Equatable, Sendable {
     /// Origins that are remembered for their wish to be left alone though nobody wants anything of them: each is a few
     /// hundred bytes, and a server chooses for how long.
     public var restingScopes = 10_000
+    /// Stale answers that wait to be brought up to date; of more, the next request that uses one sees to it.
+    public var revalidations = 1_000
+    /// Of them, how many are looked at in one pass: their origins may be busy.
+    public var revalidationsPerPass = 16
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.

@@ -13,6 +13,7 @@ struct Fingerprint {
         hasher.combine(fetch.options.key)
         hasher.combine(fetch.options.digest)
         hasher.combine(fetch.options.redirect)
+        hasher.combine(fetch.options.cache)
         hasher.combine(fetch.options.isWarm)
         hasher.combine(fetch.options.coalesces)
         hasher.combine(body?.fingerprint)

@@ -1,20 +1,26 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key;
-/// one that is to be alone has a number in it that no other has.
+/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key,
+/// and the cache mode, as far as another is not as strict (`CacheMode.stricter`); one that is to be alone has a number in
+/// it that no other has.
 /// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
 struct FlightKey: Hashable {
     var url: String
     /// All else; empty for a plain GET without fields.
     var variant: String
+    var mode: CacheMode
 
-    init(url: String, variant: String) {
+    init(url: String, variant: String, mode: CacheMode = .default) {
         self.url = url
         self.variant = variant
+        self.mode = mode
     }
 
-    init(_ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?) {
+    init(
+        _ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?, mode: CacheMode = .default
+    ) {
+        self.mode = mode
         url = request.url.description
         variant = ""
         guard request.method != .get || redirect != .follow || !request.fields.isEmpty || own != nil || alone != nil
@@ -27,9 +33,11 @@ struct FlightKey: Hashable {
 
 /// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
 struct Flight {
-    /// `queued -> running -> (gone | backingOff | following)`, `backingOff -> queued`; any of them ends when its last
-    /// interest goes.
+    /// `asking -> queued -> running -> (gone | backingOff | following | asking)`, `backingOff -> queued`; any of them ends
+    /// when its last interest goes.
     enum Phase: Equatable {
+        /// Waits for what the cache says, or for a body that is kept there.
+        case asking
         case queued
         case running(worker: Int32)
         /// Waits before the next attempt, as `pauses` says for how long.
@@ -48,14 +56,16 @@ struct Flight {
         let ownKey: String?
         let isAlone: Bool
         let body: BodyID?
+        let mode: CacheMode
 
         init(
-            _ request: HTTPRequest, _ redirect: RedirectMode, _ variant: String, _ ownKey: String?, isAlone: Bool,
+            _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ ownKey: String?, isAlone: Bool,
             body: BodyID?
         ) {
+            mode = key.mode
             method = request.method
             fields = request.fields
-            self.variant = variant
+            variant = key.variant
             self.redirect = redirect
             self.ownKey = ownKey
             self.isAlone = isAlone
@@ -83,6 +93,8 @@ struct Flight {
     var failures: UInt8 = 0
     /// Workers that died of it.
     var workerDeaths: UInt8 = 0
+    /// Whether the cache wants it, to bring an answer up to date that was used stale.
+    var isRevalidation = false
 
     /// - Parameter key: as `FlightKey` makes it of the others.
     init(
@@ -91,9 +103,8 @@ struct Flight {
     ) {
         self.id = id
         url = request.url
-        particulars =
-            key.variant.isEmpty
-            ? nil : Particulars(request, redirect, key.variant, ownKey, isAlone: isAlone, body: body)
+        let isPlain = key.variant.isEmpty && key.mode == .default
+        particulars = isPlain ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
         self.scope = scope
     }
 
@@ -114,16 +125,22 @@ struct Flight {
     /// What is sent with the request.
     var body: BodyID? { particulars?.body }
 
-    var key: FlightKey { FlightKey(url: url.description, variant: particulars?.variant ?? "") }
+    var mode: CacheMode { particulars?.mode ?? .default }
+
+    var key: FlightKey { FlightKey(url: url.description, variant: particulars?.variant ?? "", mode: mode) }
+
+    /// Whether anybody waits for it.
+    var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
 
     /// Without making its key.
     func has(_ key: FlightKey) -> Bool {
-        url.description == key.url && particulars?.variant ?? "" == key.variant
+        url.description == key.url && particulars?.variant ?? "" == key.variant && mode == key.mode
     }
 }
 
 /// How many flights are in each phase, so that nobody has to count a million.
 struct FlightCounts: Equatable {
+    private(set) var asking = 0
     private(set) var queued = 0
     private(set) var running = 0
     private(set) var backingOff = 0
@@ -132,6 +149,7 @@ struct FlightCounts: Equatable {
     subscript(phase: Flight.Phase) -> Int {
         get {
             switch phase {
+            case .asking: asking
             case .queued: queued
             case .running: running
             case .backingOff: backingOff
@@ -140,6 +158,7 @@ struct FlightCounts: Equatable {
         }
         set {
             switch phase {
+            case .asking: asking = newValue
             case .queued: queued = newValue
             case .running: running = newValue
             case .backingOff: backingOff = newValue
@@ -150,7 +169,7 @@ struct FlightCounts: Equatable {
 }
 
 /// A flight as timers and lists name it: its record's number, and its ID, which tells it from a later one there.
-struct FlightName: Equatable {
+public struct FlightName: Equatable, Sendable {
     var number: Int32
     var id: UInt64
 }
@@ -174,6 +193,8 @@ struct Outcome {
         var isResumed = false
         /// The attempt that brought the first byte of a body that is a file; nil if nothing was told of it.
         var generation: AttemptID?
+        /// Nil for a transfer.
+        var source: Terminal.Source?
     }
 
     var failure: FailureCode?

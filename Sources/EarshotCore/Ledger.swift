@@ -64,9 +64,24 @@ public struct Ledger: Equatable, Sendable {
         public init() {}
     }
 
+    /// What flights had to do with the cache.
+    public struct Cache: Equatable, Sendable {
+        /// Flights that asked it.
+        public var asked = 0
+        /// Answers used without asking a server, stale ones included.
+        public var used = 0
+        /// Answers that a server said are unchanged.
+        public var validated = 0
+        /// Answers given to it to keep.
+        public var stored = 0
+
+        public init() {}
+    }
+
     public var requests = Requests()
     public var deliveries = Deliveries()
     public var flights = Flights()
+    public var cache = Cache()
 
     public init() {}
 

@@ -13,6 +13,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case inlineBytes = "inline-bytes"
     case requestBodyBytes = "request-body-bytes"
     case drainSeconds = "drain-seconds"
+    case cacheSize = "cache-size"
 
     /// The word before a pattern, in a rule for some origins.
     public static let rule = "origin"
@@ -27,7 +28,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .originSpacing, .coolDown, .drainSeconds: true
         case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes,
-            .requestBodyBytes:
+            .requestBodyBytes, .cacheSize:
             false
         }
     }
@@ -41,6 +42,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
         case .inlineBytes: 0...16 << 20
         case .requestBodyBytes: 0...WireLimits.requestBodyBytes
+        case .cacheSize: 0...1 << 50
         }
     }
 
@@ -57,6 +59,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .coolDown: "the longest that a server may ask to be left alone, in seconds"
         case .inlineBytes: "bodies up to so many bytes travel in messages"
         case .requestBodyBytes: "bytes of the body of a request"
+        case .cacheSize: "bytes that the cache keeps at most"
         case .drainSeconds: "seconds that running work has when its process shall end"
         }
     }

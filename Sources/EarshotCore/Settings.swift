@@ -55,6 +55,7 @@ public struct Settings: Equatable, Sendable {
         put(.inlineBytes, 65_536)
         put(.requestBodyBytes, limits.requestBodyBytes)
         put(.drainSeconds, 10_000)
+        put(.cacheSize, 1 << 30)
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 

@@ -7,11 +7,18 @@ public struct CacheKey: Hashable, Sendable {
     public let url: FetchURL
     /// Whose answer it is: one of another scope is never used.
     public let scope: TrustScope
+    /// What else parts those who share a flight: a client's own key. Empty for most.
+    public let partition: String
 
     /// The key of what `request` asks for.
     ///
-    /// - Parameter credentials: The rule by which requests share flights: what shares one shares answers.
-    public init(_ request: HTTPRequest, credentials: CredentialRule = CredentialRule()) {
+    /// - Parameters:
+    ///   - partition: What parts requests that are equal otherwise.
+    ///   - credentials: The rule by which requests share flights: what shares one shares answers.
+    public init(
+        _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = CredentialRule()
+    ) {
+        self.partition = partition
         url = Self.plain(request.url)
         scope = credentials.scope(of: request)
     }

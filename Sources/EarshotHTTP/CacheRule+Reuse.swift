@@ -1,3 +1,5 @@
+public import EarshotWire
+
 extension CacheRule {
     /// Which of the answers kept under a request's key is the one for it; nil if none is: RFC 9111, section 4.1.
     ///
@@ -25,7 +27,7 @@ extension CacheRule {
     /// invalidated. Fresh and `immutable` answers are spared the validations that a reload asks for, in mode `no-cache`
     /// or by `max-age` in the request (RFC 8246, section 2); mode `reload` and `no-cache` in the request are stronger.
     public func decision(
-        for request: HTTPRequest, mode: RequestMode, stored: [StoredResponse], now: Int64
+        for request: HTTPRequest, mode: CacheMode, stored: [StoredResponse], now: Int64
     ) -> CacheDecision {
         let adding = mode.fields(besides: request.fields)
         let asked = CacheControl(request: request.fields)
@@ -57,7 +59,7 @@ extension CacheRule {
     ///   - failure: How asking ended.
     ///   - status: What the server said, if `failure` is `httpStatus`.
     public func mayUseStale(
-        _ stored: StoredResponse, for request: HTTPRequest, mode: RequestMode, after failure: FailureCode, status: Int?,
+        _ stored: StoredResponse, for request: HTTPRequest, mode: CacheMode, after failure: FailureCode, status: Int?,
         now: Int64
     ) -> Bool {
         let asked = CacheControl(request: request.fields)
@@ -76,7 +78,7 @@ extension CacheRule {
         case asItIs, whileValidating, afterValidation
     }
 
-    private func use(of response: StoredResponse, asked: CacheControl, mode: RequestMode, now: Int64) -> Use {
+    private func use(of response: StoredResponse, asked: CacheControl, mode: CacheMode, now: Int64) -> Use {
         guard !response.isInvalidated else { return .afterValidation }
         if mode == .forceCache || mode == .onlyIfCached { return .asItIs }
         guard !response.control.noCache, !asked.noCache else { return .afterValidation }
@@ -111,7 +113,7 @@ extension FailureCode {
         case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .deadline, .digestMismatch,
             .noSubscriber,
-            .removed, .cancelled, .queueFull, .poisonous, .stopping, .internalError:
+            .removed, .cancelled, .queueFull, .poisonous, .notCached, .stopping, .internalError:
             false
         }
     }

@@ -1,3 +1,5 @@
+public import EarshotWire
+
 /// What a private cache keeps, for how long, and when it has to ask: RFC 9111.
 ///
 /// The cache is private: `private`, Authorization and Set-Cookie are no hindrance, because answers are kept for one
@@ -35,7 +37,7 @@ public struct CacheRule: Hashable, Sendable {
     ///   - requestTime: When it was sent.
     ///   - responseTime: When the answer's fields came.
     public func storing(
-        status: Int, response: HeaderFields, to request: HTTPRequest, mode: RequestMode, requestTime: Int64,
+        status: Int, response: HeaderFields, to request: HTTPRequest, mode: CacheMode, requestTime: Int64,
         responseTime: Int64
     ) -> StoreDecision {
         guard request.method == .get else { return .refuse(.method) }

@@ -49,6 +49,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case workerLost = "worker-lost"
     /// Workers died of it, two of them.
     case poisonous
+    /// The request allows nothing but the cache, which has no answer.
+    case notCached = "not-cached"
     /// The broker is shutting down.
     case stopping
     /// A fault of Earshot.
@@ -69,8 +71,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .poisonous, .stopping,
-            .internalError:
+            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .poisonous, .notCached,
+            .stopping, .internalError:
             false
         }
     }
@@ -109,6 +111,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .originCooling: "The server asked to be left alone for a long time."
         case .workerLost: "The worker that fetched it was lost."
         case .poisonous: "Two workers were lost while they fetched it."
+        case .notCached: "The cache has no answer, and nothing else may be asked."
         case .stopping: "The broker is stopping."
         case .internalError: "Something went wrong inside Earshot."
         }

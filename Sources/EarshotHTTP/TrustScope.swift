@@ -6,6 +6,9 @@ public struct TrustScope: Hashable, Sendable, CustomStringConvertible {
     /// The credentials in a canonical form, secrets and all; empty for `shared`.
     private let material: [UInt8]
 
+    /// `material`, for a digest of it under a secret salt: never for a log, a disk or a wire.
+    public var secretBytes: [UInt8] { material }
+
     init(material: [UInt8]) {
         self.material = material
     }

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// A lock on a path, held as long as this object lives or the process does: open file description locks, fcntl(2).
 /// It survives no crash and needs no cleaning up; the file itself stays.
-public final class LockFile {
+public final class LockFile: Sendable {
     private let descriptor: Int32
 
     private init(descriptor: Int32) {

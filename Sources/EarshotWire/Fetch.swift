@@ -27,6 +27,8 @@ public struct Fetch: Equatable, Sendable {
         /// Decoded bytes of body; nil for no limit.
         public var maxBytes: Int?
         public var redirect = RedirectMode.follow
+        /// How it deals with the cache.
+        public var cache = CacheMode.default
         /// Attempts after the first; 0 to 20.
         public var retries = 2
         /// The least time between two PROGRESS messages, at least 50; nil for none at all.
@@ -113,6 +115,13 @@ extension Fetch.Options {
                 throw WireError(.badMessage, "redirect is follow, error or manual")
             }
             redirect = mode
+        case "cache":
+            guard let mode = CacheMode(rawValue: value) else {
+                throw WireError(
+                    .badMessage,
+                    "cache is default, no-store, reload, no-cache, force-cache or only-if-cached")
+            }
+            cache = mode
         case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")
         case "progress":
             progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
@@ -142,6 +151,7 @@ extension Fetch.Options {
         writer.field("deadline", seconds: deadlineMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("redirect", if: redirect != usual.redirect, redirect.rawValue)
+        writer.field("cache", if: cache != usual.cache, cache.rawValue)
         if retries != usual.retries { writer.field("retries", retries) }
         writer.field("progress", progressMilliseconds)
         writer.field("stream", if: streams, "yes")

@@ -38,3 +38,19 @@ public enum RedirectMode: String, CaseIterable, Sendable {
     /// It is the result.
     case manual
 }
+
+/// How a request deals with the cache; the Fetch standard's cache mode.
+public enum CacheMode: String, Hashable, Sendable, CaseIterable {
+    /// What is fresh is used, what is stale is validated.
+    case `default`
+    /// As if there were no cache: nothing is taken from it and nothing put into it.
+    case noStore = "no-store"
+    /// Nothing is taken from it; the answer is put into it.
+    case reload
+    /// What is there is validated before it is used.
+    case noCache = "no-cache"
+    /// What is there is used, fresh or not.
+    case forceCache = "force-cache"
+    /// What is there is used, fresh or not, and nothing is ever asked of a server.
+    case onlyIfCached = "only-if-cached"
+}

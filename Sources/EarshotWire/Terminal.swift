@@ -70,6 +70,10 @@ public struct Terminal: Equatable, Sendable {
         case shared
         /// A transfer that went on where an earlier one had broken off.
         case resumed
+        /// The cache.
+        case cache
+        /// The cache, after the server said that it has not changed.
+        case revalidated
     }
 
     public init(handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, outcome: Outcome) {
@@ -163,7 +167,7 @@ extension Terminal.Response {
         case "url": url = value
         case "source":
             guard let named = Terminal.Source(rawValue: value) else {
-                throw WireError(.badMessage, "source is network, shared or resumed")
+                throw WireError(.badMessage, "source is network, shared, resumed, cache or revalidated")
             }
             source = named
         case "length": length = try HeadReader.count(value, "length")

@@ -17,6 +17,7 @@ extension PriorityClass {
 }
 
 extension RedirectMode: ExpressibleByArgument {}
+extension CacheMode: ExpressibleByArgument {}
 
 extension HandlerID: ExpressibleByArgument {
     public init?(argument: String) { self.init(argument) }

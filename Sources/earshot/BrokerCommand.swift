@@ -12,6 +12,7 @@ struct BrokerCommand: ParsableCommand {
 
     @OptionGroup var place: PlaceOptions
     @OptionGroup var spool: SpoolOptions
+    @OptionGroup var cache: CacheOptions
     @OptionGroup var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup var log: LogOptions
@@ -31,6 +32,7 @@ struct BrokerCommand: ParsableCommand {
             let folder = try place.folder()
             var options = BrokerOptions(
                 runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder))
+            options.cacheFolder = try cache.folder(place, folder)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.readyDescriptor = readyFd
@@ -62,6 +64,33 @@ struct BrokerCommand: ParsableCommand {
             lines.append(line)
         }
         throw Complaint(.other, "the supervisor is gone")
+    }
+}
+
+/// Where answers are kept for later.
+struct CacheOptions: ParsableArguments {
+    @Option(help: "The folder of the cache.", completion: .directory)
+    var cacheFolder: String?
+
+    @Flag(help: "Keep nothing for later, and use nothing that was kept.")
+    var noCache = false
+
+    func validate() throws {
+        guard cacheFolder == nil || !noCache else {
+            throw ValidationError("give --cache-folder or --no-cache, not both")
+        }
+    }
+
+    /// The folder named, else the runtime folder's own if that was named, else the user's usual one; nil for no cache.
+    func folder(_ place: PlaceOptions, _ folder: RuntimeFolder) throws(ClientError) -> String? {
+        guard !noCache else { return nil }
+        if let cacheFolder { return Folder.absolute(cacheFolder) }
+        return place.runtime == nil ? try RuntimeFolder.usualCache() : folder.ownCache
+    }
+
+    /// The same as arguments of another process.
+    func arguments(_ place: PlaceOptions, _ folder: RuntimeFolder) throws(ClientError) -> [String] {
+        try self.folder(place, folder).map { ["--cache-folder", $0] } ?? ["--no-cache"]
     }
 }
 

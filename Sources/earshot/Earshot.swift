@@ -18,6 +18,7 @@ struct Earshot: ParsableCommand {
         subcommands: [
             GetCommand.self, ServeCommand.self, SubmitCommand.self, WatchCommand.self, DropCommand.self,
             CancelCommand.self, StatusCommand.self, WhyCommand.self, SetCommand.self, ConfigCommand.self,
+            CacheCommand.self,
             BrokerCommand.self, WorkerCommand.self,
         ])
 }

@@ -38,6 +38,9 @@ struct GetCommand: ParsableCommand {
     @Flag(help: "Do not start a private broker where none runs.")
     var noSpawn = false
 
+    @Flag(help: "A private broker keeps nothing for later, and uses nothing that was kept.")
+    var noCache = false
+
     @OptionGroup var request: RequestOptions
     @OptionGroup var place: PlaceOptions
 
@@ -99,7 +102,9 @@ struct GetCommand: ParsableCommand {
         }
         // A worker for each few URLs: one starts faster than many.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
-        return try PrivateBus.start(loop, signals, workers: min(cores, 1 + count / 64))
+        return try PrivateBus.start(
+            loop, signals, workers: min(cores, 1 + count / 64),
+            cache: noCache ? nil : try? RuntimeFolder.usualCache())
     }
 
     private func destination(interrupt: Int32) throws(Complaint) -> Destination {

@@ -16,15 +16,17 @@ final class PrivateBus {
 
     /// Starts it and waits until it serves.
     ///
+    /// - Parameter cache: the folder of its cache; nil for none.
     /// - Throws: `Complaint` when it does not come up, or a signal came first.
-    static func start(_ loop: EventLoop, _ signals: SignalSource, workers: Int) throws -> PrivateBus {
+    static func start(_ loop: EventLoop, _ signals: SignalSource, workers: Int, cache: String?) throws -> PrivateBus {
         let folder = try makeFolder()
         let (reader, writer) = try InheritedPipe.make()
         defer { close(reader) }
-        let arguments = [
-            "earshot", "serve", "--runtime", folder.path, "--most-workers", String(workers), "--log-level", "error",
-            "--ready-fd", String(writer), "--private-to", String(getpid()),
-        ]
+        let arguments =
+            [
+                "earshot", "serve", "--runtime", folder.path, "--most-workers", String(workers), "--log-level", "error",
+                "--ready-fd", String(writer), "--private-to", String(getpid()),
+            ] + (cache.map { ["--cache-folder", $0] } ?? ["--no-cache"])
         let child = try ChildProcess.spawn("/proc/self/exe", arguments, inheriting: [writer])
         close(writer)
         let bus = PrivateBus(folder, child, loop)

@@ -36,6 +36,12 @@ struct RequestOptions: ParsableArguments {
     @Flag(help: "Share the fetch with nobody.")
     var alone = false
 
+    @Option(
+        help: ArgumentHelp(
+            "What the cache is to it: default, no-store, reload, no-cache, force-cache or only-if-cached.",
+            valueName: "mode"))
+    var cache = CacheMode.default
+
     @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))
     var header: [String] = []
 
@@ -79,6 +85,7 @@ struct RequestOptions: ParsableArguments {
         fetch.options.maxBytes = maxBytes
         fetch.options.retries = retries
         fetch.options.redirect = redirect
+        fetch.options.cache = cache
         fetch.httpFields = Array(header.joined(separator: "\n").utf8)
         return fetch
     }

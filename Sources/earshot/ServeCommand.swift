@@ -20,6 +20,7 @@ struct ServeCommand: ParsableCommand {
 
     @OptionGroup var place: PlaceOptions
     @OptionGroup var spool: SpoolOptions
+    @OptionGroup var cache: CacheOptions
 
     @Option(help: "Worker processes; one per core, at least 2, if nobody says anything.")
     var workers: String?
@@ -48,6 +49,7 @@ struct ServeCommand: ParsableCommand {
             if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
             let folder = try place.folder()
             let spool = try spool.folder(place, folder)
+            let cache = try cache.arguments(place, folder)
             let configuration = Configuration(
                 file: settings.source.file, flags: try poolChange() + settings.changes(),
                 pool: ConfigurationOptions.pool, mostWorkers: mostWorkers)
@@ -58,7 +60,7 @@ struct ServeCommand: ParsableCommand {
             }
             let plan = Supervisor.Plan(
                 folder: folder,
-                broker: ["broker", "--runtime", folder.path, "--spool", spool]
+                broker: ["broker", "--runtime", folder.path, "--spool", spool] + cache
                     + ["--log-level", log.logLevel.rawValue],
                 worker: ["worker", "--runtime", folder.path] + worker.arguments
                     + ["--log-level", log.logLevel.rawValue],

@@ -57,6 +57,9 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Seconds that running work has after SIGTERM.")
     var drainSeconds: String?
 
+    @Option(help: "Bytes that the cache keeps at most.")
+    var cacheSize: String?
+
     func validate() throws { _ = try changes() }
 
     /// What was given.
@@ -66,6 +69,7 @@ struct SettingOptions: ParsableArguments {
             (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
             (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.requestBodyBytes, requestBodyBytes),
             (.drainSeconds, drainSeconds),
+            (.cacheSize, cacheSize),
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }

@@ -29,6 +29,8 @@ final class Supervisor {
 
     /// Beyond the time for draining, until what is left is killed.
     static let drainReserve = Duration.seconds(3)
+    /// Until a private bus is killed that does not end.
+    static let privateFarewell = Duration.seconds(2)
 
     /// Called once, when programs can connect.
     var onReady: () -> Void = {}
@@ -202,7 +204,20 @@ final class Supervisor {
             }
             loop.setTimer(after: drainTime + Self.drainReserve) { [unowned self] in kill() }
             endIfAlone()
-        case .serving, .draining: kill()
+        case .serving:
+            // Nobody waits for anything; what the broker has to keep for later it keeps. Two signals: it stops at once.
+            phase = .killing
+            for post in posts {
+                guard post.role == .broker else {
+                    post.child?.send(SIGKILL)
+                    continue
+                }
+                post.child?.send(SIGTERM)
+                post.child?.send(SIGINT)
+            }
+            loop.setTimer(after: Self.privateFarewell) { [unowned self] in kill() }
+            endIfAlone()
+        case .draining: kill()
         case .killing: break
         }
     }

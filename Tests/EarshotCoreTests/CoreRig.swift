@@ -65,6 +65,9 @@ struct CoreRig {
         say(.remove(HandlerPattern(pattern)!), by: client)
     }
 
+    /// The body that the next `done` brings.
+    var nextBody: BodyID { BodyID(rawValue: lastBody + 1) }
+
     mutating func done(_ job: Job, by worker: WorkerID, status: Int = 200, length: Int = 3, fields: String = "") {
         var completion = Completion(attempt: job.attempt, status: status)
         completion.length = length

@@ -17,6 +17,12 @@ struct RandomWalkTests {
         var open: [ClientID: Set<String>] = [:]
         var nextPeer: UInt64 = 1
         var faults: [String] = []
+        var cache = FakeCache()
+        /// URL and credential of each request.
+        var asked: [String: (url: String, scope: String)] = [:]
+        var isEnding = false
+        /// What the cache will tell, in time.
+        var lateAnswers: [(inout BrokerCore, Tick) -> Void] = []
 
         init(seed: UInt64) {
             random = SplitMix(seed: seed)
@@ -29,6 +35,8 @@ struct RandomWalkTests {
             }
             if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
             rig = CoreRig(limits: limits)
+            rig.core.isCaching = seed % 2 == 1
+            rig.core.calendarSeconds = 1_000_000
         }
 
         mutating func pick(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &random) }
@@ -83,7 +91,10 @@ struct RandomWalkTests {
             case 95: rig.now = rig.now.advanced(byMilliseconds: pick(12_000))
             case 96..<98: subscribe()
             case 98: changeSlots()
-            default: rig.now = rig.now.advanced(byMilliseconds: pick(50))
+            default:
+                rig.now = rig.now.advanced(byMilliseconds: pick(50))
+                rig.core.calendarSeconds += Int64(pick(3))
+                if pick(20) == 0 { cache.removeAll() }
             }
         }
 
@@ -114,6 +125,7 @@ struct RandomWalkTests {
             let url = "http://h\(pick(3))/\(pick(12))"
             let choice = pick(20)
             let priority = PriorityClass.allCases[pick(4)]
+            let mode = CacheMode.allCases[pick(6)]
             rig.fetch(handler, request, url, by: id) { fetch in
                 fetch.options.priority = priority
                 switch choice {
@@ -123,10 +135,12 @@ struct RandomWalkTests {
                 case 3: fetch.options.isWarm = true
                 case 4: fetch.url = "nonsense"
                 case 5: fetch.options.retries = 0
-                case 6: fetch.httpFields = Array("cookie: x".utf8)
+                case 6, 7: fetch.httpFields = Array("cookie: \(choice)".utf8)
+                case 8..<11: fetch.options.cache = mode
                 default: break
                 }
             }
+            asked["\(handler) \(request)"] = (url, choice == 6 || choice == 7 ? "cookie: \(choice)" : "")
             if choice != 0 { open[id]?.insert("\(handler) \(request)") }
         }
 
@@ -137,6 +151,9 @@ struct RandomWalkTests {
             let attempts = workers[id, default: [:]].keys.sorted { $0.flight < $1.flight }
             let attempt = attempts[pick(attempts.count)]
             guard let job = workers[id]?.removeValue(forKey: attempt) else { return }
+            let fields = String(decoding: job.httpFields, as: UTF8.self)
+            let scope = fields.split(separator: "\n").first { $0.hasPrefix("cookie") } ?? ""
+            cache.contents[rig.nextBody] = "\(job.url) \(scope)"
             switch pick(12) {
             case 10: rig.done(job, by: id, status: 429, fields: pick(8) == 0 ? "retry-after: 700" : "retry-after: 3")
             case 11: rig.done(job, by: id, status: 503)
@@ -144,9 +161,41 @@ struct RandomWalkTests {
             case 1: rig.failed(job, "too-large", by: id)
             case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
             case 3: rig.done(job, by: id, status: 404)
+            case 4..<9 where rig.core.isCaching: answerForCache(job, by: id)
             default: rig.done(job, by: id)
             }
             if pick(50) == 0 { rig.done(job, by: id) }
+        }
+
+        /// An answer of which something can be kept; its body says for whom it is.
+        private mutating func answerForCache(_ job: Job, by id: WorkerID) {
+            let fields = String(decoding: job.httpFields, as: UTF8.self)
+            let words = [
+                "max-age=2", "max-age=0", "max-age=0, stale-while-revalidate=9", "no-store", "stale-if-error=9",
+            ]
+            let control = "cache-control: \(words[pick(words.count)])\netag: \"\(pick(2))\""
+            guard !fields.contains("if-none-match") || pick(3) == 0 else {
+                rig.done(job, by: id, status: 304, length: 0, fields: control)
+                return
+            }
+            let status = pick(8) == 0 ? 500 : pick(8) == 0 ? 301 : 200
+            let location = status == 301 ? "\nlocation: http://h\(pick(3))/\(pick(12))" : ""
+            if control.contains("no-store") { cache.contents[rig.nextBody]? += " not to keep" }
+            rig.done(job, by: id, status: status, fields: control + location)
+        }
+
+        /// What comes from the cache is what an origin said to those with the same URL and credentials, and was to be kept.
+        private mutating func check(_ terminal: Terminal, _ body: BodyID?) {
+            guard let response = terminal.response, response.source == .cache || response.source == .revalidated,
+                let body
+            else { return }
+            let content = cache.contents[body] ?? "nothing"
+            guard let asked = asked["\(terminal.handler) \(terminal.request)"] else { return }
+            // A redirect may have led to another origin, to which no credential goes.
+            let isRight =
+                content == "\(response.url) \(asked.scope)"
+                || asked.url != response.url && content == "\(response.url) "
+            if !isRight { faults.append("cache: \(response.url) for '\(asked.scope)' is answered with '\(content)'") }
         }
 
         private mutating func acknowledge() {
@@ -189,7 +238,8 @@ struct RandomWalkTests {
                 case .sendWorker(let id, .cancel(let attempt)):
                     guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
                     rig.failed(job, "cancelled", by: id)
-                case .deliver(let id, let terminal, _):
+                case .deliver(let id, let terminal, let body):
+                    check(terminal, body)
                     guard clients.contains(id) else {
                         faults.append("2: a terminal goes to a client that is gone")
                         continue
@@ -199,15 +249,17 @@ struct RandomWalkTests {
                     unacknowledged[id] = terminal.sequence
                     rig.core.deliveryTaken(terminal.sequence, by: id, now: rig.now)
                     open[id]?.remove("\(terminal.handler) \(terminal.request)")
-                default: break
+                default: if let answer = cache.carryOut(action) { lateAnswers.append(answer) }
                 }
             }
+            while !lateAnswers.isEmpty, isEnding || pick(3) > 0 { lateAnswers.removeFirst()(&rig.core, rig.now) }
             rig.actions = rig.core.takeActions()
             if !rig.actions.isEmpty { take() }
         }
 
         /// Lets everything come to its end.
         mutating func finishAll() {
+            isEnding = true
             for client in clients {
                 for pattern in ["a", "a/b", "c", "c/d/e", "f"] {
                     rig.say(.subscribe(HandlerPattern(pattern)!), by: client)

@@ -1,4 +1,5 @@
 import EarshotHTTP
+import EarshotWire
 import Testing
 
 /// Random answers through the whole life of a kept one: nothing traps, and what is decided keeps its promises.
@@ -69,7 +70,7 @@ import Testing
             _ = rule.invalidations(status: 200, response: newer, to: request)
 
             let now = Self.time(&generator)
-            let mode = RequestMode.allCases.randomElement(using: &generator) ?? .default
+            let mode = CacheMode.allCases.randomElement(using: &generator) ?? .default
             let later = HTTPRequest(url: url, fields: Self.fields(&generator))
             _ = rule.mayUseStale(stored, for: later, mode: mode, after: .reset, status: nil, now: now)
             let variants = [stored, stored.invalidated()]

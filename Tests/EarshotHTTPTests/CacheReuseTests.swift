@@ -1,4 +1,5 @@
 import EarshotHTTP
+import EarshotWire
 import Testing
 
 @Suite struct CacheReuseTests {
@@ -7,7 +8,7 @@ import Testing
     /// What is decided about an answer with these fields, so many seconds later: `use`, `behind`, `validate`, `fetch`
     /// or `none`.
     private func decision(
-        _ response: String, _ request: String = "", mode: RequestMode = .default, after seconds: Int64,
+        _ response: String, _ request: String = "", mode: CacheMode = .default, after seconds: Int64,
         isInvalidated: Bool = false
     ) throws -> String {
         let stored = try CacheWorld.stored("\(response)\netag: \"a\"", isInvalidated: isInvalidated)
@@ -25,11 +26,11 @@ import Testing
     @Test(
         "the modes of the Fetch standard",
         arguments: [
-            (RequestMode.default, "use", "validate", "fetch"), (.noStore, "fetch", "fetch", "fetch"),
+            (CacheMode.default, "use", "validate", "fetch"), (.noStore, "fetch", "fetch", "fetch"),
             (.reload, "fetch", "fetch", "fetch"), (.noCache, "validate", "validate", "fetch"),
             (.forceCache, "use", "use", "fetch"), (.onlyIfCached, "use", "use", "none"),
         ])
-    func modes(_ mode: RequestMode, _ fresh: String, _ stale: String, _ absent: String) throws {
+    func modes(_ mode: CacheMode, _ fresh: String, _ stale: String, _ absent: String) throws {
         #expect(try decision("cache-control: max-age=60", mode: mode, after: 59) == fresh)
         #expect(try decision("cache-control: max-age=60", mode: mode, after: 60) == stale)
         let strict = "cache-control: max-age=60, must-revalidate, no-cache"
@@ -115,7 +116,7 @@ import Testing
 
     @Test func `what was invalidated is validated whatever anybody says`() throws {
         for control in ["max-age=60", "max-age=60, immutable", "max-age=60, stale-while-revalidate=60"] {
-            for mode in [RequestMode.default, .noCache, .forceCache] {
+            for mode in [CacheMode.default, .noCache, .forceCache] {
                 let found = try decision("cache-control: \(control)", mode: mode, after: 1, isInvalidated: true)
                 #expect(found == "validate")
             }
@@ -133,7 +134,7 @@ import Testing
 
     @Test func `a server is asked by all that is known of the answer`() throws {
         let request = try CacheWorld.request()
-        func asked(_ lines: String, _ mode: RequestMode = .default) throws -> CacheDecision {
+        func asked(_ lines: String, _ mode: CacheMode = .default) throws -> CacheDecision {
             rule.decision(for: request, mode: mode, stored: [try CacheWorld.stored(lines)], now: CacheWorld.now)
         }
         let modified = "last-modified: Sunday, 06-Nov-94 08:49:37 GMT"
@@ -204,7 +205,7 @@ import Testing
     }
 
     @Test func `the client may allow it, or want nothing of it`() throws {
-        func may(_ lines: String, _ mode: RequestMode = .default, _ control: String = "max-age=1") throws -> Bool {
+        func may(_ lines: String, _ mode: CacheMode = .default, _ control: String = "max-age=1") throws -> Bool {
             rule.mayUseStale(
                 try CacheWorld.stored("cache-control: \(control)"), for: try CacheWorld.request(lines), mode: mode,
                 after: .timeout, status: nil, now: CacheWorld.now + 50)
@@ -213,7 +214,7 @@ import Testing
         #expect(try !may("cache-control: stale-if-error=60, no-cache"))
         #expect(try !may("cache-control: stale-if-error=10"))
         #expect(try may("", .default, "max-age=1, stale-if-error=60"))
-        for mode in RequestMode.allCases where mode != .default {
+        for mode in CacheMode.allCases where mode != .default {
             #expect(try !may("", mode, "max-age=1, stale-if-error=60"))
         }
         let invalidated = try CacheWorld.stored("cache-control: stale-if-error=60").invalidated()

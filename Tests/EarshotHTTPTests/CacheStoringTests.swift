@@ -1,4 +1,5 @@
 import EarshotHTTP
+import EarshotWire
 import Testing
 
 @Suite struct CacheStoringTests {
@@ -48,7 +49,7 @@ import Testing
 
     @Test func `a request says no by its mode or its method`() throws {
         let request = try CacheWorld.request()
-        for mode in RequestMode.allCases {
+        for mode in CacheMode.allCases {
             let expected: StoreDecision.Reason? = mode == .noStore ? .pastCache : nil
             #expect(reason(world.storing("", to: request, mode: mode)) == expected)
         }

@@ -1,4 +1,5 @@
 import EarshotHTTP
+import EarshotWire
 import Testing
 
 /// Requests and answers for the tests of the cache, in few words. The time of an answer is `CacheWorld.now`.
@@ -29,7 +30,7 @@ struct CacheWorld {
     }
 
     func storing(
-        _ lines: String, status: Int = 200, to request: HTTPRequest, mode: RequestMode = .default
+        _ lines: String, status: Int = 200, to request: HTTPRequest, mode: CacheMode = .default
     ) -> StoreDecision {
         rule.storing(
             status: status, response: Self.fields(lines), to: request, mode: mode, requestTime: Self.now,

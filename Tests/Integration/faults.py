@@ -20,6 +20,10 @@
     /other-port            redirects to the origin's next port, with the same query
     /parts/NAME            what the test has published: in parts, breaking off, changing (`parts.py`)
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
+    /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 to one who has
+                           that, else `bytes=N` bytes that depend on name and version. `vary=F` adds `Vary: F`, and the value
+                           of F to what they depend on; `status=S` is another status, `location=U` adds a field,
+                           `plain` leaves out the tag. While the test has NAME fail it is 503
     /headers               the request as the origin saw it, in JSON
     /drop-second           answers the first request of a connection, and closes it without a word at the second
 """
@@ -251,9 +255,33 @@ async def parts_(connection, request, origin, name):
     return await parts.answer(connection, request, origin, name)
 
 
+async def kept(connection, request, origin, name):
+    query = request.query
+    if name in origin.failing:
+        return await status(connection, request, origin, "503")
+    version = origin.versions.get(name, 0)
+    tag = f'"{version}"'
+    fields = [("Cache-Control", query["cc"])] if "cc" in query else []
+    fields += [] if "plain" in query else [("ETag", tag)]
+    fields += [(field, query[field]) for field in ("vary", "location") if field in query]
+    if request.headers.get("if-none-match") == tag:
+        await connection.send(head(304, fields))
+        return True
+    content = body(int(query.get("bytes", 100)), kept_seed(name, version, request.headers.get(query.get("vary"), "")))
+    await connection.send(head(int(query.get("status", 200)), fields, len(content)))
+    if request.method != "HEAD":
+        await connection.send(content)
+    return True
+
+
+def kept_seed(name, version=0, variant=""):
+    """What the bytes of `/kept/NAME` depend on."""
+    return f"{name}/{version}/{variant}"
+
+
 FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
-    "headers": headers, "drop-second": drop_second, "only": only, "parts": parts_,
+    "headers": headers, "drop-second": drop_second, "only": only, "parts": parts_, "kept": kept,
 }

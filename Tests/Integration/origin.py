@@ -17,7 +17,7 @@ import urllib.parse
 
 import faults
 import parts
-from faults import body  # noqa: F401 (tests take the expected bytes from here)
+from faults import body, kept_seed  # noqa: F401 (tests take the expected bytes from here)
 
 CONTINUE_AT = 256 * 1024
 """Bytes the transport may buffer before a response waits for the client."""
@@ -237,6 +237,8 @@ class Origin:
         self.urls = []
         self.gates = {}
         self.published = {}
+        self.versions = {}
+        self.failing = set()
         self._ports = ports
         self._first_port = first_port
         self._context = None

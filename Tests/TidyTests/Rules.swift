@@ -16,8 +16,12 @@ enum Rules {
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
+        "EarshotCache": [
+            "EarshotHTTP", "EarshotLoop", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc", "Synchronization",
+        ],
         "EarshotBroker": [
-            "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Logging", "Glibc",
+            "EarshotCache", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Logging",
+            "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotWorker": [
@@ -31,8 +35,8 @@ enum Rules {
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
         "earshot-lab": ["EarshotSimulation", "EarshotCore", "EarshotWire", "ArgumentParser", "Glibc"],
         "earshot": [
-            "EarshotBroker", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire", "EarshotLoop", "Crypto",
-            "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
+            "EarshotBroker", "EarshotCache", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire",
+            "EarshotLoop", "Crypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
         ],
     ]
 
@@ -42,7 +46,7 @@ enum Rules {
     /// Targets whose public declarations others read.
     static let libraries: Set = [
         "ZeroMQ", "Curl", "Cares", "Crypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
-        "EarshotBroker", "EarshotWorker", "EarshotClient",
+        "EarshotCache", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 
     /// What a target imports that the table above does not grant it.

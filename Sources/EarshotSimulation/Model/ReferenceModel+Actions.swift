@@ -42,6 +42,8 @@ extension ReferenceModel {
             spilled[body] = file
             files.insert(file)
         case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
+        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache:
+            object(13, "a cache is asked that is not there: \(action)")
         case .releaseFile(let file): expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }
     }

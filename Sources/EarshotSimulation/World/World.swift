@@ -203,6 +203,8 @@ struct World {
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
         case .lendPart(let file, let other): rename(file, to: other)
         case .removePart(let file): spool[file] = nil
+        // There is no cache in this world, and the model objects to one that is asked.
+        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: break
         }
         return nil
     }

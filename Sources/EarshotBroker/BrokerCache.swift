@@ -1,0 +1,234 @@
+internal import EarshotCache
+internal import EarshotCore
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import Glibc
+
+/// The broker's side of the cache: what it can answer at once, and what it has asked the cache's thread.
+///
+/// It knows of each key whether anything is kept under it, so a miss costs no question: a set of 8 bytes for each.
+final class BrokerCache {
+    /// Bytes of answers that are in memory too.
+    private static let hotBytes = 32 << 20
+    /// Answers on their way to the thread: of more, some are not kept. So a slow disk costs no memory.
+    private static let pendingBytes = 64 << 20
+    private static let pendingFiles = 64
+    /// Uses that are told to the thread at once.
+    private static let usesAtOnce = 256
+
+    /// What comes of what was asked.
+    enum Answer {
+        case variants(FlightName, [CacheVariant])
+        case body(FlightName, CacheBody)
+        /// A person should know.
+        case trouble(String)
+    }
+
+    private struct Lookup {
+        let flight: FlightName
+        let key: CacheDigest
+        let url: String
+        let request: HeaderFields
+    }
+
+    /// Lookups of a key that wait, and whether something under it has changed since.
+    private struct Interest {
+        var count = 0
+        var isOutdated = false
+    }
+
+    private let store: CacheStore
+    private let salt: [UInt8]
+    private var hot = HotAnswers(limit: hotBytes)
+    /// Keys of the index; nil until it is open.
+    private var known: Set<UInt64>?
+    private var lookups: [UInt64: Lookup] = [:]
+    private var looked: [CacheDigest: Interest] = [:]
+    private var reads: [UInt64: FlightName] = [:]
+    /// Answers on their way into the index, by key, in order: the bytes that each holds, and whether it holds a file.
+    private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
+    /// Their sums.
+    private var pending = (bytes: 0, files: 0)
+    private var used: [UInt64] = []
+    private var lastTicket: UInt64 = 0
+
+    /// Takes the cache in this folder.
+    /// - Throws: `CacheError`, a `SystemError` of the call that failed.
+    init(_ folder: CacheFolder, spool: String) throws {
+        try folder.prepare()
+        let lock = try folder.take()
+        salt = try folder.readSalt()
+        store = try CacheStore(folder, lock: lock, spool: spool, limit: SettingName.cacheSize.range.upperBound)
+    }
+
+    /// Readable when answers wait.
+    var descriptor: Int32 { store.answers.descriptor }
+
+    func close() {
+        tellUses()
+        store.close()
+    }
+
+    // MARK: Questions
+
+    /// What is kept for a request; nil if that will be told.
+    func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
+        let digest = CacheDigest(key, salt: salt)
+        if let answers = hot.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
+        if let known, !known.contains(digest.prefix), storing[digest] == nil { return [] }
+        lastTicket += 1
+        lookups[lastTicket] = Lookup(
+            flight: flight, key: digest, url: key.url.description, request: request.fields)
+        looked[digest, default: Interest()].count += 1
+        store.ask(.lookUp(ticket: lastTicket, digest))
+        return nil
+    }
+
+    /// The body of a kept answer; nil if it will be told.
+    func read(_ flight: FlightName, _ entry: CacheEntryID) -> SharedBody? {
+        used.append(entry.rawValue)
+        if used.count >= Self.usesAtOnce { tellUses() }
+        if let body = hot.body(of: entry) { return body }
+        lastTicket += 1
+        reads[lastTicket] = flight
+        store.ask(.read(ticket: lastTicket, entry: entry.rawValue))
+        return nil
+    }
+
+    private func tellUses() {
+        guard !used.isEmpty else { return }
+        store.ask(.used(used))
+        used.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: Changes
+
+    /// Keeps an answer, unless very much waits to be kept.
+    /// - Parameter file: its body, if that is a file; it is closed.
+    func store(_ key: CacheKey, _ variant: CacheVariant, _ body: SharedBody?, file: Int32?) {
+        let digest = CacheDigest(key, salt: salt)
+        let isWhole = variant.length == 0 || body != nil || file != nil
+        let size = file == nil ? variant.length : 0
+        guard isWhole, pending.bytes + size <= Self.pendingBytes, pending.files < Self.pendingFiles || file == nil
+        else {
+            if let file { Glibc.close(file) }
+            return
+        }
+        let answer = HotAnswers.Answer(
+            variant: variant, digest: CacheDigest.variant(variant.response.varyKey, salt: salt), body: body)
+        if hot.contains(digest) {
+            hot.change(digest) { answers in
+                answers.removeAll { $0.digest == answer.digest }
+                answers.append(answer)
+            }
+        } else if let known, !known.contains(digest.prefix), storing[digest] == nil {
+            hot.put([answer], digest, url: key.url.description)
+        }
+        changed(digest)
+        storing[digest, default: []].append((size, file != nil))
+        pending.bytes += size
+        pending.files += file == nil ? 0 : 1
+        let item = CacheItem(
+            entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
+            variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
+            body: file == nil ? body?.bytes() ?? [] : nil)
+        store.ask(.store(item, file: file))
+    }
+
+    func refresh(_ key: CacheKey, _ entry: CacheEntryID, _ response: StoredResponse) {
+        let digest = CacheDigest(key, salt: salt)
+        let variant = CacheDigest.variant(response.varyKey, salt: salt)
+        hot.change(digest) { answers in
+            guard let index = answers.firstIndex(where: { $0.variant.entry == entry }) else { return }
+            answers[index].variant.response = response
+            answers[index].digest = variant
+        }
+        changed(digest)
+        store.ask(.refresh(entry: entry.rawValue, response, variant: variant))
+    }
+
+    func discard(_ key: CacheKey, _ entry: CacheEntryID) {
+        let digest = CacheDigest(key, salt: salt)
+        hot.change(digest) { answers in answers.removeAll { $0.variant.entry == entry } }
+        changed(digest)
+        store.ask(.discard(entry: entry.rawValue))
+    }
+
+    func invalidate(_ urls: [String]) {
+        for url in urls { hot.remove(url: url) }
+        for key in looked.keys { changed(key) }
+        store.ask(.invalidate(urls))
+    }
+
+    func limit(bytes: Int) { store.ask(.limit(bytes: bytes)) }
+
+    private func changed(_ key: CacheDigest) { looked[key]?.isOutdated = true }
+
+    // MARK: Answers
+
+    func takeAnswers(_ take: (Answer) -> Void) {
+        for answer in store.answers.takeAll() {
+            switch answer {
+            case .opened(let keys): known = keys
+            case .emptied:
+                known = []
+                hot.removeAll()
+            case .found(let ticket, let items):
+                guard let lookup = lookups.removeValue(forKey: ticket) else { continue }
+                take(.variants(lookup.flight, found(items, for: lookup)))
+            case .body(let ticket, let body):
+                guard let flight = reads.removeValue(forKey: ticket) else { continue }
+                take(.body(flight, body))
+            case .stored(let key, let isKept): stored(key, isKept: isKept)
+            case .gone(let keys):
+                for key in keys {
+                    known?.remove(key.prefix)
+                    if storing[key] == nil { hot.remove(key) }
+                }
+            case .trouble(let words): take(.trouble(words))
+            }
+        }
+    }
+
+    private func found(_ items: [CacheItem], for lookup: Lookup) -> [CacheVariant] {
+        let answers = items.map { item in
+            let variant = CacheVariant(
+                entry: CacheEntryID(rawValue: item.entry), response: item.response, length: item.length,
+                sha256: item.sha256)
+            let body = item.body.flatMap { $0.isEmpty ? nil : try? SharedBody($0) }
+            return resolved(
+                HotAnswers.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
+        }
+        var interest = looked[lookup.key] ?? Interest(count: 1)
+        interest.count -= 1
+        looked[lookup.key] = interest.count > 0 ? interest : nil
+        if !interest.isOutdated, !answers.isEmpty, storing[lookup.key] == nil {
+            hot.put(answers, lookup.key, url: lookup.url)
+        }
+        return answers.map(\.variant)
+    }
+
+    /// An answer of the index with its true `VaryKey`, if it is for such a request; another one stays as it is, and fits
+    /// none.
+    private func resolved(_ answer: HotAnswers.Answer, for request: HeaderFields) -> HotAnswers.Answer {
+        let response = answer.variant.response
+        guard !answer.digest.isEmpty, response.varyKey.canonical == answer.digest,
+            let key = VaryKey(response: response.fields, request: request),
+            CacheDigest.variant(key, salt: salt) == answer.digest
+        else { return answer }
+        var answer = answer
+        answer.variant.response = StoredResponse(
+            status: response.status, fields: response.fields, requestTime: response.requestTime,
+            responseTime: response.responseTime, varyKey: key, isInvalidated: response.isInvalidated)
+        return answer
+    }
+
+    private func stored(_ key: CacheDigest, isKept: Bool) {
+        if let item = storing[key]?.removeFirst() {
+            pending.bytes -= item.bytes
+            pending.files -= item.isFile ? 1 : 0
+        }
+        if storing[key]?.isEmpty == true { storing[key] = nil }
+        if isKept { known?.insert(key.prefix) } else { hot.remove(key) }
+    }
+}

@@ -1,0 +1,71 @@
+internal import EarshotCache
+internal import EarshotCore
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import Logging
+
+/// The cache between the core, which decides, and its thread, which keeps.
+extension BrokerProcess {
+    /// Opens the cache; nil, with a line in the log, where that cannot be: then the broker goes without.
+    func openCache(_ folder: CacheFolder) -> BrokerCache? {
+        do {
+            let cache = try BrokerCache(folder, spool: options.spoolFolder)
+            _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
+            return cache
+        } catch let error as CacheError where error.isTaken {
+            logger.notice("\(error): this one goes without")
+        } catch {
+            logger.error("there is no cache: \(error)")
+        }
+        return nil
+    }
+
+    func carryOutInCache(_ action: Action) throws {
+        guard let cache else { return }
+        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        switch action {
+        case .lookUp(let flight, let key, let request):
+            guard let variants = cache.lookUp(flight, key, request) else { return }
+            hasCacheAnswered = true
+            core.cacheAnswered(flight, variants, now: now)
+        case .readCached(let flight, let entry):
+            guard let body = cache.read(flight, entry) else { return }
+            hasCacheAnswered = true
+            core.cacheRead(flight, .inline(hold(body)), now: now)
+        case .store(let key, let variant, let body, let file):
+            cache.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
+        case .refresh(let key, let entry, let response): cache.refresh(key, entry, response)
+        case .discard(let key, let entry): cache.discard(key, entry)
+        case .invalidate(let urls): cache.invalidate(urls.map(\.description))
+        case .limitCache(let bytes): cache.limit(bytes: bytes)
+        default: preconditionFailure("an action that is not the cache's: \(action)")
+        }
+    }
+
+    private func takeCacheAnswers() {
+        guard let cache else { return }
+        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        cache.takeAnswers { answer in
+            switch answer {
+            case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
+            case .body(let flight, let body): core.cacheRead(flight, held(body), now: now)
+            case .trouble(let words): logger.error("\(words)")
+            }
+        }
+    }
+
+    private func held(_ body: CacheBody) -> CachedBody {
+        switch body {
+        case .missing: return .missing
+        case .bytes(let bytes):
+            guard let body = try? SharedBody(bytes) else { return .missing }
+            return .inline(hold(body))
+        case .file(let part, let sha256, let length):
+            guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
+                spool.remove(part)
+                return .missing
+            }
+            return .file(name)
+        }
+    }
+}

@@ -1,0 +1,312 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import Foundation
+internal import GRDB
+internal import Glibc
+
+/// What a cache's thread does: it keeps index and bodies together, within the limit.
+///
+/// A file is there before the row that names it, and goes after it. So after a crash there may be files without a row, and
+/// after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files once.
+/// An index that cannot be read is moved aside and begun anew.
+final class CacheKeeper {
+    private let folder: CacheFolder
+    private let answers: Mailbox<CacheAnswer>
+    private let bodies: BodyFolder?
+    private let spool: Int32
+    /// Nil when there is no index to be had: then everything is a miss.
+    private var index: CacheIndex?
+    private var limit: Int
+    /// What all rows count for.
+    private var cost = 0
+    private var rows = 0
+    /// Counts uses: what has the lowest number goes first.
+    private var turn: Int64 = 0
+    private var parts = 0
+    private var hasComplained = false
+
+    init(_ folder: CacheFolder, spool: String, limit: Int, _ answers: Mailbox<CacheAnswer>) {
+        self.folder = folder
+        self.limit = limit
+        self.answers = answers
+        self.spool = unsafe Glibc.open(spool, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        do throws(CacheError) {
+            bodies = try BodyFolder(folder.bodies)
+        } catch {
+            bodies = nil
+            answers.put(.trouble("\(error)"))
+        }
+        open()
+    }
+
+    deinit { if spool >= 0 { close(spool) } }
+
+    // MARK: Opening
+
+    private func open() {
+        guard bodies != nil else { return answers.put(.opened([])) }
+        do {
+            try load()
+        } catch {
+            begin(anewAfter: error)
+        }
+    }
+
+    private func load() throws {
+        let index = try CacheIndex(folder.index)
+        let files = bodies?.list() ?? []
+        let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
+        let keys = try index.write { db in
+            let rows = try Row.fetchAll(
+                db, sql: "SELECT DISTINCT sha256, length FROM response WHERE body IS NULL AND length > 0")
+            for row in rows {
+                let (sha256, length): (String, Int) = (row["sha256"], row["length"])
+                if lengths[sha256] == length { continue }
+                try db.execute(sql: "DELETE FROM response WHERE body IS NULL AND sha256 = ?", arguments: [sha256])
+            }
+            cost = try Int.fetchOne(db, sql: "SELECT sum(cost) FROM response") ?? 0
+            self.rows = try Int.fetchOne(db, sql: "SELECT count(*) FROM response") ?? 0
+            turn = try Int64.fetchOne(db, sql: "SELECT max(used) FROM response") ?? 0
+            let keys = try Row.fetchCursor(db, sql: "SELECT key FROM response")
+            var prefixes: Set<UInt64> = []
+            while let row = try keys.next() {
+                let key: Data = row["key"]
+                prefixes.insert(CacheDigest(bytes: [UInt8](key)).prefix)
+            }
+            return prefixes
+        }
+        let named = try index.read(CacheIndex.files)
+        for file in files where !named.contains(file.name) { bodies?.remove(file.name) }
+        self.index = index
+        answers.put(.opened(keys))
+        try evict()
+    }
+
+    /// Moves a damaged index aside. When that does not help, there is no cache in this life.
+    private func begin(anewAfter error: any Error) {
+        index = nil
+        guard Self.isDamage(error) else {
+            answers.put(.trouble("there is no cache in this life of the broker: \(Self.words(error))"))
+            answers.put(.opened([]))
+            answers.put(.emptied)
+            return
+        }
+        let aside = folder.index + ".damaged"
+        answers.put(.trouble("the index of the cache is damaged, and is begun anew; the old one is \(aside)"))
+        _ = unsafe rename(folder.index, aside)
+        for suffix in ["-wal", "-shm"] { unsafe unlink(folder.index + suffix) }
+        cost = 0
+        rows = 0
+        answers.put(.emptied)
+        do {
+            try load()
+        } catch {
+            index = nil
+            answers.put(.trouble("there is no cache in this life of the broker: \(Self.words(error))"))
+            answers.put(.opened([]))
+        }
+    }
+
+    private static func isDamage(_ error: any Error) -> Bool {
+        guard let error = error as? DatabaseError else { return false }
+        switch error.resultCode {
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_FORMAT: return true
+        // A file that is an index by its head, and has other tables.
+        case .SQLITE_ERROR: return true
+        default: return false
+        }
+    }
+
+    /// Without arguments of statements: they hold URLs.
+    private static func words(_ error: any Error) -> String {
+        guard let error = error as? DatabaseError else { return "\(error)" }
+        return "\(error.resultCode) \(error.message ?? "")"
+    }
+
+    // MARK: Requests
+
+    func carryOut(_ requests: [CacheRequest]) {
+        var writes: [CacheRequest] = []
+        for request in requests {
+            switch request {
+            case .lookUp(let ticket, let key):
+                write(&writes)
+                answers.put(.found(ticket: ticket, attempt { try $0.items(of: key) } ?? []))
+            case .read(let ticket, let entry):
+                write(&writes)
+                answers.put(.body(ticket: ticket, read(entry)))
+            case .limit(let bytes):
+                limit = bytes
+                write(&writes)
+                evictNow()
+            case .store, .refresh, .discard, .invalidate, .used: writes.append(request)
+            }
+        }
+        write(&writes)
+    }
+
+    /// Does something with the index, if there is one, and begins it anew if it turns out to be damaged.
+    private func attempt<Value>(_ body: (CacheIndex) throws -> Value) -> Value? {
+        guard let index else { return nil }
+        do {
+            let value = try body(index)
+            hasComplained = false
+            return value
+        } catch {
+            if Self.isDamage(error) {
+                begin(anewAfter: error)
+            } else if !hasComplained {
+                hasComplained = true
+                answers.put(.trouble("the cache cannot keep or find something: \(Self.words(error))"))
+            }
+            return nil
+        }
+    }
+
+    private func read(_ entry: UInt64) -> CacheBody {
+        guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
+        if let bytes = row.bytes { return .bytes(bytes) }
+        guard let sha256 = row.sha256 else { return .missing }
+        parts += 1
+        // A name as workers give them: what nobody takes is swept when this process has gone.
+        let part = "\(getpid())-cache.\(parts).part"
+        guard bodies?.give(sha256, length: row.length, to: spool, as: part) == true else { return .missing }
+        return .file(part: part, sha256: sha256, length: row.length)
+    }
+
+    // MARK: Writing
+
+    private func write(_ requests: inout [CacheRequest]) {
+        guard !requests.isEmpty else { return }
+        defer { requests = [] }
+        var kept: Set<UInt64> = []
+        var removed: [CacheIndex.Removed] = []
+        let isDone: Void? = attempt { index in
+            // Before: a body that is taken is there, whatever becomes of its row.
+            let items = requests.filter(takeFile)
+            try index.write { db in
+                for request in items { try carryOut(request, db, &kept, &removed) }
+            }
+        }
+        for case .store(let item, let file) in requests {
+            if let file { close(file) }
+            answers.put(.stored(key: item.key, isKept: isDone != nil && kept.contains(item.entry)))
+        }
+        guard isDone != nil else {
+            removeFilesWithoutRow(requests.compactMap { if case .store(let item, _) = $0 { item.sha256 } else { nil } })
+            return
+        }
+        for case .store(let item, _) in requests where kept.contains(item.entry) {
+            cost += item.cost
+            rows += 1
+        }
+        forget(removed)
+        evictNow()
+    }
+
+    /// Whether a request can be carried out: the body of what is to be stored is there.
+    private func takeFile(_ request: CacheRequest) -> Bool {
+        guard case .store(let item, let file?) = request else { return true }
+        guard let sha256 = item.sha256, let bodies, item.cost <= limit else { return false }
+        return bodies.take(file, as: sha256)
+    }
+
+    private func carryOut(
+        _ request: CacheRequest, _ db: Database, _ kept: inout Set<UInt64>, _ removed: inout [CacheIndex.Removed]
+    ) throws {
+        switch request {
+        case .store(let item, _):
+            let key = Data(item.key.bytes)
+            removed += try CacheIndex.remove(db, where: "key = ? AND variant = ?", [key, Data(item.variant)])
+            guard item.cost <= limit else { return }
+            removed += try CacheIndex.remove(
+                db,
+                where: """
+                    entry IN (SELECT entry FROM response WHERE key = ? ORDER BY used DESC LIMIT -1 \
+                    OFFSET \(CacheIndex.variants - 1))
+                    """, [key])
+            turn += 1
+            try CacheIndex.insert(item, db, turn: turn)
+            kept.insert(item.entry)
+        case .refresh(let entry, let response, let variant):
+            try db.execute(
+                sql: """
+                    UPDATE OR REPLACE response SET fields = ?, asked = ?, answered = ?, invalid = ?, variant = ? WHERE entry = ?
+                    """,
+                arguments: [
+                    Data(response.fields.bytes), response.requestTime, response.responseTime, response.isInvalidated,
+                    Data(variant), Int64(entry),
+                ])
+        case .discard(let entry): removed += try CacheIndex.remove(db, where: "entry = ?", [Int64(entry)])
+        case .invalidate(let urls):
+            for url in urls { try db.execute(sql: "UPDATE response SET invalid = 1 WHERE url = ?", arguments: [url]) }
+        case .used(let entries):
+            let statement = try db.cachedStatement(sql: "UPDATE response SET used = ? WHERE entry = ?")
+            for entry in entries {
+                turn += 1
+                try statement.execute(arguments: [turn, Int64(entry)])
+            }
+        case .lookUp, .read, .limit:
+            preconditionFailure("a request that writes nothing is carried out as one that does")
+        }
+    }
+
+    // MARK: Removing
+
+    /// Counts removed rows, and removes the files that no row names any more.
+    private func forget(_ removed: [CacheIndex.Removed]) {
+        guard !removed.isEmpty else { return }
+        for row in removed { cost -= row.cost }
+        rows -= removed.count
+        removeFilesWithoutRow(removed.compactMap(\.sha256))
+        let keys = Set(removed.map(\.key))
+        let gone = attempt { index in
+            try index.read { db in
+                let statement = try db.cachedStatement(sql: "SELECT 1 FROM response WHERE key = ? LIMIT 1")
+                return try keys.filter { try Int.fetchOne(statement, arguments: [Data($0.bytes)]) == nil }
+            }
+        }
+        if let gone, !gone.isEmpty { answers.put(.gone(Array(gone))) }
+    }
+
+    private func removeFilesWithoutRow(_ sums: [String]) {
+        guard !sums.isEmpty else { return }
+        let unnamed = attempt { index in
+            try index.read { db in
+                let statement = try db.cachedStatement(
+                    sql: "SELECT 1 FROM response WHERE sha256 = ? AND body IS NULL AND length > 0 LIMIT 1")
+                return try Set(sums).filter { try Int.fetchOne(statement, arguments: [$0]) == nil }
+            }
+        }
+        for sum in unnamed ?? [] { bodies?.remove(sum) }
+    }
+
+    private func evictNow() { _ = attempt { _ in try evict() } }
+
+    /// Removes what was used longest ago, until all is within the limit.
+    private func evict() throws {
+        while let index, cost > limit || rows > CacheIndex.rows {
+            let excess = cost - limit
+            let removed = try index.write { db in
+                var entries: [Int64] = []
+                var sum = 0
+                let oldest = try Row.fetchCursor(db, sql: "SELECT entry, cost FROM response ORDER BY used LIMIT 256")
+                while let row = try oldest.next(), entries.isEmpty || sum < excess {
+                    entries.append(row["entry"])
+                    let cost: Int = row["cost"]
+                    sum += cost
+                }
+                var removed: [CacheIndex.Removed] = []
+                for entry in entries { removed += try CacheIndex.remove(db, where: "entry = ?", [entry]) }
+                return removed
+            }
+            // A count that is not that of the rows would have this go on for ever.
+            guard !removed.isEmpty else {
+                cost = 0
+                rows = 0
+                return
+            }
+            forget(removed)
+        }
+    }
+}

@@ -1,0 +1,155 @@
+internal import Crypto
+internal import EarshotHTTP
+internal import Foundation
+internal import GRDB
+internal import Glibc
+
+/// What is in a cache, read from its files alone: also beside a broker that has it.
+public struct CacheReport {
+    /// All of it in numbers.
+    public struct Numbers: Equatable, Sendable {
+        /// Kept answers.
+        public var answers = 0
+        /// Those that were asked for with credentials.
+        public var privateAnswers = 0
+        /// Bodies that are files.
+        public var files = 0
+        /// Bytes of all bodies.
+        public var bodyBytes = 0
+        /// What counts for the limit.
+        public var costBytes = 0
+    }
+
+    /// One kept answer.
+    public struct Line: Equatable, Sendable {
+        /// Without user information, as all kept URLs.
+        public let url: String
+        /// As the server sent it.
+        public let status: Int
+        /// Decoded bytes of body.
+        public let length: Int
+        /// Whether it was asked for with credentials.
+        public let isPrivate: Bool
+        /// Whether it has to be validated before use.
+        public let isInvalidated: Bool
+        /// Whether it can be used without asking a server.
+        public let isFresh: Bool
+        /// When it came or was validated, seconds since 1970.
+        public let responseTime: Int64
+    }
+
+    private let folder: CacheFolder
+    private let index: CacheIndex?
+
+    /// Opens a cache to look at it; one that is not there is empty.
+    /// - Throws: `CacheError`.
+    public init(_ folder: CacheFolder) throws(CacheError) {
+        self.folder = folder
+        guard unsafe access(folder.index, F_OK) == 0 else {
+            index = nil
+            return
+        }
+        do {
+            index = try CacheIndex(folder.index, isReadOnly: true)
+        } catch {
+            throw CacheError("the index of the cache cannot be read: \(error)")
+        }
+    }
+
+    /// All of it in numbers. O(answers).
+    public func numbers() throws -> Numbers {
+        guard let index else { return Numbers() }
+        return try index.read { db in
+            var numbers = Numbers()
+            let sums = try Row.fetchOne(
+                db,
+                sql: """
+                    SELECT count(*) AS answers, coalesce(sum(private), 0) AS private, coalesce(sum(length), 0) AS bytes,
+                        coalesce(sum(cost), 0) AS cost FROM response
+                    """)
+            numbers.answers = sums?["answers"] ?? 0
+            numbers.privateAnswers = sums?["private"] ?? 0
+            numbers.bodyBytes = sums?["bytes"] ?? 0
+            numbers.costBytes = sums?["cost"] ?? 0
+            numbers.files = try CacheIndex.files(db).count
+            return numbers
+        }
+    }
+
+    /// Tells of each kept answer, those used last first.
+    public func forEachLine(now: Int64, _ body: (Line) throws -> Void) throws {
+        try index?.read { db in
+            let rows = try Row.fetchCursor(
+                db,
+                sql: """
+                    SELECT entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256,
+                        NULL AS body FROM response ORDER BY used DESC, url
+                    """)
+            while let row = try rows.next() {
+                let item = CacheIndex.item(row)
+                try body(
+                    Line(
+                        url: item.url, status: item.response.status, length: item.length, isPrivate: item.isPrivate,
+                        isInvalidated: item.response.isInvalidated,
+                        isFresh: CacheRule().isFresh(item.response, now: now), responseTime: item.response.responseTime)
+                )
+            }
+        }
+    }
+
+    /// Reads all of it, and tells what is not as it should be, a sentence each. O(bytes).
+    public func faults() throws -> [String] {
+        guard let index else { return [] }
+        var faults = try index.read { db in
+            try String.fetchAll(db, sql: "PRAGMA integrity_check").filter { $0 != "ok" }.map { "the index: \($0)" }
+        }
+        let entries = try index.read { try Int64.fetchAll($0, sql: "SELECT entry FROM response") }
+        let bodies = try? BodyFolder(folder.bodies)
+        for entry in entries {
+            // One that went meanwhile is no fault.
+            guard let row = try index.body(of: UInt64(bitPattern: entry)) else { continue }
+            guard let sum = row.sha256 else {
+                if row.length > 0 { faults.append("answer \(entry) has no sum") }
+                continue
+            }
+            var isWhole = false
+            if let bytes = row.bytes {
+                isWhole = bytes.count == row.length && SHA256.digest(of: bytes.span).hex == sum
+            } else if let file = bodies?.open(sum) {
+                isWhole = Self.digest(of: file, length: row.length) == sum
+                close(file)
+            }
+            guard !isWhole, try index.body(of: UInt64(bitPattern: entry)) != nil else { continue }
+            faults.append("the body of answer \(entry) is not what it was: \(sum)")
+        }
+        return faults
+    }
+
+    /// The sum of a file of that length; nil if it has another.
+    private static func digest(of file: Int32, length: Int) -> String? {
+        var digest = SHA256()
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        var total = 0
+        while true {
+            let count = unsafe Glibc.read(file, &piece, piece.count)
+            guard count > 0 else { return count == 0 && total == length ? digest.finalize().hex : nil }
+            total += count
+            digest.update(piece.span.extracting(0..<count))
+        }
+    }
+
+    /// Removes a cache that no process has.
+    /// - Returns: how many answers it had.
+    /// - Throws: `CacheError`; its `isTaken` says that a broker has it.
+    public static func clear(_ folder: CacheFolder) throws -> Int {
+        guard unsafe access(folder.path, F_OK) == 0 else { return 0 }
+        try folder.prepare()
+        let lock = try folder.take()
+        let count = (try? CacheReport(folder).numbers().answers) ?? 0
+        for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.index + suffix) }
+        let bodies = try BodyFolder(folder.bodies)
+        for file in bodies.list() { bodies.remove(file.name) }
+        withExtendedLifetime(lock) {}
+        return count
+    }
+}

@@ -1,0 +1,355 @@
+internal import DequeModule
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// The cache: asked before a flight is queued, told of what came. What it keeps is the shell's; what may be used, and how,
+/// is said here, by `CacheRule`.
+extension BrokerCore {
+    // MARK: Events
+
+    /// What the cache has for the request of a flight, in no order.
+    public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
+        if let flight = flight(name) { settlePurges(of: flight) }
+        guard let flight = flight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else { return }
+        let record = flights[flight]
+        let decision = CacheRule().decision(
+            for: record.request, mode: record.mode, stored: variants.map(\.response), now: calendarSeconds)
+        switch decision {
+        case .use(let index): use(variants[index], for: flight, as: .cache, now: now)
+        case .useAndRevalidate(let index, let conditions):
+            beginRevalidation(of: variants[index], adding: conditions, for: flight)
+            use(variants[index], for: flight, as: .cache, now: now)
+        case .validate(let index, let conditions):
+            cachePlans[flight] = CachePlan(adding: conditions, stored: variants[index])
+            enqueue(flight: flight)
+        case .fetch(let adding): fetch(flight, adding: adding)
+        case .notCached: fail(flight, .notCached, now: now)
+        }
+    }
+
+    /// The body that a flight waits for. A file is the core's from now on.
+    public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
+        if case .file(let file) = body { fileHolders[file, default: 0] += 1 }
+        if let flight = flight(name) { settlePurges(of: flight) }
+        guard let flight = flight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
+            let stored = plan.stored, let source = plan.reading
+        else {
+            drop(body)
+            return
+        }
+        cachePlans[flight] = nil
+        guard body != .missing else {
+            if let fallback = plan.fallback {
+                end(flight, fallback, now: now)
+            } else if flights[flight].mode == .onlyIfCached {
+                fail(flight, .notCached, now: now)
+            } else {
+                fetchAnew(flight)
+            }
+            return
+        }
+        if let response = plan.fallback?.response { drop(response) }
+        judgeCached(flight, stored, body, source, now: now)
+    }
+
+    // MARK: Asking
+
+    /// Has the cache asked before a new flight is queued, if it may answer.
+    mutating func askCache(for flight: Int32) {
+        let record = flights[flight]
+        let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
+        guard isCaching, !record.isAlone, !isPast || mayNotFetch(record) else {
+            if record.mode != .default { planFields(of: flight) }
+            return
+        }
+        enter(.asking, flight)
+        ledger.cache.asked += 1
+        actions.append(.lookUp(FlightName(number: flight, id: record.id), cacheKey(of: flight), record.request))
+    }
+
+    /// Whether a request that goes past the cache may go nowhere else: that is told as if nothing had been found.
+    private func mayNotFetch(_ record: Flight) -> Bool {
+        record.mode == .onlyIfCached || CacheControl(request: record.request.fields).onlyIfCached
+    }
+
+    private func cacheKey(of flight: Int32) -> CacheKey {
+        CacheKey(flights[flight].request, partition: flights[flight].ownKey ?? "")
+    }
+
+    /// The open flight that a request with this key joins.
+    func joinableFlight(_ key: FlightKey) -> Int32? {
+        if let flight = openFlight(key) { return flight }
+        guard modedFlights > 0 || key.mode != .default else { return nil }
+        for mode in key.mode.stricter {
+            var stricter = key
+            stricter.mode = mode
+            // What is brought up to date behind a stale answer keeps nobody from that answer.
+            if let flight = openFlight(stricter), !flights[flight].isRevalidation { return flight }
+        }
+        return nil
+    }
+
+    /// Lets a flight be fetched, its request with these fields besides.
+    private mutating func fetch(_ flight: Int32, adding: HeaderFields, first: Bool = false) {
+        cachePlans[flight] = adding.isEmpty ? nil : CachePlan(adding: adding)
+        enqueue(flight: flight, first: first)
+    }
+
+    /// The same, as if nothing were kept: it is not, or not any more.
+    private mutating func fetchAnew(_ flight: Int32) {
+        cachePlans[flight] = nil
+        planFields(of: flight)
+        enqueue(flight: flight, first: true)
+    }
+
+    /// What other caches on the way are told of a flight's mode.
+    private mutating func planFields(of flight: Int32) {
+        let record = flights[flight]
+        let decision = CacheRule().decision(for: record.request, mode: record.mode, stored: [], now: calendarSeconds)
+        guard case .fetch(let adding) = decision, !adding.isEmpty else { return }
+        cachePlans[flight] = CachePlan(adding: adding)
+    }
+
+    /// The fields that a flight's worker sends.
+    func jobFields(of flight: Int32) -> HeaderFields {
+        guard let plan = cachePlans[flight] else { return flights[flight].request.fields }
+        return flights[flight].request.adding(plan.adding).fields
+    }
+
+    // MARK: Using
+
+    /// Answers a flight with what is kept, whose body is read first if anybody gets it.
+    ///
+    /// - Parameter fallback: how asking the server failed, if that is why.
+    private mutating func use(
+        _ stored: CacheVariant, for flight: Int32, as source: Terminal.Source, fallback: Outcome? = nil, now: Tick
+    ) {
+        if source == .cache { ledger.cache.used += 1 } else { ledger.cache.validated += 1 }
+        let record = flights[flight]
+        if record.phase == .queued { forEachInterest(of: flight) { core, interest in core.queue.remove(interest) } }
+        let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
+        guard record.isAwaited, record.request.method == .get, stored.length > 0, !isHop else {
+            cachePlans[flight] = nil
+            if let response = fallback?.response { drop(response) }
+            judgeCached(flight, stored, nil, source, now: now)
+            return
+        }
+        cachePlans[flight] = CachePlan(stored: stored, reading: source, fallback: fallback)
+        enter(.asking, flight)
+        actions.append(.readCached(FlightName(number: flight, id: record.id), stored.entry))
+    }
+
+    private mutating func judgeCached(
+        _ flight: Int32, _ stored: CacheVariant, _ body: CachedBody?, _ source: Terminal.Source, now: Tick
+    ) {
+        let record = flights[flight]
+        let fields = stored.response.fields(usedAt: calendarSeconds)
+        let hasBody = record.request.method == .get
+        var response = Outcome.Response(
+            status: stored.response.status, url: record.request.url.description, length: hasBody ? stored.length : 0,
+            sha256: hasBody ? stored.sha256 : nil, file: nil, body: nil, fields: fields.bytes, startedAt: now,
+            endedAt: now, source: source)
+        switch body {
+        case .inline(let id)?: response.body = id
+        case .file(let name)?: response.file = name
+        case .missing?, nil: break
+        }
+        // Whoever asks from now on is not one of those that the answer was looked up for.
+        guard !endRevalidation(of: flight) else {
+            drop(response)
+            return
+        }
+        judge(flight, response, fields, now: now)
+    }
+
+    /// Answers a flight, which has failed, with what is kept, if that may be used stale.
+    /// - Returns: whether it does, or will.
+    mutating func usesStale(for flight: Int32, after outcome: Outcome, now: Tick) -> Bool {
+        guard let failure = outcome.failure, flights[flight].isAwaited, let plan = cachePlans[flight],
+            plan.reading == nil, let stored = plan.stored
+        else { return false }
+        let record = flights[flight]
+        let isAllowed = CacheRule().mayUseStale(
+            stored.response, for: record.request, mode: record.mode, after: failure, status: outcome.response?.status,
+            now: calendarSeconds)
+        guard isAllowed else { return false }
+        flights[flight].isRevalidation = false
+        use(stored, for: flight, as: .cache, fallback: outcome, now: now)
+        return true
+    }
+
+    // MARK: Answers of origins
+
+    /// Keeps what an origin answered, as far as it may be kept.
+    /// - Returns: whether that was all; else it is an answer to those who wait.
+    mutating func takeForCache(
+        _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick
+    ) -> Bool {
+        guard !flights[flight].isAlone else {
+            invalidate(after: response, fields, to: flights[flight].request)
+            return false
+        }
+        let requestTime = calendarSeconds - Int64(now.milliseconds(since: response.startedAt) / 1_000)
+        if let stored = cachePlans[flight]?.stored {
+            if response.status == 304 {
+                drop(response)
+                validated(flight, stored, fields, requestTime: requestTime, now: now)
+                return true
+            }
+            replace(stored, of: flight, response, fields, requestTime: requestTime)
+        } else {
+            store(flight, response, fields, requestTime: requestTime)
+        }
+        guard endRevalidation(of: flight) else { return false }
+        drop(response)
+        return true
+    }
+
+    private mutating func validated(
+        _ flight: Int32, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
+    ) {
+        let freshening = CacheRule().freshening(
+            of: stored.response, by304: fields, to: flights[flight].request, requestTime: requestTime,
+            responseTime: calendarSeconds)
+        let key = cacheKey(of: flight)
+        var stored = stored
+        switch freshening {
+        case .update(let response):
+            stored.response = response
+            actions.append(.refresh(key, stored.entry, response))
+            use(stored, for: flight, as: .revalidated, now: now)
+        case .useOnce(let response):
+            stored.response = response
+            use(stored, for: flight, as: .revalidated, now: now)
+            actions.append(.discard(key, stored.entry))
+        case .mismatch, .unrelated:
+            actions.append(.discard(key, stored.entry))
+            fetchAnew(flight)
+        }
+    }
+
+    /// Something else than a 304 came: what was asked about is not the server's answer any more, unless it is in trouble.
+    private mutating func replace(
+        _ stored: CacheVariant, of flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields,
+        requestTime: Int64
+    ) {
+        let key = cacheKey(of: flight)
+        guard flights[flight].request.method == .get else {
+            let freshening = CacheRule().freshening(
+                of: stored.response, byHead: response.status, fields, to: flights[flight].request,
+                requestTime: requestTime, responseTime: calendarSeconds)
+            switch freshening {
+            case .update(let response): actions.append(.refresh(key, stored.entry, response))
+            case .useOnce, .mismatch: actions.append(.discard(key, stored.entry))
+            case .unrelated: break
+            }
+            return
+        }
+        let kept = store(flight, response, fields, requestTime: requestTime)
+        let isReplaced = kept.map { $0.varyKey == stored.response.varyKey } ?? false
+        guard !isReplaced, response.status < 500, response.status != 429 else { return }
+        actions.append(.discard(key, stored.entry))
+    }
+
+    /// - Returns: what is kept; nil for nothing.
+    @discardableResult
+    private mutating func store(
+        _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
+    ) -> StoredResponse? {
+        let record = flights[flight]
+        let rule = CacheRule()
+        let decision = rule.storing(
+            status: response.status, response: fields, to: record.request, mode: record.mode,
+            requestTime: requestTime, responseTime: calendarSeconds)
+        guard case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
+            if record.mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
+            return nil
+        }
+        // Bodies are named by their content; without its sum nobody could say later that one is whole.
+        guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
+        ledger.cache.stored += 1
+        let entry = CacheEntryID(rawValue: generator.next() >> 1)
+        let variant = CacheVariant(
+            entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
+        actions.append(.store(cacheKey(of: flight), variant, response.body, file: response.file))
+        return stored
+    }
+
+    /// Whether an answer that may be kept can ever be used: it is fresh for a while, a server can be asked whether it has
+    /// changed, or somebody means to use it whatever it says.
+    private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
+        if rule.isFresh(stored, now: calendarSeconds) || !stored.conditions.isEmpty { return true }
+        if flights[flight].mode == .forceCache { return true }
+        var isWarm = false
+        forEachInterest(of: flight) { core, interest in if core.interests[interest].isWarm { isWarm = true } }
+        return isWarm
+    }
+
+    /// What a request that may have changed something makes doubtful: such a one is alone.
+    private mutating func invalidate(after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest) {
+        let urls = CacheRule().invalidations(status: response.status, response: fields, to: request)
+        if !urls.isEmpty { actions.append(.invalidate(urls)) }
+    }
+
+    // MARK: Revalidation
+
+    /// Brings an answer that is used stale up to date, for whoever asks next. One flight for a key; when very many wait,
+    /// none, so that the next request sees to it.
+    private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
+        let record = flights[flight]
+        let key = FlightKey(record.request, redirect: record.redirect, own: record.ownKey, alone: nil, mode: .noCache)
+        guard openFlight(key) == nil, revalidations.count < limits.revalidations, !isDraining else { return }
+        let behind = beginFlight(
+            record.request, redirect: record.redirect, ownKey: record.ownKey, key, isAlone: false, body: nil)
+        flights[behind].isRevalidation = true
+        flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
+        cachePlans[behind] = CachePlan(adding: adding, stored: stored)
+        revalidations.append(FlightName(number: behind, id: flights[behind].id))
+    }
+
+    /// Starts what only the cache wants, where slots are left over. What has no room at its origin waits on.
+    mutating func startRevalidations(now: Tick) {
+        for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
+            let slots = slotCount
+            guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
+            guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued else {
+                continue
+            }
+            let scope = scopes[flights[flight].scope]
+            if scope.isRefusing {
+                endRevalidation(of: flight)
+            } else if scope.admits, origins[scope.origin].admits(.background) {
+                start(flight, now: now)
+            } else {
+                revalidations.append(name)
+            }
+        }
+    }
+
+    /// The cache has what it wanted, or will not get it: the flight goes on for others, if there are any.
+    /// - Returns: whether it has ended.
+    @discardableResult
+    mutating func endRevalidation(of flight: Int32) -> Bool {
+        guard flights[flight].isRevalidation else { return false }
+        flights[flight].isRevalidation = false
+        guard !flights[flight].isAwaited else { return false }
+        forget(flight)
+        return true
+    }
+
+    // MARK: Ends
+
+    /// Forgets what a flight that ends had to do with the cache.
+    mutating func dropCachePlan(of flight: Int32) {
+        guard let plan = cachePlans.removeValue(forKey: flight) else { return }
+        if let response = plan.fallback?.response { drop(response) }
+    }
+
+    private mutating func drop(_ body: CachedBody) {
+        switch body {
+        case .missing: break
+        case .inline(let id): actions.append(.releaseBody(id))
+        case .file(let name): releaseFile(name)
+        }
+    }
+}

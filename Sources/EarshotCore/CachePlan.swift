@@ -1,0 +1,26 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// What a flight has to do with the cache, if that is more than to be looked up and stored.
+struct CachePlan {
+    /// Fields that its JOB has besides those of the request: conditions, and words to other caches.
+    var adding = HeaderFields()
+    /// The kept answer that is validated, or whose body is read.
+    var stored: CacheVariant?
+    /// What a terminal says of the answer whose body is read; nil if none is.
+    var reading: Terminal.Source?
+    /// How asking the server failed, if a stale answer is read in its stead.
+    var fallback: Outcome?
+}
+
+extension CacheMode {
+    /// Modes of flights that do what a request of this mode asks for, and more.
+    var stricter: [CacheMode] {
+        switch self {
+        case .default: [.noCache, .reload]
+        case .noCache: [.reload]
+        case .forceCache: [.default, .noCache, .reload]
+        case .noStore, .reload, .onlyIfCached: []
+        }
+    }
+}

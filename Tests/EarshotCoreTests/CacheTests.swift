@@ -1,0 +1,288 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// What the core makes of what the cache says.
+struct CacheTests {
+    private var rig = CoreRig()
+    private var cache = FakeCache()
+    private let client: ClientID
+    private let worker: WorkerID
+    private var asked = 0
+    private let url = "http://o.test/a"
+    private let fresh = "cache-control: max-age=100\netag: \"1\""
+    private let stale = "cache-control: max-age=0\netag: \"1\""
+
+    init() {
+        rig.core.isCaching = true
+        rig.core.calendarSeconds = 1_000_000
+        client = rig.client(1)
+        worker = rig.worker()
+    }
+
+    /// Asks, and lets the cache answer; the actions of all of it.
+    private mutating func ask(
+        _ url: String, as mode: CacheMode = .default, fields: String = "", answered: Bool = true,
+        _ change: (inout Fetch) -> Void = { _ in }
+    ) {
+        asked += 1
+        let request = "q\(asked)"
+        let client = client
+        rig.pass { rig in
+            rig.fetch("h", request, url, by: client) { fetch in
+                fetch.options.cache = mode
+                fetch.options.retries = 0
+                fetch.httpFields = Array(fields.utf8)
+                change(&fetch)
+            }
+        }
+        if answered { settle() }
+    }
+
+    /// Lets the cache answer what it is asked, until it is asked no more.
+    private mutating func settle() {
+        var all = rig.actions
+        var next = rig.actions
+        while true {
+            let told = next.compactMap { cache.carryOut($0) }
+            guard !told.isEmpty else { break }
+            rig.pass { rig in for tell in told { tell(&rig.core, rig.now) } }
+            next = rig.actions
+            all += next
+        }
+        rig.actions = all
+        #expect(rig.core.audit() == [])
+    }
+
+    private mutating func answer(_ job: Job, status: Int = 200, _ fields: String, length: Int = 3) {
+        let worker = worker
+        rig.pass { $0.done(job, by: worker, status: status, length: status == 304 ? 0 : length, fields: fields) }
+        settle()
+    }
+
+    private mutating func keep(_ fields: String, status: Int = 200, url: String? = nil) throws {
+        ask(url ?? self.url)
+        answer(try #require(rig.jobs.first), status: status, fields)
+        #expect(cache.count > 0)
+    }
+
+    private var sources: [String] {
+        rig.actions.compactMap { action in
+            guard case .deliver(_, let terminal, _) = action else { return nil }
+            if case .failed(let failure) = terminal.outcome, failure.response == nil { return failure.code }
+            return terminal.response?.source.rawValue
+        }
+    }
+
+    private var fieldsOfJob: [String] {
+        rig.jobs.first.map { String(decoding: $0.httpFields, as: UTF8.self).split(separator: "\n").map { String($0) } }
+            ?? []
+    }
+
+    // MARK: Decisions
+
+    @Test mutating func `what is fresh is used, and no worker hears of it`() throws {
+        try keep(fresh)
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.jobs.isEmpty)
+    }
+
+    @Test mutating func `a stale answer is asked about with conditions that are not part of the key`() throws {
+        try keep(stale)
+        ask(url)
+        #expect(fieldsOfJob == ["if-none-match: \"1\""])
+        let job = try #require(rig.jobs.first)
+        asked += 1
+        ask(url)
+        #expect(rig.jobs.isEmpty, "it joins the one that is validated")
+        answer(job, status: 304, stale)
+        #expect(sources == ["revalidated", "revalidated"])
+        #expect(cache.count == 1)
+    }
+
+    @Test mutating func `another answer takes the place of a stale one`() throws {
+        try keep(stale)
+        ask(url)
+        answer(try #require(rig.jobs.first), "cache-control: max-age=100\netag: \"2\"")
+        #expect(sources == ["network"])
+        #expect(cache.count == 1)
+        ask(url)
+        #expect(sources == ["cache"])
+    }
+
+    @Test mutating func `an answer that may not be kept takes the stale one away`() throws {
+        try keep(stale)
+        ask(url)
+        answer(try #require(rig.jobs.first), "cache-control: no-store")
+        #expect(cache.count == 0)
+    }
+
+    @Test mutating func `a 304 about something else is followed by a question without conditions`() throws {
+        try keep(stale)
+        ask(url)
+        answer(try #require(rig.jobs.first), status: 304, "etag: \"other\"")
+        #expect(fieldsOfJob == [])
+        answer(try #require(rig.jobs.first), stale)
+        #expect(sources == ["network"])
+    }
+
+    @Test mutating func `only-if-cached never asks a server`() throws {
+        ask(url, as: .onlyIfCached)
+        #expect(sources == ["not-cached"])
+        #expect(rig.jobs.isEmpty)
+        try keep(stale)
+        ask(url, as: .onlyIfCached)
+        #expect(sources == ["cache"])
+    }
+
+    @Test(arguments: [CacheMode.noStore, .reload])
+    mutating func `no-store and reload are not looked up`(mode: CacheMode) throws {
+        try keep(fresh)
+        ask(url, as: mode, answered: false)
+        #expect(!rig.actions.contains { if case .lookUp = $0 { true } else { false } })
+        #expect(fieldsOfJob.contains("cache-control: no-cache"))
+        let before = cache.kept.values.joined().map(\.variant.entry)
+        answer(try #require(rig.jobs.first), fresh)
+        #expect((before == cache.kept.values.joined().map(\.variant.entry)) == (mode == .noStore))
+    }
+
+    @Test(arguments: ["range: bytes=0-1", "if-none-match: \"1\"", "accept-encoding: gzip"])
+    mutating func `a request that chooses its answer goes past it`(field: String) throws {
+        try keep(fresh)
+        ask(url, fields: field, answered: false)
+        #expect(!rig.actions.contains { if case .lookUp = $0 { true } else { false } })
+        #expect(fieldsOfJob == [field])
+    }
+
+    @Test mutating func `another scope and another key of the client's own find nothing`() throws {
+        try keep(fresh)
+        ask(url, fields: "authorization: a")
+        #expect(rig.jobs.count == 1)
+        ask(url) { $0.options.key = "own" }
+        #expect(rig.jobs.count == 1)
+    }
+
+    @Test mutating func `a redirect is followed from the cache`() throws {
+        try keep(fresh, url: "http://o.test/b")
+        ask(url)
+        answer(try #require(rig.jobs.first), status: 301, fresh + "\nlocation: /b")
+        #expect(sources == ["cache"])
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.jobs.isEmpty)
+    }
+
+    @Test mutating func `an error page that is kept is a failure and is not tried again`() throws {
+        try keep(fresh, status: 404)
+        ask(url) { $0.options.retries = 5 }
+        #expect(sources == ["cache"])
+        #expect(rig.terminals(for: client) == ["h q2 http-status"])
+    }
+
+    // MARK: Staleness
+
+    @Test mutating func `a stale answer is used while one flight brings it up to date`() throws {
+        try keep("cache-control: max-age=0, stale-while-revalidate=100\netag: \"1\"")
+        ask(url)
+        #expect(sources == ["cache"])
+        let job = try #require(rig.jobs.first)
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.jobs.isEmpty, "one for a key")
+        answer(job, fresh)
+        #expect(sources == [])
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.core.flights.count == 0)
+    }
+
+    @Test mutating func `a revalidation that fails, or whose worker dies, ends without a trace`() throws {
+        try keep("cache-control: max-age=0, stale-while-revalidate=100\netag: \"1\"")
+        ask(url)
+        let worker = worker
+        let job = try #require(rig.jobs.first)
+        rig.pass { $0.failed(job, "reset", by: worker) }
+        #expect(rig.core.flights.count == 0)
+        ask(url)
+        #expect(rig.jobs.count == 1)
+        rig.pass { rig in rig.core.workerLost(worker, now: rig.now) }
+        _ = rig.worker(2)
+        rig.pass()
+        #expect(rig.jobs.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a stale answer makes up for a server in trouble`() throws {
+        try keep("cache-control: max-age=0, stale-if-error=100\netag: \"1\"")
+        ask(url)
+        answer(try #require(rig.jobs.first), status: 500, "")
+        #expect(sources == ["cache"])
+        #expect(rig.terminals(for: client) == ["h q2 200"])
+    }
+
+    // MARK: Strictness
+
+    @Test mutating func `a reload does not join what began before it, and others join the reload`() throws {
+        ask(url)
+        let first = try #require(rig.jobs.first)
+        ask(url, as: .reload)
+        #expect(rig.jobs.count == 1)
+        let reload = try #require(rig.jobs.first)
+        ask(url, as: .noCache)
+        #expect(rig.jobs.isEmpty)
+        answer(first, fresh)
+        #expect(sources == ["network"])
+        answer(reload, fresh)
+        #expect(sources == ["network", "shared"])
+    }
+
+    // MARK: Timing
+
+    @Test mutating func `what nobody wants any more does not wait for the cache, and its answer is nothing`() throws {
+        ask(url, answered: false)
+        let late = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        let client = client
+        rig.pass { $0.remove("h", by: client) }
+        #expect(rig.core.flights.count == 0)
+        rig.pass { rig in late(&rig.core, rig.now) }
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a body that comes too late is given back`() throws {
+        try keep(fresh)
+        ask(url, answered: false)
+        let told = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        rig.pass { rig in told(&rig.core, rig.now) }
+        let late = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        let client = client
+        rig.pass { $0.remove("h", by: client) }
+        rig.pass { rig in late(&rig.core, rig.now) }
+        #expect(rig.releasedBodies == 1)
+    }
+
+    @Test mutating func `an answer whose body is gone is fetched anew`() throws {
+        try keep(fresh)
+        ask(url, answered: false)
+        let told = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        rig.pass { rig in told(&rig.core, rig.now) }
+        cache.removeAll()
+        settle()
+        #expect(rig.jobs.count == 1)
+    }
+
+    @Test mutating func `a broker without a cache asks none`() throws {
+        rig.core.isCaching = false
+        ask(url, answered: false)
+        #expect(rig.actions.allSatisfy { if case .lookUp = $0 { false } else { true } })
+        let worker = worker
+        let job = try #require(rig.jobs.first)
+        rig.pass { [fresh] in $0.done(job, by: worker, fields: fresh) }
+        #expect(rig.actions.allSatisfy { if case .store = $0 { false } else { true } })
+        ask(url, as: .onlyIfCached, answered: false)
+        #expect(sources == ["not-cached"])
+    }
+}

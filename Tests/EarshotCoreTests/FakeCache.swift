@@ -1,0 +1,61 @@
+import EarshotHTTP
+import EarshotWire
+
+@testable import EarshotCore
+
+/// A cache for a core under test: what it was given to keep, told when the test says so.
+struct FakeCache {
+    struct Kept {
+        var variant: CacheVariant
+        var content: String
+    }
+
+    private(set) var kept: [CacheKey: [Kept]] = [:]
+    /// What each body that the core holds is of.
+    var contents: [BodyID: String] = [:]
+    private var lastBody: UInt64 = 1_000_000
+
+    var count: Int { kept.values.reduce(0) { $0 + $1.count } }
+
+    /// Does what an action says.
+    /// - Returns: what the core is to be told.
+    mutating func carryOut(_ action: Action) -> ((inout BrokerCore, Tick) -> Void)? {
+        switch action {
+        case .lookUp(let flight, let key, _):
+            let variants = kept[key, default: []].map(\.variant)
+            return { core, now in core.cacheAnswered(flight, variants, now: now) }
+        case .readCached(let flight, let entry):
+            let body = read(entry)
+            return { core, now in core.cacheRead(flight, body, now: now) }
+        case .store(let key, let variant, let body, _):
+            kept[key, default: []].removeAll { $0.variant.response.varyKey == variant.response.varyKey }
+            let content = body.flatMap { contents[$0] } ?? ""
+            kept[key, default: []].append(Kept(variant: variant, content: content))
+        case .refresh(let key, let entry, let response):
+            guard let index = kept[key, default: []].firstIndex(where: { $0.variant.entry == entry }) else {
+                return nil
+            }
+            kept[key]?[index].variant.response = response
+        case .discard(let key, let entry): kept[key]?.removeAll { $0.variant.entry == entry }
+        case .invalidate(let urls):
+            for key in kept.keys where urls.contains(key.url) {
+                kept[key] = kept[key]?.map {
+                    var kept = $0
+                    kept.variant.response = kept.variant.response.invalidated()
+                    return kept
+                }
+            }
+        default: break
+        }
+        return nil
+    }
+
+    mutating func removeAll() { kept = [:] }
+
+    private mutating func read(_ entry: CacheEntryID) -> CachedBody {
+        guard let found = kept.values.joined().first(where: { $0.variant.entry == entry }) else { return .missing }
+        lastBody += 1
+        contents[BodyID(rawValue: lastBody)] = found.content
+        return .inline(BodyID(rawValue: lastBody))
+    }
+}

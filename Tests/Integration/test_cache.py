@@ -1,0 +1,268 @@
+"""What is kept is used, asked about and given up as RFC 9111 and the Fetch standard say, over the broker's life too."""
+
+import os
+import pathlib
+import signal
+import threading
+import unittest.mock
+import urllib.parse
+
+from harness import Bus, TestCase, temporary_folder
+from origin import Origin, body, kept_seed
+from processes import eventually
+
+
+class CacheTestCase(TestCase):
+    bus_options = {}
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1, **self.bus_options))
+        self.client = self.bus.client()
+        self.asked = 0
+
+    def url(self, name, **query):
+        return f"{self.origin.url}/kept/{name}?{urllib.parse.urlencode(query)}"
+
+    def get(self, url, headers=(), client=None, **fields):
+        """The terminal of a request."""
+        self.asked += 1
+        client = client or self.client
+        client.fetch("cache", self.asked, url, headers, **fields)
+        return client.terminal()
+
+    def assertFrom(self, source, message, name, size=100, version=0, variant=""):
+        self.assertResult(message, body(size, kept_seed(name, version, variant)))
+        self.assertEqual(message.fields["source"], source, message)
+
+    def requests(self, name):
+        return self.origin.count(f"/kept/{name}")
+
+
+class ModeTests(CacheTestCase):
+    def test_a_fresh_answer_is_used_without_asking(self):
+        url = self.url("a", cc="max-age=1000")
+        self.assertFrom("network", self.get(url), "a")
+        message = self.get(url)
+        self.assertFrom("cache", message, "a")
+        self.assertIn("age", [name.lower() for name, _ in message.headers])
+        self.assertEqual(self.requests("a"), 1)
+
+    def test_a_stale_answer_is_validated(self):
+        url = self.url("a", cc="max-age=0")
+        self.assertFrom("network", self.get(url), "a")
+        self.assertFrom("revalidated", self.get(url), "a")
+        self.assertEqual(self.origin.log("/kept/a")[1].headers["if-none-match"], '"0"')
+        self.origin.versions["a"] = 1
+        self.assertFrom("network", self.get(url), "a", version=1)
+        self.assertFrom("revalidated", self.get(url), "a", version=1)
+
+    def test_each_mode(self):
+        url = self.url("a", cc="max-age=1000")
+        self.assertFailed(self.get(url, cache="only-if-cached"), "not-cached")
+        self.assertEqual(self.requests("a"), 0)
+        self.assertFrom("network", self.get(url, cache="no-store"), "a")
+        self.assertFailed(self.get(url, cache="only-if-cached"), "not-cached")
+        self.assertFrom("network", self.get(url, cache="reload"), "a")
+        self.assertFrom("cache", self.get(url, cache="only-if-cached"), "a")
+        self.assertFrom("cache", self.get(url, cache="force-cache"), "a")
+        self.assertFrom("revalidated", self.get(url, cache="no-cache"), "a")
+        self.origin.versions["a"] = 1
+        self.assertFrom("network", self.get(url, cache="no-store"), "a", version=1)
+        self.assertFrom("cache", self.get(url), "a")
+        self.assertFrom("network", self.get(url, cache="reload"), "a", version=1)
+        self.assertFrom("cache", self.get(url), "a", version=1)
+        self.assertNotIn("if-none-match", self.origin.log("/kept/a")[-1].headers)
+
+    def test_a_stale_answer_is_forced(self):
+        url = self.url("a", cc="max-age=0")
+        self.get(url)
+        self.assertFrom("cache", self.get(url, cache="force-cache"), "a")
+        self.assertFrom("cache", self.get(url, cache="only-if-cached"), "a")
+
+    def test_what_must_not_be_kept_is_not(self):
+        for query in ({"cc": "no-store"}, {"cc": "max-age=1000", "vary": "*"}, {"cc": "max-age=1000", "status": 500}):
+            url = self.url("a", **query)
+            for _ in range(2):
+                self.get(url, retries=0)
+            self.assertFailed(self.get(url, cache="only-if-cached"), "not-cached")
+
+    def test_a_404_is_kept_only_when_told(self):
+        kept, other = self.url("a", status=404, cc="max-age=1000"), self.url("b", status=404)
+        for url in (kept, kept, other, other):
+            self.assertFailed(self.get(url), "http-status")
+        self.assertEqual((self.requests("a"), self.requests("b")), (1, 2))
+
+    def test_requests_for_parts_and_conditions_go_past_it(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        for field in ("range", "if-none-match", "accept-encoding"):
+            self.assertNotEqual(self.get(url, [(field, "x")]).fields.get("source"), "cache")
+        self.assertEqual(self.requests("a"), 4)
+
+    def test_variants_are_kept_apart(self):
+        url = self.url("a", cc="max-age=1000", vary="accept-language")
+        for language in ("de", "fr"):
+            self.assertFrom("network", self.get(url, [("accept-language", language)]), "a", variant=language)
+        for language in ("de", "fr"):
+            self.assertFrom("cache", self.get(url, [("accept-language", language)]), "a", variant=language)
+        self.assertEqual(self.requests("a"), 2)
+
+    def test_two_credentials_never_share(self):
+        url = self.url("a", cc="max-age=1000")
+        for fields in ([("authorization", "one")], [("authorization", "two")], [("cookie", "c=1")], []):
+            self.assertFrom("network", self.get(url, fields), "a")
+            self.assertFrom("cache", self.get(url, fields), "a")
+        self.assertEqual(self.requests("a"), 4)
+
+    def test_a_permanent_redirect_is_followed_from_the_cache(self):
+        target = self.url("b", cc="max-age=1000")
+        url = self.url("a", cc="max-age=1000", status=301, location=target)
+        self.assertFrom("network", self.get(url), "b")
+        message = self.get(url)
+        self.assertFrom("cache", message, "b")
+        self.assertEqual(message.fields["url"], target)
+        self.assertEqual((self.requests("a"), self.requests("b")), (1, 1))
+
+    def test_head_is_answered_by_what_get_brought(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        message = self.get(url, method="HEAD")
+        self.assertEqual((message.fields["source"], message.body), ("cache", None))
+        self.assertEqual(self.requests("a"), 1)
+
+    def test_warm_fills_it(self):
+        url = self.url("a", cc="max-age=1000", bytes=300_000)
+        self.assertEqual(self.get(url, warm="yes").body, None)
+        self.assertFrom("cache", self.get(url), "a", 300_000)
+
+    def test_stale_while_revalidate(self):
+        url = self.url("a", cc="max-age=0, stale-while-revalidate=1000")
+        self.get(url)
+        self.origin.versions["a"] = 1
+        self.assertFrom("cache", self.get(url), "a")
+        self.origin.await_count("/kept/a", 2)
+        eventually(lambda: self.client.query("status")["flights-now"]["running"] == 0, "it is brought up to date")
+        self.assertFrom("cache", self.get(url), "a", version=1)
+
+    def test_stale_if_error(self):
+        allowed, other = self.url("a", cc="max-age=0, stale-if-error=1000"), self.url("b", cc="max-age=0")
+        self.get(allowed), self.get(other)
+        self.origin.failing |= {"a", "b"}
+        self.assertFrom("cache", self.get(allowed, retries=0), "a")
+        self.assertFailed(self.get(other, retries=0), "http-status")
+
+    def test_100_clients_are_one_validation(self):
+        url = self.url("a", cc="max-age=0", bytes=1000)
+        self.get(url)
+        clients = [self.bus.client() for _ in range(100)]
+        # They come while its origin is full but for the slot of class high, so that all are there before it is asked.
+        for number in range(5):
+            self.client.fetch("full", number, f"{self.origin.url}/gate/full?{number}")
+        self.origin.await_count("/gate/full", 5)
+        for index, client in enumerate(clients):
+            client.fetch(f"many/{index}", 1, url)
+        self.await_requests(self.client, pending=105)
+        self.origin.open_gate("full")
+        for client in clients:
+            self.assertFrom("revalidated", client.terminal(), "a", 1000)
+        self.assertEqual(self.requests("a"), 2)
+        self.balance(self.client)
+
+
+class LifeTests(CacheTestCase):
+    def next_broker(self):
+        """The broker dies; a client of the next one."""
+        broker = self.bus.broker
+        os.kill(broker, signal.SIGKILL)
+        eventually(lambda: self.bus.broker != broker, "there is another broker")
+        self.client = self.bus.client()
+
+    def test_it_outlives_a_broker(self):
+        small, large = self.url("a", cc="max-age=1000"), self.url("b", cc="max-age=1000", bytes=300_000)
+        varied = self.url("c", cc="max-age=1000", vary="cookie")
+        self.get(small), self.get(large), self.get(varied, [("cookie", "secret=1")])
+        self.await_kept(3)
+        self.next_broker()
+        self.assertFrom("cache", self.get(small), "a")
+        self.assertFrom("cache", self.get(large), "b", 300_000)
+        self.assertFrom("cache", self.get(varied, [("cookie", "secret=1")]), "c", variant="secret=1")
+        self.assertFrom("network", self.get(varied, [("cookie", "secret=2")]), "c", variant="secret=2")
+        self.await_kept(4)
+        written = b"".join(path.read_bytes() for path in self.folder.rglob("*") if path.is_file())
+        self.assertNotIn(b"secret", written)
+
+    def test_it_is_whole_after_kill_9_while_it_stores(self):
+        for turn in range(3):
+            for number in range(60):
+                size = 1000 if number % 2 else 100_000
+                self.client.fetch("many", number, self.url(f"{turn}-{number}", cc="max-age=1000", bytes=size))
+            self.client.terminals(20)
+            self.next_broker()
+            self.assertEqual(self.verify(), 0)
+        for number in range(60):
+            size = 1000 if number % 2 else 100_000
+            self.assertResult(self.get(self.url(f"0-{number}", cc="max-age=1000", bytes=size)),
+                              body(size, kept_seed(f"0-{number}")))
+
+    def test_a_damaged_index_is_begun_anew(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        self.await_kept(1)
+        broker = self.bus.broker
+        for path in self.folder.glob("index.sqlite*"):
+            path.write_bytes(b"this is no index" * 1000)
+        os.kill(broker, signal.SIGKILL)
+        eventually(lambda: self.bus.broker != broker, "there is another broker")
+        self.client = self.bus.client()
+        self.assertFrom("network", self.get(url), "a")
+        self.assertFrom("cache", self.get(url), "a")
+        self.assertIn("damaged", self.bus.program.describe())
+
+    def test_what_a_client_holds_outlives_its_eviction(self):
+        holder = self.bus.client(window=1)
+        holder.fetch("hold", 1, self.url("held", cc="max-age=1000", bytes=300_000))
+        # Its terminal is there and is not read, so it is not acknowledged.
+        self.await_requests(self.client, answered=1)
+        self.client.set("cache-size 1000000")
+        for number in range(10):
+            self.get(self.url(f"{number}", cc="max-age=1000", bytes=300_000))
+        eventually(lambda: len(list((self.folder / "bodies").iterdir())) <= 3, "the rest is evicted")
+        message = holder.terminal()
+        self.assertFrom("network", message, "held", 300_000)
+        self.assertFailed(self.get(self.url("0", cc="max-age=1000", bytes=300_000), cache="only-if-cached"), "not-cached")
+        self.assertFrom("cache", self.get(self.url("9", cc="max-age=1000", bytes=300_000)), "9", 300_000)
+        self.assertEqual(self.verify(), 0)
+
+    def test_a_second_broker_goes_without(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        with Bus(workers=1, arguments=["--cache-folder", self.folder]) as other:
+            client = other.client()
+            self.assertFrom("network", self.get(url, client=client), "a")
+            self.assertFrom("network", self.get(url, client=client), "a")
+            self.assertIn("goes without", other.program.describe())
+        self.assertFrom("cache", self.get(url), "a")
+
+    @property
+    def folder(self):
+        return self.bus.runtime / "cache"
+
+    def await_kept(self, count):
+        def kept():
+            return self.bus.run("cache", "list", "--runtime", self.bus.runtime).stdout.count(b"\n") == count
+        eventually(kept, f"{count} answers are in the index")
+
+    def verify(self):
+        return self.bus.run("cache", "verify", "--runtime", self.bus.runtime).status
+
+
+class PrivateBusTests(TestCase):
+    def test_get_uses_the_users_cache(self):
+        with Origin() as origin, unittest.mock.patch.dict(os.environ), Bus(workers=1) as bus:
+            bus.environment["XDG_CACHE_HOME"] = str(bus.folder / "home")
+            bus.environment["EARSHOT_RUNTIME"] = str(bus.folder / "nobody")
+            url = f"{origin.url}/kept/a?cc=max-age%3D1000"
+            for count, arguments in ((1, []), (1, []), (2, ["--no-cache"]), (3, ["--cache", "reload"]), (3, [])):
+                self.assertEqual(bus.run("get", *arguments, url).stdout, body(100, kept_seed("a")))
+                self.assertEqual(origin.count("/kept/a"), count)
