@@ -23,7 +23,7 @@ enum Limits {
     /// Names whose answers are kept.
     static let names = 4096
     /// How long a positive answer is kept, whatever the server says: not at all would ask again for each request.
-    static let positiveNameLifetime = Duration.seconds(1)...Duration.seconds(300)
+    static let positiveNameLifetime = Duration.seconds(1)...Duration.seconds(3_600)
     /// How long it is known that a name does not exist.
     static let unknownNameLifetime = Duration.seconds(5)
     /// How long a failed lookup is not tried again: it may be over soon.

@@ -5,10 +5,10 @@ import threading
 
 
 class NameServer:
-    """`with NameServer(names) as server:` answers IPv4 questions for `names`, and NXDOMAIN to all others.
+    """`with NameServer(names) as server:` answers questions for `names`, and NXDOMAIN to all others.
 
     `names` has for each name a list of addresses: one for each question in turn, the last one for all that follow; None is
-    no answer at all. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
+    no answer at all. A text can hold an IPv4 and an IPv6 address, with a space between. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
     """
 
     def __init__(self, names=None, ttl=0):
@@ -58,19 +58,22 @@ class NameServer:
             end += question[end] + 1
         name, is_ipv4 = ".".join(labels), question[end + 1:end + 3] == b"\x00\x01"
         asked = question[12:end + 5]
-        if name not in self._names:
-            return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + asked
-        addresses = self._names[name]
-        address = addresses[0]
         if is_ipv4:
             with self._changed:
                 self._questions[name] = self._questions.get(name, 0) + 1
                 self._changed.notify_all()
-            if len(addresses) > 1:
-                addresses.pop(0)
-        if address is None:
+        if name not in self._names:
+            return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + asked
+        addresses = self._names[name]
+        told = addresses[0]
+        if told is None:
             return None
-        if not is_ipv4:
+        if is_ipv4 and len(addresses) > 1:
+            addresses.pop(0)
+        kind, family = (b"\x00\x01", socket.AF_INET) if is_ipv4 else (b"\x00\x1c", socket.AF_INET6)
+        address = next((a for a in told.split() if (":" in a) != is_ipv4), None)
+        if address is None:
             return question[:2] + b"\x81\x80\x00\x01" + bytes(6) + asked
-        record = b"\xc0\x0c\x00\x01\x00\x01" + self._ttl.to_bytes(4, "big") + b"\x00\x04" + socket.inet_aton(address)
+        packed = socket.inet_pton(family, address)
+        record = b"\xc0\x0c" + kind + b"\x00\x01" + self._ttl.to_bytes(4, "big") + len(packed).to_bytes(2, "big") + packed
         return question[:2] + b"\x81\x80\x00\x01\x00\x01" + bytes(4) + asked + record

@@ -1,0 +1,84 @@
+"""Host names: each is looked up once, and none of them holds up what needs it not."""
+
+import socket
+import time
+import urllib.parse
+
+from harness import Bus, TestCase
+from names import NameServer
+from origin import Origin
+
+
+class FullListener:
+    """A socket on ::1 that takes no more connections: whoever connects hears nothing."""
+
+    def __init__(self, port):
+        self._listener = socket.create_server(("::1", port), family=socket.AF_INET6, backlog=0)
+        self._clients = []
+        for _ in range(3):
+            client = socket.socket(socket.AF_INET6)
+            client.setblocking(False)
+            client.connect_ex(("::1", port))
+            self._clients.append(client)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for client in [*self._clients, self._listener]:
+            client.close()
+
+
+class NameTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.port = urllib.parse.urlsplit(self.origin.url).port
+
+    def bus(self, names, **options):
+        return Bus(workers=1, slots=256, arguments=("--dns-server", names.address, "--origin-limit", "256"), **options)
+
+    def test_one_lookup_for_all_who_wait_and_for_all_who_come_within_its_time(self):
+        with NameServer({"many.example": ["127.0.0.1"]}, ttl=600) as names, self.bus(names) as bus:
+            client = bus.client()
+            for turn in range(2):
+                for number in range(200):
+                    client.fetch("h", f"{turn}-{number}", f"http://many.example:{self.port}/cut/5/5?{turn}-{number}")
+                self.assertEqual({m.verb for m in client.terminals(200)}, {"RESULT"})
+            self.assertEqual(names.questions("many.example"), 1)
+
+    def test_a_name_that_does_not_exist_is_known_for_a_while(self):
+        with NameServer() as names, self.bus(names) as bus:
+            client = bus.client()
+            for number in range(20):
+                client.fetch("h", number, f"http://no.example:{self.port}/{number}")
+                self.assertFailed(client.terminal(), "unknown-host")
+            self.assertEqual(names.questions("no.example"), 1)
+
+    def test_a_name_that_nobody_answers_for_holds_up_nothing_else(self):
+        known = {"dead.example": [None], "known.example": ["127.0.0.1"]}
+        with NameServer(known, ttl=600) as names, self.bus(names) as bus:
+            client = bus.client()
+            client.fetch("h", "first", f"http://known.example:{self.port}/bytes/5")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            for number in range(20):
+                client.fetch("dead", number, f"http://dead.example:{self.port}/{number}", retries=0)
+            names.await_questions("dead.example", 1)
+            for number in range(100):
+                host = ("known.example", "127.0.0.1", "localhost")[number % 3]
+                client.fetch("h", number, f"http://{host}:{self.port}/cut/5/5?{number}")
+            began = time.monotonic()
+            for answer in client.terminals(100):
+                self.assertEqual((answer.verb, answer.operands[0]), ("RESULT", "h"), answer)
+            self.assertLess(time.monotonic() - began, 2, "the lookup takes longer than that")
+            client.remove("dead")
+
+    def test_an_ipv6_address_that_is_silent_or_refuses_costs_no_time_to_speak_of(self):
+        with NameServer({"both.example": ["127.0.0.1 ::1"]}) as names, self.bus(names) as bus:
+            client = bus.client()
+            client.fetch("h", "refusing", f"http://both.example:{self.port}/cut/5/5")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            with FullListener(self.port):
+                began = time.monotonic()
+                client.fetch("h", "silent", f"http://both.example:{self.port}/cut/5/5?silent")
+                self.assertEqual(client.terminal().verb, "RESULT")
+                self.assertLess(time.monotonic() - began, 2)
