@@ -69,6 +69,42 @@ import Testing
         #expect(outcome(302, to: row.input, from: try request("https://a/")) == .refused(row.expected))
     }
 
+    @Test(
+        "a Location in an odd form leads where RFC 3986 says, or nowhere",
+        arguments: [
+            Case("RFC 3986 5.4, query alone", "?x", "http://a.example/d/e?x"),
+            Case("RFC 3986 5.4, this folder", ".", "http://a.example/d/"),
+            Case("RFC 3986 5.4, the one above", "..", "http://a.example/"),
+            Case("RFC 3986 5.4.2, above the top", "../../../g", "http://a.example/g"),
+            Case("RFC 3986 5.4.2, dots at the end", "g/..", "http://a.example/d/"),
+            Case("RFC 3986 5.4.2, dots in a query", "g?y/../z", "http://a.example/d/g?y/../z"),
+            Case("RFC 3986 5.4, parameters", "g;p=1", "http://a.example/d/g;p=1"),
+            Case("RFC 3986 5.4, host alone", "//b.example", "http://b.example/"),
+            Case("RFC 9110 10.2.2, fragment", "/g#there", "http://a.example/g"),
+            Case("RFC 3986 6.2.2, upper case and port", "HTTP://B.EXAMPLE:80/%7ex", "http://b.example/%7ex"),
+            Case("RFC 3986 3.2.3, empty port", "http://b.example:/", "http://b.example/"),
+            Case("RFC 9110 5.5, blanks around", " \t/g \t", "http://a.example/g"),
+            Case("URL standard 4.4, space inside", "/a b", "http://a.example/a%20b"),
+            Case("URL standard 4.4, UTF-8", "/\u{fc}", "http://a.example/%C3%BC"),
+            Case("URL standard 1.3, escaped slash", "/a%2f..%2fb", "http://a.example/a%2f..%2fb"),
+            Case("RFC 3986 5.2.4, escaped dots are a name", "/x/%2e%2e/g", "http://a.example/x/%2e%2e/g"),
+            Case("URL standard 3.5, number", "http://2130706433/", "http://127.0.0.1/"),
+            Case("RFC 3986 3.2.2, IPv6", "http://[0:0::1]:8080/x", "http://[::1]:8080/x"),
+            Case("RFC 3986 5.2, colon in a segment", "./g:h", "http://a.example/d/g:h"),
+            Case("RFC 3986 3.3, empty segments", "/a//b", "http://a.example/a//b"),
+            Case("RFC 3986 3.2.3, port too large", "http://b.example:99999/", nil),
+            Case("RFC 3986 3.2, three slashes", "http:///b.example/", nil),
+            Case("URL standard 4.4, scheme without slashes", "http:g", "http://a.example/d/g"),
+        ])
+    func isResolved(_ row: Case<String?>) throws {
+        let result = outcome(302, to: row.input, from: try request("http://a.example/d/e?q"))
+        guard let expected = row.expected else {
+            #expect(result == .refused(.malformedURL))
+            return
+        }
+        #expect(result == .follow(try request(expected)))
+    }
+
     @Test func `several Locations must agree`() throws {
         let from = try request("http://a/")
         let same = HeaderFields(lines: Array("location: /b\nLocation: /b".utf8))
