@@ -9,13 +9,25 @@ extension EasyHandle {
         try configureMethod(request)
         try set(CURLOPT_FOLLOWLOCATION, 0)
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
-        try set(CURLOPT_PROXY, request.proxy)
+        try configureProxy(request)
         try set(CURLOPT_NOSIGNAL, 1)
         try set(CURLOPT_NOPROGRESS, 1)
         try configureTimeouts(request)
         try configureTLS(request)
         try configureHeader(request)
         if !request.resolve.isEmpty { try setResolve(request.resolve) }
+    }
+
+    private func configureProxy(_ request: TransferRequest) throws(CurlError) {
+        try set(CURLOPT_PROXY, request.proxy)
+        guard !request.proxy.isEmpty else { return }
+        // The environment's exceptions are not this request's.
+        try set(CURLOPT_NOPROXY, "")
+        try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+        try set(CURLOPT_PROXY_SSL_VERIFYPEER, 1)
+        try set(CURLOPT_PROXY_SSL_VERIFYHOST, 2)
+        if let caFile = request.caFile { try set(CURLOPT_PROXY_CAINFO, caFile) }
     }
 
     private func configureMethod(_ request: TransferRequest) throws(CurlError) {
@@ -46,6 +58,10 @@ extension EasyHandle {
         try set(CURLOPT_SSL_VERIFYPEER, 1)
         try set(CURLOPT_SSL_VERIFYHOST, 2)
         if let caFile = request.caFile { try set(CURLOPT_CAINFO, caFile) }
+        if let certificate = request.clientCertificate {
+            try set(CURLOPT_SSLCERT, certificate)
+            try set(CURLOPT_SSLKEY, request.clientKey ?? certificate)
+        }
         switch request.version {
         case .http1:
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))

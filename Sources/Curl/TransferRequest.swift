@@ -52,6 +52,10 @@ public struct TransferRequest: Sendable {
     public var proxy = ""
     /// A file of certificates to trust instead of the system's.
     public var caFile: String?
+    /// A file with the certificate to show, in PEM.
+    public var clientCertificate: String?
+    /// A file with its key; nil if that is in the same file.
+    public var clientKey: String?
     public var version = Version.http1
 
     public init(url: String) {

@@ -286,7 +286,8 @@ extension BrokerCore {
     }
 
     /// What a request that may have changed something makes doubtful: such a one is alone.
-    private mutating func invalidate(after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest) {
+    private mutating func invalidate(after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest)
+    {
         let urls = CacheRule().invalidations(status: response.status, response: fields, to: request)
         if !urls.isEmpty { actions.append(.invalidate(urls)) }
     }

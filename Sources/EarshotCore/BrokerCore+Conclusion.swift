@@ -13,6 +13,7 @@ extension BrokerCore {
         } else {
             probeEnded(flight, isAnswered: true)
         }
+        takeCookies(fields, of: flights[flight].request)
         guard !isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
     }
@@ -44,6 +45,7 @@ extension BrokerCore {
     /// Waits for what becomes of the next hop, which others may want too.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
         let record = flights[flight]
+        let next = withCookies(redirected: next)
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
             body: next.method == record.request.method ? record.body : nil, mode: record.mode)

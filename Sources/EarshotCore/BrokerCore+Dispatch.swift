@@ -138,6 +138,7 @@ extension BrokerCore {
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
         job.resume = lent?.resume
+        job.route = record.request.route
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
         actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))

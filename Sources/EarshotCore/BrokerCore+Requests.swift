@@ -136,6 +136,13 @@ extension BrokerCore {
         else { return .unsupportedMethod }
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
         guard fetch.options.cache != .onlyIfCached || isCaching && fetch.options.coalesces else { return .notCached }
+        var request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
+        if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil { return .malformedURL }
+        if fetch.options.usesCookies {
+            let root = handlers[handler].root
+            guard hasRoomForJar(of: root) else { return .queueFull }
+            request = withCookies(request, of: root)
+        }
         if let body {
             guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
                 requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
@@ -143,9 +150,8 @@ extension BrokerCore {
             requestBodies.add(body, of: client)
         }
         let flight = openFlight(
-            HTTPRequest(method: method, url: url, fields: fields), redirect: fetch.options.redirect,
-            key: fetch.options.key, isAlone: !fetch.options.coalesces, body: body?.id,
-            mode: fetch.options.cache)
+            request, redirect: fetch.options.redirect, key: fetch.options.key, isAlone: !fetch.options.coalesces,
+            body: body?.id, mode: fetch.options.cache)
         attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
         return nil
     }

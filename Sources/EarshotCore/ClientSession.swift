@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// One client's connection.
@@ -84,4 +85,6 @@ struct HandlerEntry {
 struct RootEntry {
     var name: String
     var handlers = Chain()
+    /// The cookies of those of its requests that take part in them; nil if none ever did.
+    var jar: CookieJar?
 }

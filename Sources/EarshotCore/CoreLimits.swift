@@ -19,6 +19,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestBodyBytesPerClient = 32 << 20
     /// See `requestBodyBytesPerClient`.
     public var requestBodyBytesOfAll = 256 << 20
+    /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.
+    public var cookieJars = 100
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
     /// How long a file is kept for a client that does not acknowledge: time to open it.

@@ -16,6 +16,8 @@ struct Fingerprint {
         hasher.combine(fetch.options.cache)
         hasher.combine(fetch.options.isWarm)
         hasher.combine(fetch.options.coalesces)
+        hasher.combine(fetch.options.route)
+        hasher.combine(fetch.options.usesCookies)
         hasher.combine(body?.fingerprint)
         value = UInt64(bitPattern: Int64(hasher.finalize()))
     }

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key,
-/// and the cache mode, as far as another is not as strict (`CacheMode.stricter`); one that is to be alone has a number in
-/// it that no other has.
+/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key, the
+/// way to the server, the jar of cookies, and the cache mode, as far as another is not as strict (`CacheMode.stricter`);
+/// one that is to be alone has a number in it that no other has.
 /// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
 struct FlightKey: Hashable {
     var url: String
@@ -23,9 +23,14 @@ struct FlightKey: Hashable {
         self.mode = mode
         url = request.url.description
         variant = ""
-        guard request.method != .get || redirect != .follow || !request.fields.isEmpty || own != nil || alone != nil
-        else { return }
+        let isPlain =
+            request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
+            && request.jar == nil
+        guard !isPlain || own != nil || alone != nil else { return }
         variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
+        // Fields never hold an empty line, so these are not taken for some.
+        variant += request.jar.map { "\n\($0)\n" } ?? ""
+        variant += request.route.canonical
         // Byte by byte: fields that are not UTF-8 stay apart.
         variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
     }
@@ -50,6 +55,8 @@ struct Flight {
     private final class Particulars {
         let method: HTTPMethod
         let fields: HeaderFields
+        let route: Route
+        let jar: String?
         let variant: String
         let redirect: RedirectMode
         /// The client's own coalescing key, for redirects to inherit.
@@ -66,6 +73,8 @@ struct Flight {
             method = request.method
             fields = request.fields
             variant = key.variant
+            route = request.route
+            jar = request.jar
             self.redirect = redirect
             self.ownKey = ownKey
             self.isAlone = isAlone
@@ -110,7 +119,8 @@ struct Flight {
 
     var request: HTTPRequest {
         HTTPRequest(
-            method: particulars?.method ?? .get, url: url, fields: particulars?.fields ?? HeaderFields())
+            method: particulars?.method ?? .get, url: url, fields: particulars?.fields ?? HeaderFields(),
+            route: particulars?.route ?? Route(), jar: particulars?.jar)
     }
 
     var isRunning: Bool { if case .running = phase { true } else { false } }

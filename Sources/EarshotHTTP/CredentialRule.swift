@@ -1,3 +1,5 @@
+public import EarshotWire
+
 /// Which header fields are credentials, and so belong to one origin and one trust scope.
 public struct CredentialRule: Hashable, Sendable {
     /// Lower-case names: the standard ones and those of a setting.
@@ -15,11 +17,23 @@ public struct CredentialRule: Hashable, Sendable {
 
     /// The scope of a request: who may share its flight, its stored answer, and its origin's cool-down.
     public func scope(of request: HTTPRequest) -> TrustScope {
-        guard request.url.hasUserinfo || names.contains(where: request.fields.contains) else { return .shared }
+        let isPlain = request.route.isUsual && request.jar == nil && !request.url.hasUserinfo
+        guard !isPlain || names.contains(where: request.fields.contains) else { return .shared }
         var material = request.fields.canonical(where: isCredential)
         // No header line begins with a LF, so user information and fields cannot be taken for one another.
         if let userinfo = request.url.userinfo { material += ("\n" + userinfo).utf8 }
+        // A proxy, or who vouches for a server, can answer what it likes, and a certificate or a jar is a name.
+        material += request.route.canonical.utf8
+        if let jar = request.jar { material += ("\n\n" + jar).utf8 }
         return TrustScope(material: material)
+    }
+
+    /// The way that may be taken to another origin: without the client's certificate.
+    public func withoutCredentials(_ route: Route) -> Route {
+        var route = route
+        route.clientCertificate = nil
+        route.clientKey = nil
+        return route
     }
 
     /// The fields that may go to another origin.

@@ -43,7 +43,10 @@ public struct RedirectRule: Hashable, Sendable {
             guard next.url.isHTTP else { return .refused(.redirectRefused) }
             let isSameOrigin = next.url.origin == request.url.origin
             next.url = try next.url.withUserinfo(of: isSameOrigin ? request.url : nil)
-            if !isSameOrigin { next.fields = credentials.withoutCredentials(request.fields) }
+            if !isSameOrigin {
+                next.fields = credentials.withoutCredentials(request.fields)
+                next.route = credentials.withoutCredentials(request.route)
+            }
         } catch {
             return .refused(.malformedURL)
         }

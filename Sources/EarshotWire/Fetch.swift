@@ -39,6 +39,10 @@ public struct Fetch: Equatable, Sendable {
         public var digest: String?
         /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
         public var key: String?
+        /// By which way it goes to its server.
+        public var route = Route()
+        /// Whether it takes part in the cookies of its handler's root.
+        public var usesCookies = false
         /// First purge all that the handler wanted.
         public var replacesHandler = false
         /// Fetch, but deliver no body.
@@ -134,11 +138,12 @@ extension Fetch.Options {
                 throw WireError(.badMessage, "key is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
             }
             key = value
+        case "cookies": usesCookies = try HeadReader.flag(value, "cookies")
         case "replace": replacesHandler = try HeadReader.flag(value, "replace")
         case "warm": isWarm = try HeadReader.flag(value, "warm")
         case "subscribe": subscribes = try HeadReader.flag(value, "subscribe")
         case "tag": tag = try HeadReader.identifier(value, "tag")
-        default: break  // A later version's field.
+        default: _ = try route.set(name, value)  // Others are a later version's.
         }
     }
 
@@ -157,6 +162,8 @@ extension Fetch.Options {
         writer.field("stream", if: streams, "yes")
         writer.field("digest", digest.map { "sha-256=" + $0 })
         writer.field("key", key)
+        route.write(to: &writer)
+        writer.field("cookies", if: usesCookies, "yes")
         writer.field("replace", if: replacesHandler, "yes")
         writer.field("warm", if: isWarm, "yes")
         writer.field("subscribe", if: !subscribes, "no")

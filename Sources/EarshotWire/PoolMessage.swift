@@ -136,6 +136,8 @@ public struct Job: Equatable, Sendable {
     public var streams = false
     /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
     public var resume: Resume?
+    /// By which way it goes to its server.
+    public var route = Route()
     /// Request header fields, lines separated by LF.
     public var httpFields: [UInt8] = []
 
@@ -179,7 +181,7 @@ public struct Job: Equatable, Sendable {
             case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
             case "progress":
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
-            default: break
+            default: _ = try route.set(name, value)
             }
         }
         guard let begun else { return }
@@ -202,6 +204,7 @@ public struct Job: Equatable, Sendable {
         writer.field("stream", if: streams, "yes")
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
+        route.write(to: &writer)
         return writer.finished(httpFields: httpFields)
     }
 }

@@ -14,6 +14,8 @@ public enum WireLimits {
     public static let urlBytes = 8_192
     /// Bytes of a request's body, whatever the broker's setting allows: libzmq reads 256 messages of a client ahead.
     public static let requestBodyBytes = 4 << 20
+    /// Bytes of a file's path: what the kernel takes, PATH_MAX of limits.h.
+    public static let pathBytes = 4_096
     /// Bytes of a client's own coalescing key.
     public static let keyBytes = 200
     /// Named fields of one head, unknown ones included.

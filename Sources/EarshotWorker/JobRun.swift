@@ -122,7 +122,7 @@ final class JobRun: TransferSink {
     func admits(address: String) -> Bool {
         guard addresses.isRestricting else { return true }
         guard let address = IPAddress(address) else { return false }
-        return addresses.verdict(host: plan.host, address: address).isAllowed
+        return addresses.verdict(host: String(plan.url.host), address: address).isAllowed
     }
 
     func received(headerLine: Span<UInt8>) -> Bool {

@@ -12,8 +12,13 @@ struct TransferPlan {
     /// What is asked of the server, but for what the worker adds.
     let asked: HTTPRequest
 
-    /// Lower-case, without brackets.
-    var host: String { String(url.host) }
+    /// The proxy that it goes through; nil for none.
+    let proxy: ProxyAddress?
+
+    /// Whose address is needed, and where it is connected to: lower-case, without brackets.
+    var host: String { proxy?.host ?? String(url.host) }
+    /// The port there.
+    var hostPort: UInt16 { proxy?.port ?? port }
 
     init(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) {
         do throws(FetchURL.ParseError) { url = try FetchURL(job.url) } catch { throw Refusal(.malformedURL) }
@@ -36,7 +41,11 @@ struct TransferPlan {
         request.headerFields = Self.list(fields)
         asked = HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields)
         request.userAgent = options.userAgent
-        request.caFile = options.caFile
+        proxy = try Self.proxy(job.route.proxy, url, options)
+        request.proxy = proxy?.url ?? ""
+        request.caFile = job.route.caFile ?? options.caFile
+        request.clientCertificate = job.route.clientCertificate
+        request.clientKey = job.route.clientKey
         request.version = options.speaksHTTP2 ? .http2OverTLS : .http1
         self.request = request
     }
@@ -51,5 +60,15 @@ struct TransferPlan {
 
     private static func list(_ fields: HeaderFields) -> [TransferRequest.HeaderField] {
         fields.map { .init(name: String(decoding: $0.name, as: UTF8.self), value: Array($0.value)) }
+    }
+
+    /// The proxy that a job says, or else the environment.
+    private static func proxy(
+        _ said: String?, _ url: FetchURL, _ options: WorkerOptions
+    ) throws(Refusal) -> ProxyAddress? {
+        if said == Route.noProxy { return nil }
+        guard let text = said ?? options.proxies.proxy(for: url) else { return nil }
+        guard let proxy = ProxyAddress(text) else { throw Refusal(.malformedURL, "The proxy's URL is malformed.") }
+        return proxy
     }
 }

@@ -16,6 +16,10 @@ extension Worker {
             // Before its LIMITS a broker has no job to give.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
             let plan = try TransferPlan(job, body, options)
+            // The proxy connects, where to is out of sight.
+            guard plan.proxy == nil || !terms.addresses.isRestricting else {
+                throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
+            }
             let run = JobRun(job, plan, terms, loop: loop) { [weak self] in self?.progressed.append($0) }
             runs[job.attempt] = run
             try begin(run)
@@ -121,7 +125,7 @@ extension Worker {
     }
 
     private func resolve(_ run: JobRun) {
-        if run.plan.url.address != nil {
+        if IPAddress(run.plan.host) != nil {
             transfer(run, resolve: [])
         } else if let answer = names.lookUp(run.plan.host, for: run.job.attempt) {
             begin(run, answer)
@@ -129,7 +133,7 @@ extension Worker {
     }
 
     private func begin(_ run: JobRun, _ answer: NameAnswer) {
-        if let entries = answer.resolveEntries(host: run.plan.host, port: run.plan.port) {
+        if let entries = answer.resolveEntries(host: run.plan.host, port: run.plan.hostPort) {
             transfer(run, resolve: entries)
         } else {
             fail(run, Refusal(answer == .unknown ? .unknownHost : .dnsFailed))

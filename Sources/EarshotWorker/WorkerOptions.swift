@@ -1,3 +1,5 @@
+internal import EarshotHTTP
+
 /// What a worker is told at its start.
 public struct WorkerOptions: Sendable {
     /// The endpoint of the broker's socket `work`, such as `ipc:///run/user/1000/earshot/work`.
@@ -14,6 +16,8 @@ public struct WorkerOptions: Sendable {
     public var userAgent = "earshot/0.1"
     /// Numeric addresses of name servers, each with an optional `:port`; nil for those of the system.
     public var dnsServers: [String]?
+    /// What the environment says about proxies, for jobs that say nothing.
+    var proxies = ProxyRule { _ in nil }
     /// A file of certificates to trust instead of the system's.
     public var caFile: String?
     /// Whether HTTP/2 is spoken where TLS negotiates it. Off: libcurl 7.88 has known faults in it.

@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
 public import Logging
@@ -27,6 +28,9 @@ public final class WorkerProcess {
         }
         var options = options
         let most = Limits.slots(descriptors: try ResourceLimits.raiseDescriptorLimit())
+        options.proxies = ProxyRule { name in
+            unsafe getenv(name).map { unsafe String(cString: $0) }
+        }
         options.mostSlots = min(options.mostSlots, most)
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()

@@ -1,4 +1,5 @@
 internal import ArgumentParser
+internal import EarshotClient
 internal import EarshotWire
 
 /// What can be said of a request, whichever command asks for it.
@@ -42,6 +43,21 @@ struct RequestOptions: ParsableArguments {
             valueName: "mode"))
     var cache = CacheMode.default
 
+    @Option(help: "A proxy, http://, https:// or socks5://HOST:PORT; none for none. Else what the environment says.")
+    var proxy: String?
+
+    @Option(help: "File of certificates to trust instead of the system's.", completion: .file())
+    var caFile: String?
+
+    @Option(name: .customLong("cert"), help: "File with the certificate to show, PEM.", completion: .file())
+    var certificate: String?
+
+    @Option(name: .customLong("key"), help: "File with its key, if that is another.", completion: .file())
+    var certificateKey: String?
+
+    @Flag(help: "Send and keep the cookies that belong to the first part of the handler's name.")
+    var cookies = false
+
     @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))
     var header: [String] = []
 
@@ -59,6 +75,10 @@ struct RequestOptions: ParsableArguments {
         if data != nil, let method, ["GET", "HEAD"].contains(method) {
             throw ValidationError("--data is not for \(method)")
         }
+        if let proxy, !Route.isProxy(proxy) {
+            throw ValidationError("--proxy is a URL of http, https or socks5, or none")
+        }
+        guard certificate != nil || certificateKey == nil else { throw ValidationError("--key needs --cert") }
         for field in header {
             guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
                 field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
@@ -79,6 +99,11 @@ struct RequestOptions: ParsableArguments {
         fetch.body = body
         fetch.options.method = method ?? (body == nil ? "GET" : "POST")
         fetch.options.coalesces = !alone && ["GET", "HEAD"].contains(fetch.options.method)
+        fetch.options.route.proxy = proxy
+        fetch.options.route.caFile = caFile.map(Folder.absolute)
+        fetch.options.route.clientCertificate = certificate.map(Folder.absolute)
+        fetch.options.route.clientKey = certificateKey.map(Folder.absolute)
+        fetch.options.usesCookies = cookies
         fetch.options.priority = priority
         fetch.options.timeoutMilliseconds = Int(timeout * 1000)
         fetch.options.deadlineMilliseconds = deadline.map { Int($0 * 1000) }

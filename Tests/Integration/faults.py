@@ -25,6 +25,7 @@
                            of F to what they depend on; `status=S` is another status, `location=U` adds a field,
                            `plain` leaves out the tag. While the test has NAME fail it is 503
     /headers               the request as the origin saw it, in JSON
+    /set-cookie/COOKIE     as /headers, and sets that cookie for every path; with `?location=U` redirects to U
     /drop-second           answers the first request of a connection, and closes it without a word at the second
 """
 
@@ -229,11 +230,19 @@ async def go_to(connection, location, status=302):
     await connection.send(plain(status, b"elsewhere\n", [("Location", location)]))
 
 
-async def headers(connection, request, _):
+async def headers(connection, request, _, fields=()):
     seen = {"method": request.method, "target": request.target, "headers": request.headers,
             "body": request.body.decode("latin-1")}
-    await connection.send(plain(200, json.dumps(seen).encode()))
+    await connection.send(plain(200, json.dumps(seen).encode(), fields))
     return True
+
+
+async def set_cookie(connection, request, origin, cookie):
+    if "location" in request.query:
+        fields = [("Set-Cookie", f"{cookie}; Path=/"), ("Location", request.query["location"])]
+        await connection.send(plain(302, b"elsewhere\n", fields))
+        return True
+    return await headers(connection, request, origin, [("Set-Cookie", f"{cookie}; Path=/")])
 
 
 async def drop_second(connection, *_):
@@ -283,5 +292,6 @@ FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
-    "headers": headers, "drop-second": drop_second, "only": only, "parts": parts_, "kept": kept,
+    "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,
+    "kept": kept,
 }

@@ -231,8 +231,9 @@ class Connection(asyncio.Protocol):
 class Origin:
     """A running origin: `with Origin() as origin:`. `ports` makes as many origins of it, which share one journal."""
 
-    def __init__(self, ports=1, certificate=None, first_port=0):
-        """`certificate`: paths of a PEM certificate and its key, to speak TLS."""
+    def __init__(self, ports=1, certificate=None, clients=None, first_port=0):
+        """`certificate`: paths of a PEM certificate and its key, to speak TLS; `clients`: path of the certificates that
+        clients have to show one of."""
         self.journal = Journal()
         self.urls = []
         self.gates = {}
@@ -245,6 +246,9 @@ class Origin:
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*certificate)
+            if clients:
+                self._context.verify_mode = ssl.CERT_REQUIRED
+                self._context.load_verify_locations(clients)
         self._loop = None
         self._stopping = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="origin", daemon=True)

@@ -1,0 +1,71 @@
+/// By which way a request goes to its server, where that is not the usual one; the same fields in FETCH and in JOB.
+public struct Route: Hashable, Sendable {
+    /// Stands for no proxy, whatever the environment says.
+    public static let noProxy = "none"
+    /// Schemes a proxy may have.
+    static let proxySchemes = ["http", "https", "socks5"]
+
+    /// A proxy's URL, user information included, or `noProxy`; nil for what the environment of the workers says.
+    public var proxy: String?
+    /// Absolute path of the certificates to trust instead of the system's, in PEM.
+    public var caFile: String?
+    /// Absolute path of the client's certificate, in PEM.
+    public var clientCertificate: String?
+    /// Absolute path of its key; nil if that is in the same file.
+    public var clientKey: String?
+
+    public init() {}
+
+    /// Whether nothing is said.
+    public var isUsual: Bool { self == Route() }
+
+    /// All of it in an order, for keys: one line each, with the name of the field; empty for the usual one.
+    public var canonical: String {
+        guard !isUsual else { return "" }
+        var writer = HeadWriter("")
+        write(to: &writer)
+        return String(decoding: writer.finished(), as: UTF8.self)
+    }
+
+    /// Takes a field of these names; false for others.
+    mutating func set(_ name: String, _ value: String) throws(WireError) -> Bool {
+        switch name {
+        case "proxy": proxy = try Self.proxy(value)
+        case "ca-file": caFile = try Self.path(value)
+        case "client-certificate": clientCertificate = try Self.path(value)
+        case "client-key": clientKey = try Self.path(value)
+        default: return false
+        }
+        return true
+    }
+
+    func write(to writer: inout HeadWriter) {
+        writer.field("proxy", proxy)
+        writer.field("ca-file", caFile)
+        writer.field("client-certificate", clientCertificate)
+        writer.field("client-key", clientKey)
+    }
+
+    /// Whether the text can be a proxy.
+    public static func isProxy(_ text: String) -> Bool {
+        guard text != noProxy else { return true }
+        guard text.utf8.count <= WireLimits.urlBytes, text.utf8.allSatisfy(Ascii.isVisible) else { return false }
+        return proxySchemes.contains { scheme in
+            text.hasPrefix(scheme + "://") && text.utf8.count > scheme.utf8.count + 3
+        }
+    }
+
+    private static func proxy(_ text: String) throws(WireError) -> String {
+        guard isProxy(text) else {
+            throw WireError(.badMessage, "proxy is a URL of http, https or socks5, or none")
+        }
+        return text
+    }
+
+    private static func path(_ text: String) throws(WireError) -> String {
+        guard text.utf8.first == Ascii.slash, text.utf8.count <= WireLimits.pathBytes else {
+            throw WireError(.badMessage, "a file is an absolute path of at most \(WireLimits.pathBytes) bytes")
+        }
+        return text
+    }
+}

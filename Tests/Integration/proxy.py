@@ -1,0 +1,120 @@
+"""A proxy on 127.0.0.1 for tests: HTTP (absolute URLs and CONNECT) or SOCKS5, with a journal of what went through."""
+
+import base64
+import socket
+import threading
+
+
+class Proxy:
+    """`with Proxy() as proxy:`, or `Proxy("socks5")`. Connects to 127.0.0.1 whatever host it is told.
+
+    `proxy.asked` has the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the user
+    information that came, if `user` (NAME:PASSWORD) is asked for.
+    """
+
+    def __init__(self, kind="http", user=None):
+        self.kind = kind
+        self.asked = []
+        self.credentials = []
+        self._user = user
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"{kind}://{self.address}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._guarded, args=(client,), daemon=True).start()
+
+    def _guarded(self, client):
+        try:
+            with client:
+                self._http(client) if self.kind == "http" else self._socks(client)
+        except OSError:
+            pass  # One of the two went away.
+
+    def _http(self, client):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            part = client.recv(65536)
+            if not part:
+                return
+            data += part
+        head, _, rest = data.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = lines[0].split(" ")
+        self.asked.append(f"{method} {target}")
+        fields = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(": ")
+            fields[name.lower()] = value
+        if self._user:
+            given = fields.pop("proxy-authorization", "Basic ").split(" ")[1]
+            self.credentials.append(base64.b64decode(given).decode())
+            if self.credentials[-1] != self._user:
+                client.sendall(b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
+                return
+        if method == "CONNECT":
+            port = int(target.rpartition(":")[2])
+            client.sendall(b"HTTP/1.1 200 Established\r\nX-Proxy: yes\r\n\r\n")
+            self._pipe(client, port, rest)
+        else:
+            authority, _, path = target.removeprefix("http://").partition("/")
+            fields["connection"] = "close"
+            request = "\r\n".join([f"{method} /{path} HTTP/1.1"] + [f"{n}: {v}" for n, v in fields.items()])
+            self._pipe(client, int(authority.rpartition(":")[2]), request.encode("latin-1") + b"\r\n\r\n" + rest)
+
+    def _socks(self, client):
+        """RFC 1928, and RFC 1929 if a user is asked for."""
+        count = self._exactly(client, 2)[1]
+        self._exactly(client, count)
+        client.sendall(b"\x05\x02" if self._user else b"\x05\x00")
+        if self._user:
+            name = self._exactly(client, self._exactly(client, 2)[1])
+            self.credentials.append((name + b":" + self._exactly(client, self._exactly(client, 1)[0])).decode())
+            client.sendall(b"\x01\x00" if self.credentials[-1] == self._user else b"\x01\x01")
+        kind = self._exactly(client, 4)[3]
+        host = socket.inet_ntoa(self._exactly(client, 4)) if kind == 1 else self._exactly(
+            client, self._exactly(client, 1)[0]).decode()
+        port = int.from_bytes(self._exactly(client, 2), "big")
+        self.asked.append(f"{host}:{port}")
+        client.sendall(b"\x05\x00\x00\x01" + bytes(6))
+        self._pipe(client, port, b"")
+
+    @staticmethod
+    def _exactly(client, count):
+        data = b""
+        while len(data) < count:
+            part = client.recv(count - len(data))
+            if not part:
+                raise OSError("closed")
+            data += part
+        return data
+
+    @staticmethod
+    def _pipe(client, port, first):
+        with socket.create_connection(("127.0.0.1", port)) as server:
+            server.sendall(first)
+
+            def upwards():
+                try:
+                    while data := client.recv(65536):
+                        server.sendall(data)
+                    server.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass
+            threading.Thread(target=upwards, daemon=True).start()
+            while data := server.recv(65536):
+                client.sendall(data)

@@ -1,0 +1,124 @@
+"""By which way a request goes: proxies, certificates to trust and to show."""
+
+import json
+import shutil
+import urllib.parse
+
+import certificate
+from harness import Bus, TestCase, temporary_folder
+from origin import Origin
+from proxy import Proxy
+
+
+class ProxyTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.port = urllib.parse.urlsplit(self.origin.url).port
+        # Nobody knows this name but the proxies.
+        self.hidden = f"http://hidden.invalid:{self.port}"
+
+    def fetch(self, client, request, url, **fields):
+        client.fetch("h", request, url, **fields)
+        return client.terminal()
+
+    def test_each_kind_of_proxy_is_used_and_looks_the_name_up(self):
+        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks:
+            client = bus.client()
+            for number, proxy in enumerate((http, socks)):
+                answer = self.fetch(client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy.url)
+                self.assertEqual(answer.verb, "RESULT", answer)
+            self.assertEqual(http.asked, [f"GET {self.hidden}/bytes/70000?0"])
+            self.assertEqual(socks.asked, [f"hidden.invalid:{self.port}"])
+
+    def test_a_proxy_s_user_is_told_to_it_and_to_nobody_else(self):
+        with Bus() as bus, Proxy(user="me:secret") as http, Proxy("socks5", user="me:secret") as socks:
+            client = bus.client()
+            for number, proxy in enumerate((http, socks)):
+                url = proxy.url.replace("://", "://me:secret@")
+                answer = self.fetch(client, number, f"{self.hidden}/headers?{number}", proxy=url)
+                self.assertEqual(answer.verb, "RESULT", answer)
+                self.assertNotIn("proxy-authorization", json.loads(answer.content())["headers"])
+                self.assertEqual(set(proxy.credentials), {"me:secret"})
+            wrong = http.url.replace("://", "://me:wrong@")
+            answer = self.fetch(client, "wrong", f"{self.hidden}/headers?1", proxy=wrong, retries=0)
+            self.assertFailed(answer, "http-status")
+
+    def test_requests_by_different_ways_share_nothing(self):
+        with Bus() as bus, Proxy() as one, Proxy() as two:
+            client = bus.client()
+            ways = [one.url, two.url, one.url.replace("://", "://u:p@"), "none", one.url]
+            for number, way in enumerate(ways):
+                client.fetch("h", number, f"{self.origin.url}/gate/ways", proxy=way)
+            self.origin.await_count("/gate/ways", 4)
+            self.origin.open_gate("ways")
+            for answer in client.terminals(5):
+                self.assertEqual(answer.verb, "RESULT", answer)
+            self.assertEqual(self.origin.count("/gate/ways"), 4)
+
+    def test_the_environment_is_honoured_and_a_request_may_say_otherwise(self):
+        with Proxy() as proxy:
+            bus = Bus()
+            bus.environment.update(http_proxy=proxy.address, no_proxy="127.0.0.0/8,direct.invalid")
+            with bus:
+                client = bus.client()
+                self.assertEqual(self.fetch(client, 1, f"{self.hidden}/bytes/1").verb, "RESULT")
+                self.assertEqual(len(proxy.asked), 1)
+                self.assertEqual(self.fetch(client, 2, f"{self.origin.url}/bytes/1").verb, "RESULT")
+                self.assertFailed(self.fetch(client, 3, f"http://a.direct.invalid:{self.port}/bytes/1"), "unknown-host")
+                self.assertFailed(self.fetch(client, 4, f"{self.hidden}/bytes/2", proxy="none"), "unknown-host")
+                self.assertEqual(len(proxy.asked), 1)
+
+    def test_public_only_goes_through_no_proxy(self):
+        with Bus(arguments=("--address-policy", "public-only", "--allow", "127.0.0.1")) as bus, Proxy() as proxy:
+            client = bus.client()
+            answer = self.fetch(client, 1, f"{self.origin.url}/bytes/1", proxy=proxy.url)
+            self.assertFailed(answer, "address-refused")
+            self.assertEqual(proxy.asked, [])
+
+    def test_what_is_no_proxy_is_refused(self):
+        with Bus() as bus:
+            client = bus.client()
+            client.fetch("h", 1, self.origin.url, proxy="ftp://127.0.0.1")
+            self.assertEqual(client.expect("ERROR").operands, ["bad-message"])
+            self.assertFailed(self.fetch(client, 3, self.origin.url, proxy="http://127.0.0.1:99999"), "malformed-url")
+            self.assertEqual(bus.run("get", "--proxy", "ftp://x", self.origin.url).status, 64)
+
+
+class CertificateTests(TestCase):
+    def setUp(self):
+        self.folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.certificate, self.key = certificate.self_signed(self.folder)
+
+    def test_a_file_of_certificates_is_trusted_for_that_request_alone(self):
+        with Origin(certificate=(self.certificate, self.key)) as origin, Bus() as bus:
+            client = bus.client()
+            url = f"{origin.url}/bytes/5"
+            client.fetch("h", 1, url, ca_file=self.certificate)
+            self.assertEqual(client.terminal().verb, "RESULT")
+            client.fetch("h", 2, url)
+            self.assertFailed(client.terminal(), "tls")
+            client.fetch("h", 3, url, ca_file=self.folder / "nothing.pem")
+            self.assertFailed(client.terminal(), "tls")
+            got = bus.run("get", "--ca-file", self.certificate, url)
+            self.assertEqual(got.status, 0, got.describe())
+
+    def test_a_certificate_is_shown_to_the_origin_it_is_for_and_to_no_other(self):
+        own = self.folder / "own"
+        own.mkdir()
+        shown, key = certificate.self_signed(own)
+        with Origin(ports=2, certificate=(self.certificate, self.key), clients=shown) as origin, Bus() as bus:
+            client = bus.client()
+            usual = {"ca_file": self.certificate, "retries": 0}
+            client.fetch("h", 1, f"{origin.url}/bytes/5", client_certificate=shown, client_key=key, **usual)
+            self.assertEqual(client.terminal().verb, "RESULT")
+            client.fetch("h", 2, f"{origin.url}/bytes/5", **usual)
+            self.assertIn(client.terminal().operands[2], ("tls", "reset"))
+            client.fetch("h", 3, f"{origin.url}/redirect/1", client_certificate=shown, client_key=key, **usual)
+            self.assertEqual(client.terminal().verb, "RESULT", "to the same origin it goes")
+            target = urllib.parse.quote(f"{origin.urls[1]}/bytes/5", safe="")
+            client.fetch("h", 4, f"{origin.url}/redirect-to?url={target}", client_certificate=shown, client_key=key,
+                         **usual)
+            self.assertIn(client.terminal().operands[2], ("tls", "reset"), "to another it does not")
+            got = bus.run("get", "--ca-file", self.certificate, "--cert", shown, "--key", key, f"{origin.url}/bytes/5")
+            self.assertEqual(got.status, 0, got.describe())
