@@ -1,0 +1,17 @@
+"""A client of the Earshot download bus.
+
+    async with earshot.connect() as bus, bus.handler("gallery") as gallery:
+        result = await gallery.fetch("https://example.org/")
+        print(result.status, result.read())
+
+`earshot.blocking` has the same without `await`.
+"""
+
+from ._bus import Bus, connect
+from ._handler import Handler, Transfer
+from ._messages import CacheMode, FetchOptions, Headers, Priority, Progress
+from ._results import Closed, EarshotError, FetchFailed, NoBroker, Refused, Result, Terminal
+from ._watch import Watch
+
+__all__ = ["Bus", "CacheMode", "Closed", "EarshotError", "FetchFailed", "FetchOptions", "Handler", "Headers",
+           "NoBroker", "Priority", "Progress", "Refused", "Result", "Terminal", "Transfer", "Watch", "connect"]

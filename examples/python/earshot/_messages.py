@@ -1,0 +1,240 @@
+"""EAR/1 heads to values and back (protocols/1-CLIENT.md). Pure: no sockets, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypedDict, get_args
+
+Priority = Literal["background", "low", "normal", "high"]
+CacheMode = Literal["default", "no-store", "reload", "no-cache", "force-cache", "only-if-cached"]
+Headers = tuple[tuple[str, str], ...]
+
+HEAD_BYTES = 65_536
+"""The longest head that the broker reads."""
+URL_BYTES = 8_192
+HANDLER_BYTES = 200
+IDENTIFIER_BYTES = 64
+LONGEST_SECONDS = 86_400.0
+
+_HANDLER = re.compile(r"[!-.0-~]+(?:/[!-.0-~]+)*")
+_IDENTIFIER = re.compile(rf"[!-~]{{1,{IDENTIFIER_BYTES}}}")
+_KEY = re.compile(r"[!-~]{1,200}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SPACE_OR_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+# The operands that each verb of the broker has at least, and whether it can have more.
+_OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
+             "REMOVED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True), "CHANGED": (2, True),
+             "ERROR": (1, False), "GOODBYE": (0, False)}
+
+
+class Progress(NamedTuple):
+    """How far a transfer is. The number can fall when another attempt begins."""
+
+    received: int
+    """Decoded bytes that have come."""
+    total: int | None
+    """Decoded bytes that will have come; None if that is not known."""
+
+
+class FetchOptions(TypedDict, total=False):
+    """What can be said of a request besides its URL. Seconds are at least 0.001 and at most a day."""
+
+    priority: Priority
+    """How urgent it is; `normal` if nothing is said."""
+    method: Literal["GET", "HEAD"]
+    headers: Mapping[str, str] | Iterable[tuple[str, str]]
+    """HTTP header fields for the server."""
+    timeout: float
+    """The longest time in seconds without a byte from the server: 60."""
+    deadline: float
+    """Seconds for all of it, waiting included. They begin anew with another broker."""
+    max_bytes: int
+    """The most bytes of body, decoded."""
+    redirect: Literal["follow", "error", "manual"]
+    retries: int
+    """Attempts after the first, 0 to 20, for failures that may pass: 2."""
+    sha256: str
+    """The checksum in hexadecimal digits that the body must have."""
+    key: str
+    """Only requests with the same key share a transfer."""
+    cache: CacheMode
+    """What the broker's cache is to it, as in the Fetch standard: `default`."""
+    cookies: bool
+    """Whether it takes part in the cookies of the first segment of its handler's name."""
+    warm: bool
+    """Fetch it, into the cache if that may keep it, but deliver no body."""
+    tag: str
+    """Comes back in what became of it."""
+    on_progress: Callable[[Progress], object]
+    """Called with each `Progress`, in the thread of the event loop. It should not block."""
+    progress_ms: int
+    """The least time between two of them, at least 50 ms: 250."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of the broker."""
+
+    verb: str
+    operands: tuple[str, ...]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    headers: Headers = ()
+    body: bytes | None = None
+    """The second frame; None if there was none."""
+
+    def number(self, name: str) -> int | None:
+        """A field that counts something."""
+        text = self.fields.get(name)
+        return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def decode(frames: Sequence[bytes]) -> Message:
+    """Reads a message of the broker. Raises `ValueError` for what is none."""
+    top, _, rest = frames[0].decode("latin-1").partition("\n\n")
+    line, *others = top.removesuffix("\n").split("\n")
+    verb, *operands = line.split(" ")
+    least, more = _OPERANDS.get(verb, (0, True))
+    if verb not in _OPERANDS or len(operands) < least or (len(operands) > least and not more):
+        raise ValueError(f"not a message of EAR/1: {verb[:20]!r} with {len(operands)} operands")
+    fields = {name: value.strip(" ") for name, _, value in (part.partition(":") for part in others)}
+    headers = tuple((name, value.strip(" \t")) for name, _, value
+                    in (part.partition(":") for part in rest.split("\n") if part))
+    message = Message(verb, tuple(operands), fields, headers, frames[1] if len(frames) > 1 else None)
+    if verb in ("RESULT", "FAILED") and message.number("seq") is None:
+        raise ValueError(f"{verb} without a seq")
+    return message
+
+
+def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:
+    """Writes a head. Raises `ValueError` if a word or value could be taken for something else."""
+    encoded = [word.encode() for word in words]
+    for word in encoded:
+        if not word or _SPACE_OR_CONTROL.search(word):
+            raise ValueError(f"empty, or with spaces or control characters: {word.decode()!r}")
+    lines = [b" ".join(encoded)]
+    lines += [f"{name}: {value}".encode() for name, value in fields]
+    if headers:
+        lines.append(b"")
+        for name, value in headers:
+            if not _TOKEN.fullmatch(name):
+                raise ValueError(f"not the name of a header field: {name!r}")
+            if _CONTROL.search(value):
+                raise ValueError(f"a control character in the header field {name}")
+            lines.append(f"{name}: {value}".encode("latin-1"))
+    head = b"\n".join(lines) + b"\n"
+    if len(head) > HEAD_BYTES:
+        raise ValueError(f"a message of {len(head)} bytes; at most {HEAD_BYTES} can be said")
+    return head
+
+
+def check_handler(name: str) -> str:
+    """A handler's name. Raises `ValueError` if it is none."""
+    if len(name) > HANDLER_BYTES or not _HANDLER.fullmatch(name):
+        raise ValueError(f"not a handler (visible ASCII, a slash between two parts, at most 200 bytes): {name!r}")
+    return name
+
+
+def check_pattern(pattern: str) -> str:
+    """A handler's name, or one with a slash at its end for all below it."""
+    check_handler(pattern.removesuffix("/"))
+    return pattern
+
+
+def matches(pattern: str, handler: str) -> bool:
+    """Whether a pattern means a handler."""
+    return handler.startswith(pattern) if pattern.endswith("/") else handler == pattern
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """One request as it is said, and said again to the next broker."""
+
+    handler: str
+    request: str
+    url: str
+    fields: tuple[tuple[str, object], ...] = ()
+    headers: Headers = ()
+    replace: bool = False
+
+    @classmethod
+    def make(cls, handler: str, request: str, url: str, options: FetchOptions, replace: bool = False) -> Fetch:
+        """Checks all that the broker could not name the request of. Raises `ValueError` or `TypeError`."""
+        unknown = options.keys() - FetchOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+        if len(url.encode()) > URL_BYTES:
+            raise ValueError(f"a URL of more than {URL_BYTES} bytes")
+        headers = options.get("headers", ())
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        fetch = cls(handler, request, url, tuple(_fields(options)), tuple((str(n), str(v)) for n, v in pairs), replace)
+        fetch.encode(again=False)
+        return fetch
+
+    def encode(self, again: bool) -> bytes:
+        """The message. Said again it does not replace: what it replaced is gone, what came since shall stay."""
+        fields = self.fields + ((("replace", "yes"),) if self.replace and not again else ())
+        return encode("FETCH", self.handler, self.request, self.url, fields=fields, headers=self.headers)
+
+
+def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
+    if "priority" in options:
+        yield "priority", check_priority(options["priority"])
+    if "method" in options:
+        yield "method", _fitting(_IDENTIFIER, "method", options["method"])
+    if "timeout" in options:
+        yield "timeout", _seconds("timeout", options["timeout"])
+    if "deadline" in options:
+        yield "deadline", _seconds("deadline", options["deadline"])
+    if "max_bytes" in options:
+        yield "max-bytes", _number("max_bytes", options["max_bytes"], 0, 2**63 - 1)
+    if "redirect" in options:
+        yield "redirect", _one_of(("follow", "error", "manual"), "redirect", options["redirect"])
+    if "retries" in options:
+        yield "retries", _number("retries", options["retries"], 0, 20)
+    if "on_progress" in options or "progress_ms" in options:
+        yield "progress", _number("progress_ms", options.get("progress_ms", 250), 50, 86_400_000)
+    if "sha256" in options:
+        yield "digest", "sha-256=" + _fitting(re.compile("[0-9a-f]{64}"), "sha256", options["sha256"].lower())
+    if "key" in options:
+        yield "key", _fitting(_KEY, "key", options["key"])
+    if "cache" in options:
+        yield "cache", _one_of(get_args(CacheMode), "cache", options["cache"])
+    if options.get("cookies"):
+        yield "cookies", "yes"
+    if options.get("warm"):
+        yield "warm", "yes"
+    if "tag" in options:
+        yield "tag", _fitting(_IDENTIFIER, "tag", options["tag"])
+
+
+def check_priority(name: str) -> str:
+    """A class. Raises `ValueError` if it is none."""
+    return _one_of(get_args(Priority), "priority", name)
+
+
+def _one_of(choice: tuple[str, ...], name: str, value: str) -> str:
+    if value not in choice:
+        raise ValueError(f"{name} is one of {', '.join(choice)}, not {value!r}")
+    return value
+
+
+def _fitting(form: re.Pattern[str], name: str, value: str) -> str:
+    if not form.fullmatch(value):
+        raise ValueError(f"{name} cannot be {value!r}")
+    return value
+
+
+def _number(name: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ValueError(f"{name} is from {least} to {most}, not {value}")
+    return int(value)
+
+
+def _seconds(name: str, value: float) -> str:
+    if not 0.001 <= value <= LONGEST_SECONDS:
+        raise ValueError(f"{name} is from 0.001 to {LONGEST_SECONDS:.0f} seconds, not {value}")
+    return f"{value:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,133 @@
+"""Where the bus is, whether it is there, and how to have one of one's own."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import pathlib
+import select
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+
+from ._results import NoBroker
+
+START_SECONDS = 20.0
+"""How long a private bus may take to come up."""
+END_SECONDS = 5.0
+"""How long it may take to go; it has nothing to finish."""
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
+
+
+def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
+    """The folder named, else that of `EARSHOT_RUNTIME`, else the user's usual one."""
+    if named is not None:
+        return pathlib.Path(named).absolute()
+    if variable := os.environ.get("EARSHOT_RUNTIME"):
+        return pathlib.Path(variable).absolute()
+    if variable := os.environ.get("XDG_RUNTIME_DIR"):
+        return pathlib.Path(variable).absolute() / "earshot"
+    return pathlib.Path("/tmp", f"earshot-{os.geteuid()}")
+
+
+def is_served(folder: pathlib.Path) -> bool:
+    """Whether a broker or its supervisor lives, told by their locks."""
+    return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock"))
+
+
+def no_broker(folder: pathlib.Path, why: str = "no broker runs") -> NoBroker:
+    """The error that says what to do."""
+    return NoBroker(f"{why} in {folder}: start one with `earshot serve`, say with EARSHOT_RUNTIME where it is, "
+                    "or use earshot.connect(private=True)")
+
+
+def _is_held(lock: pathlib.Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)
+
+
+class PrivateBus:
+    """A bus for this process alone: it ends with it, also when the process is killed."""
+
+    def __init__(self) -> None:
+        self._program = os.environ.get("EARSHOT_BINARY") or shutil.which("earshot")
+        if not self._program:
+            raise NoBroker("no program `earshot` for a private bus: put it into the PATH, or name it in EARSHOT_BINARY")
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: OSError | None = None
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="earshot-"))
+        self._started = threading.Event()
+        # The kernel ends it with the thread that started it, so that thread stays until it ends.
+        self._keeper = threading.Thread(target=self._keep, name="earshot-private", daemon=True)
+        self._reader, self._writer = os.pipe()
+        self._keeper.start()
+
+    def await_ready(self) -> None:
+        """Returns when programs can connect. Raises `NoBroker` if it does not come up."""
+        self._started.wait()
+        os.close(self._writer)
+        os.set_blocking(self._reader, False)
+        with open(self._reader, "rb", buffering=0) as reader:
+            ready = select.select([reader], [], [], START_SECONDS)[0] and reader.read(1)
+        if not ready:
+            reason = f": {self._error.strerror}" if self._error else ""
+            self.end()
+            raise NoBroker(f"a private bus did not start ({self._program} serve){reason}")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is this process's own and runs."""
+        return self._owner == os.getpid() and self._keeper.is_alive()
+
+    def end(self) -> None:
+        """Ends its processes and removes its folder. In a forked child, of whom it is not, does nothing."""
+        if self._owner != os.getpid():
+            return
+        if self._process is not None:
+            self._process.terminate()
+            self._keeper.join(END_SECONDS)
+            if self._keeper.is_alive():
+                self._process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _keep(self) -> None:
+        try:
+            self._process = subprocess.Popen(
+                [str(self._program), "serve", "--runtime", str(self.folder), "--log-level", "error", "--ready-fd",
+                 str(self._writer), "--private-to", str(self._owner)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[self._writer])
+        except OSError as error:
+            self._error = error
+            return
+        finally:
+            self._started.set()
+        self._process.wait()
+
+
+_lock = threading.Lock()
+_private: PrivateBus | None = None
+
+
+def private_folder() -> pathlib.Path:
+    """The runtime folder of this process's private bus, started if need be. Blocks until it is up."""
+    global _private
+    with _lock:
+        if _private is None or not _private.is_alive:
+            bus = PrivateBus()
+            bus.await_ready()
+            atexit.register(bus.end)
+            _private = bus
+        return _private.folder

@@ -1,0 +1,393 @@
+"""What a client wants and how far it has got: decides what to say over whatever connection there is.
+
+Pure: events are methods, what is to be done comes back as a list of actions. All that is wanted outlives connections
+and brokers. After each WELCOME everything is said again: first the subscriptions, then what awaits an answer, then
+each open request. Request IDs are never used twice, so a terminal belongs to what is still wanted or to nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ._messages import Fetch, Message, decode, encode, matches
+
+MOST_LOSSES = 3
+"""How often a request is asked for again because its file was gone before it could be opened."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two connections of which the first was closed without a WELCOME."""
+
+Key = tuple[str, str]
+"""Handler and request ID."""
+DeliveryID = tuple[int, int]
+"""Which greeting, and the terminal's `seq`."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """Give this head to the socket."""
+
+    head: bytes
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """A terminal is there for `wanted`, the caller who asked, if any, and for these watches. Each says `finish`."""
+
+    id: DeliveryID
+    terminal: Message
+    wanted: bool
+    watches: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Progress of a request that is wanted."""
+
+    key: Key
+    received: int
+    total: int | None
+
+
+@dataclass(frozen=True)
+class Settle:
+    """The answer to a question; None when it does not matter any more."""
+
+    token: int
+    answer: Message | None
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A request was never one."""
+
+    key: Key
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """These requests are wanted no more: whoever awaits one is told so."""
+
+    keys: tuple[Key, ...]
+    detail: str
+
+
+@dataclass(frozen=True)
+class Greeted:
+    """A broker answered."""
+
+    broker: str
+
+
+@dataclass(frozen=True)
+class Reopen:
+    """Throw the connection away and make another in so many seconds."""
+
+    after: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """There is no use in this broker."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """For the log."""
+
+    text: str
+
+
+Action: TypeAlias = Send | Deliver | Report | Settle | Refuse | Drop | Greeted | Reopen | GiveUp | Note
+
+
+class Phase(enum.Enum):
+    """`APART -> GREETING -> READY`, from both back to `APART`; `USELESS` is the end."""
+
+    APART = enum.auto()
+    GREETING = enum.auto()
+    READY = enum.auto()
+    USELESS = enum.auto()
+
+
+@dataclass
+class _Wanted:
+    fetch: Fetch
+    order: int
+    said: bool = False
+
+    def take_message(self) -> Send:
+        again, self.said = self.said, True
+        return Send(self.fetch.encode(again))
+
+
+@dataclass(frozen=True)
+class _Question:
+    token: int
+    verb: str
+    operands: tuple[str, ...]
+    survives: bool
+
+    def message(self) -> Send:
+        return Send(encode(self.verb, *self.operands))
+
+
+_ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET"}
+
+
+class Core:
+    """One client. `window`: terminals that may be unacknowledged, 1 to 4096; None: the broker awaits no ACK."""
+
+    def __init__(self, client: str, window: int | None = 256) -> None:
+        if window is not None and not 1 <= window <= 4096:
+            raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
+        self._window = window
+        self._hello = encode("HELLO", "EAR/1",
+                             fields=(("client", client), ("window", "none" if window is None else window)))
+        self.phase = Phase.APART
+        self.draining = False
+        self._failures = 0
+        self._count = 0
+        self._wanted: dict[str, dict[str, _Wanted]] = {}
+        self._questions: dict[int, _Question] = {}
+        self._ending: Counter[tuple[str, ...]] = Counter()
+        self._watches: dict[int, str] = {}
+        self._link = 0
+        self._seen = self._acknowledged = 0
+        self._unfinished: dict[int, int] = {}
+
+    # The connection.
+
+    def opened(self) -> list[Action]:
+        """A connection was begun; what is sent waits until it stands."""
+        self._reset()
+        self.phase = Phase.GREETING
+        return [Send(self._hello)]
+
+    def lost(self) -> list[Action]:
+        """The connection is gone, and with it all that was under way on it."""
+        if self.phase is Phase.USELESS:
+            return []
+        pause = 0.0
+        if self.phase is not Phase.READY:
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
+            self._failures += 1
+        self._reset()
+        self.phase = Phase.APART
+        settled = [question for question in self._questions.values() if not question.survives]
+        return [*(self._settle(question, None) for question in settled), Reopen(pause)]
+
+    def received(self, frames: list[bytes]) -> list[Action]:
+        """A message of the broker arrived."""
+        try:
+            message = decode(frames)
+        except ValueError as error:
+            return [Note(str(error))]
+        if message.verb in ("RESULT", "FAILED"):
+            return self._terminal(message)
+        if message.verb in _ANSWERS:
+            return self._answered(message)
+        if message.verb == "PROGRESS":
+            return self._progress(message)
+        if message.verb == "WELCOME":
+            return self._welcomed(message)
+        if message.verb == "ERROR":
+            return self._refused(message)
+        if message.fields.get("reason") == "draining":
+            self.draining = True
+            return []
+        return self.lost()
+
+    def acknowledge(self) -> list[Action]:
+        """To be asked when a pass has ended: what was finished in it is acknowledged in one."""
+        upto = next(iter(self._unfinished)) - 1 if self._unfinished else self._seen
+        if self._window is None or self.phase is not Phase.READY or upto <= self._acknowledged:
+            return []
+        self._acknowledged = upto
+        return [Send(encode("ACK", str(upto)))]
+
+    # What the caller wants.
+
+    def fetch(self, fetch: Fetch) -> list[Action]:
+        """A request, to be heard of until its terminal."""
+        actions: list[Action] = []
+        if fetch.replace:
+            actions += self._forget(fetch.handler, "it was replaced")
+        self._count += 1
+        wanted = _Wanted(fetch, self._count)
+        self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
+        if self.phase is Phase.READY and not self.draining:
+            actions.append(wanted.take_message())
+        return actions
+
+    def cancel(self, key: Key, token: int) -> list[Action]:
+        """One request is not wanted any more, be it this client's or another's."""
+        mine = self._take(key)
+        actions = self._ask(_Question(token, "CANCEL", key, survives=False))
+        return [Drop((key,), "it was cancelled"), *actions] if mine else actions
+
+    def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
+        """Nothing below `pattern` is wanted any more. `survives`: it is said to the next broker too."""
+        actions = self._forget(pattern, "its handler was removed")
+        actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
+        # REMOVE ends the subscriptions to the handlers that it means. That to a subtree stays.
+        if self.phase is Phase.READY:
+            ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
+            actions += [Send(encode("SUBSCRIBE", p)) for p in sorted(ended)]
+        return actions
+
+    def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
+        """A QUERY or a SET."""
+        return self._ask(_Question(token, verb, operands, survives=True))
+
+    def watch(self, token: int, pattern: str) -> list[Action]:
+        """What becomes of a handler's requests shall be heard, whoever asked."""
+        known = pattern in self._watches.values()
+        self._watches[token] = pattern
+        return [] if known or self.phase is not Phase.READY else [Send(encode("SUBSCRIBE", pattern))]
+
+    def unwatch(self, token: int) -> list[Action]:
+        """One watch ends. A handler under which this client wants something stays subscribed to."""
+        pattern = self._watches.pop(token, None)
+        needed = pattern is None or pattern in self._watches.values() or pattern in self._wanted
+        return [] if needed or self.phase is not Phase.READY else [Send(encode("UNSUBSCRIBE", str(pattern)))]
+
+    def prioritize(self, key: Key, priority: str) -> list[Action]:
+        """Another class for a request that waits."""
+        wanted = self._wanted.get(key[0], {}).get(key[1])
+        if wanted is None:
+            return []
+        fields = tuple(pair for pair in wanted.fetch.fields if pair[0] != "priority") + (("priority", priority),)
+        old = wanted.fetch
+        wanted.fetch = Fetch(old.handler, old.request, old.url, fields, old.headers, old.replace)
+        return [Send(encode("PRIORITY", *key, priority))] if wanted.said and self.phase is Phase.READY else []
+
+    def finish(self, id: DeliveryID) -> None:
+        """One of those who got this is done with it. Late ones, of an earlier greeting, mean nothing."""
+        link, sequence = id
+        if link != self._link or sequence not in self._unfinished:
+            return
+        self._unfinished[sequence] -= 1
+        if not self._unfinished[sequence]:
+            del self._unfinished[sequence]
+
+    def wants(self, key: Key) -> bool:
+        """Whether this request's terminal is still awaited."""
+        return key[1] in self._wanted.get(key[0], {})
+
+    # What the broker's messages mean.
+
+    def _welcomed(self, message: Message) -> list[Action]:
+        if self.phase is not Phase.GREETING:
+            return [Note("a WELCOME nobody asked for")]
+        self.phase, self._failures = Phase.READY, 0
+        actions: list[Action] = [Greeted(message.fields.get("broker", ""))]
+        actions += [Send(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
+        actions += [question.message() for question in self._questions.values()]
+        everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
+        actions += [wanted.take_message() for wanted in sorted(everything, key=lambda wanted: wanted.order)]
+        return actions
+
+    def _terminal(self, message: Message) -> list[Action]:
+        sequence, key = message.number("seq") or 0, (message.operands[0], message.operands[1])
+        if self.phase is not Phase.READY or sequence <= self._seen:
+            return []
+        self._seen = sequence
+        if self._is_ending(key):
+            return []
+        if message.verb == "FAILED" and message.operands[2] == "stopping" and self.wants(key):
+            return []  # A broker that is about to end has not answered: the next one will.
+        watches = tuple(token for token, pattern in self._watches.items() if matches(pattern, key[0]))
+        wanted = self._take(key) is not None
+        if not wanted and not watches:
+            return []
+        self._unfinished[sequence] = wanted + len(watches)
+        return [Deliver((self._link, sequence), message, wanted, watches)]
+
+    def _progress(self, message: Message) -> list[Action]:
+        key = (message.operands[0], message.operands[1])
+        received, _, total = message.operands[2].partition("/")
+        if not received.isdigit() or not self.wants(key):
+            return []
+        return [Report(key, int(received), int(total) if total.isdigit() else None)]
+
+    def _answered(self, message: Message) -> list[Action]:
+        verb = _ANSWERS[message.verb]
+        for question in self._questions.values():
+            if question.verb != verb:
+                continue
+            if verb == "SET" or question.operands == message.operands[:len(question.operands)]:
+                return [self._settle(question, message)]
+        return []
+
+    def _refused(self, message: Message) -> list[Action]:
+        code, detail = message.operands[0], message.fields.get("detail", "")
+        verb = message.fields.get("verb")
+        if code == "hello-required":
+            # Once for each message that was under way; the first is enough.
+            return self.opened() if self.phase is Phase.READY else []
+        if verb == "HELLO" or code == "version":
+            self.phase = Phase.USELESS
+            return [GiveUp(code, detail)]
+        key = (message.fields.get("handler", ""), message.fields.get("request", ""))
+        if verb == "FETCH" and self._take(key):
+            return [Refuse(key, code, detail)]
+        for question in self._questions.values():
+            if question.verb == verb:
+                return [self._settle(question, message)]
+        return [] if verb == "PRIORITY" else [Note(f"the broker says {code} of a {verb or 'message'}: {detail}")]
+
+    # Below.
+
+    def _reset(self) -> None:
+        self._link += 1
+        self.draining = False
+        self._seen = self._acknowledged = 0
+        self._unfinished.clear()
+
+    def _ask(self, question: _Question) -> list[Action]:
+        message = question.message()
+        if self.phase is not Phase.READY and not question.survives:
+            return [Settle(question.token, None)]
+        self._questions[question.token] = question
+        if question.verb in ("CANCEL", "REMOVE"):
+            self._ending[question.operands] += 1
+        return [message] if self.phase is Phase.READY else []
+
+    def _settle(self, question: _Question, answer: Message | None) -> Settle:
+        del self._questions[question.token]
+        if question.verb in ("CANCEL", "REMOVE"):
+            self._ending[question.operands] -= 1
+            if not self._ending[question.operands]:
+                del self._ending[question.operands]
+        return Settle(question.token, answer)
+
+    def _is_ending(self, key: Key) -> bool:
+        """Whether a terminal is of before a removal whose answer is still to come."""
+        if not self._ending:
+            return False
+        segments = key[0].split("/")
+        names = [key[0], *("/".join(segments[:count]) + "/" for count in range(1, len(segments)))]
+        return key in self._ending or any((name,) in self._ending for name in names)
+
+    def _take(self, key: Key) -> _Wanted | None:
+        requests = self._wanted.get(key[0], {})
+        wanted = requests.pop(key[1], None)
+        if not requests:
+            self._wanted.pop(key[0], None)
+        return wanted
+
+    def _forget(self, pattern: str, detail: str) -> list[Action]:
+        if pattern.endswith("/"):
+            handlers = [handler for handler in self._wanted if matches(pattern, handler)]
+        else:
+            handlers = [pattern] if pattern in self._wanted else []
+        keys = tuple((handler, request) for handler in handlers for request in self._wanted.pop(handler))
+        return [Drop(keys, detail)] if keys else []

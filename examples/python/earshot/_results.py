@@ -1,0 +1,217 @@
+"""What became of a request: a `Result`, or a `FetchFailed`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from ._messages import Headers, Message
+
+ERROR_PAGE_BYTES = 1 << 20
+"""The most bytes of an error page that are kept with a failure."""
+
+
+class EarshotError(Exception):
+    """All that this package raises of its own."""
+
+
+class NoBroker(EarshotError):
+    """No broker runs where this program looks for one."""
+
+
+class Closed(EarshotError):
+    """The connection to the bus was closed by this program."""
+
+
+class Refused(EarshotError):
+    """The broker did not carry out a message."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code = code
+        """One of protocols/3-CODES.md, "Errors"."""
+        self.detail = detail
+        """A sentence for people."""
+
+
+class FetchFailed(EarshotError):
+    """A request was not answered, or answered with a status of 400 or more."""
+
+    def __init__(self, handler: str, request: str, code: str, detail: str = "", *, status: int | None = None,
+                 headers: Headers = (), body: bytes = b"", url: str | None = None, attempts: int = 0,
+                 tag: str | None = None) -> None:
+        super().__init__(f"{code}{f' {status}' if status else ''}{': ' + detail if detail else ''}")
+        self.handler = handler
+        self.request = request
+        self.code = code
+        """One of protocols/3-CODES.md, "Failures"; take one that you do not know as `internal`."""
+        self.detail = detail
+        """A sentence for people."""
+        self.status = status
+        """Of `http-status` alone: what the server answered."""
+        self.headers = headers
+        self.body = body
+        """Of `http-status` alone: the first MiB of the error page."""
+        self.url = url
+        """Of `http-status` alone: the URL that answered."""
+        self.attempts = attempts
+        self.tag = tag
+
+    @property
+    def ok(self) -> Literal[False]:
+        """Tells a failure from a result."""
+        return False
+
+
+class Hold:
+    """Keeps the broker from taking a terminal for received, and its file open. Released once, at the latest when the
+    last reference goes."""
+
+    __slots__ = ("_descriptor", "_release")
+
+    def __init__(self, release: Callable[[], object], path: str | None = None) -> None:
+        self._release: Callable[[], object] | None = None
+        self._descriptor = None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._release = release
+
+    def read(self, most: int = -1) -> bytes:
+        """The file from its beginning. It is there even if the broker is not."""
+        if self._descriptor is None:
+            raise ValueError("this result was released: read it before")
+        with open(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            return file.read(most)
+
+    def copy(self, target: pathlib.Path) -> None:
+        """Copies the file."""
+        if self._descriptor is None:
+            raise ValueError("this result was released: save it before")
+        with open(os.dup(self._descriptor), "rb") as file, open(target, "wb") as copy:
+            file.seek(0)
+            shutil.copyfileobj(file, copy, 1 << 20)
+
+    def release(self) -> None:
+        """Lets it go. Any thread may call it, and again."""
+        release, self._release = self._release, None
+        if release is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        release()
+
+    __del__ = release
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a server answered with a status below 400.
+
+    A body of more than 64 KiB is a file of the broker's, named by `path`. The broker keeps it, and counts the result
+    among those that fill the window, until `read`, `save` or `release` was called, the `with` over the result ended,
+    or the last reference to it went. Do not change the file: others have the same one.
+    """
+
+    handler: str
+    request: str
+    status: int
+    headers: Headers
+    """As they came, in their order."""
+    url: str
+    """The one that answered, after redirects."""
+    source: str
+    """`network`; `shared` if another request had begun the same transfer; `resumed` if it goes on where one broke off;
+    `cache`, or `revalidated` if the server said that what was kept has not changed."""
+    length: int
+    """Bytes of the body, decoded."""
+    sha256: str | None
+    """Of the body, decoded. None if the answer has none (HEAD, 204, 304)."""
+    queued_ms: int
+    """From the request to the start of the last attempt."""
+    elapsed_ms: int
+    """From the request to its end."""
+    attempts: int
+    tag: str | None
+    body: bytes | None = field(repr=False)
+    """The body if it came in the message; None if it is in a file."""
+    path: str | None
+    """The file, readable until this result is released."""
+    _hold: Hold = field(repr=False)
+
+    @property
+    def ok(self) -> Literal[True]:
+        """Tells a result from a failure."""
+        return True
+
+    def header(self, name: str) -> str | None:
+        """The first header field of this name, in whatever case."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    def read(self) -> bytes:
+        """The body, wherever it is; then the result is released. Of a file this works once."""
+        if self.body is not None:
+            return self.body
+        try:
+            return self._hold.read()
+        finally:
+            self._hold.release()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the body to `path`, which is whole whenever it is there; then the result is released."""
+        target = pathlib.Path(path)
+        part = target.with_name(f".{target.name}.{os.getpid()}-{self.request}.part")
+        try:
+            if self.body is not None:
+                part.write_bytes(self.body)
+            else:
+                self._hold.copy(part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+            self._hold.release()
+
+    def release(self) -> None:
+        """The body is not needed, or not any more."""
+        self._hold.release()
+
+    def __enter__(self) -> Result:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+Terminal: TypeAlias = Result | FetchFailed
+
+
+def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal, Hold]:
+    """What a RESULT or FAILED says, its file opened.
+
+    Raises `FileNotFoundError` if the file is gone with its broker.
+    """
+    handler, request, word = message.operands[:3]
+    tag, url = message.fields.get("tag"), message.fields.get("url")
+    path = message.fields.get("file")
+    if path is not None:
+        path = os.fsdecode(path.encode("latin-1"))
+    try:
+        hold = Hold(release, path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            raise FileNotFoundError(error.errno, error.strerror, path) from error
+        return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
+                           tag=tag), Hold(release)
+    if message.verb == "FAILED":
+        body = message.body or b"" if path is None else hold.read(ERROR_PAGE_BYTES)
+        return FetchFailed(handler, request, word, message.fields.get("detail", ""), status=message.number("status"),
+                           headers=message.headers, body=body[:ERROR_PAGE_BYTES], url=url,
+                           attempts=message.number("attempts") or 0, tag=tag), hold
+    return Result(handler, request, int(word), message.headers, url or "", message.fields.get("source", "network"),
+                  message.number("length") or 0, message.fields.get("sha-256"), message.number("queued-ms") or 0,
+                  message.number("elapsed-ms") or 0, message.number("attempts") or 0, tag,
+                  None if path is not None else message.body or b"", path, hold), hold

@@ -1,0 +1,12 @@
+"""Fetches one URL and writes the body to standard output: fetch_one.py URL"""
+
+import sys
+
+import earshot.blocking
+
+with earshot.blocking.connect() as bus, bus.handler() as handler:
+    try:
+        result = handler.fetch(sys.argv[1], priority="high")
+    except earshot.FetchFailed as failure:
+        sys.exit(f"{failure.code}: {failure.detail}")
+    sys.stdout.buffer.write(result.read())

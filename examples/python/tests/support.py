@@ -1,0 +1,56 @@
+"""What the tests share: the package and the apparatus of Tests/Integration by path, and a bus per test."""
+
+import asyncio
+import functools
+import logging
+import os
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parent
+CHECKOUT = PACKAGE.parent.parent
+PROGRAMS = PACKAGE / "programs"
+sys.path[:0] = [str(PACKAGE), str(CHECKOUT / "Tests/Integration")]
+
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # Not which step of a test took longer than 0.1 s.
+
+TIMEOUT = 20
+"""Seconds that no test of this package needs, but one that hangs."""
+
+
+def timed(test):
+    """A coroutine that fails instead of hanging."""
+    @functools.wraps(test)
+    async def within(*arguments):
+        await asyncio.wait_for(test(*arguments), TIMEOUT)
+    return within
+
+
+class BusTestCase(unittest.IsolatedAsyncioTestCase):
+    """A bus and an origin, `self.bus` and `self.origin`, for all tests of a class: each has handlers of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        from harness import Bus
+        from origin import Origin
+        cls.origin = cls.enterClassContext(Origin())
+        cls.bus = cls.enterClassContext(Bus(workers=1))
+
+    @property
+    def url(self):
+        return self.origin.url
+
+    def connect(self, **options):
+        import earshot
+        return earshot.connect(self.bus.runtime, **options)
+
+    async def in_thread(self, await_something, *arguments):
+        """Awaits an event of the origin or of a process without holding up the loop."""
+        return await asyncio.to_thread(await_something, *arguments)
+
+
+def environment(**more):
+    """What the programs run with."""
+    return {**os.environ, "PYTHONPATH": str(PACKAGE), **{name: str(value) for name, value in more.items()}}

@@ -1,0 +1,156 @@
+"""The blocking form, private buses, and where there is no bus."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+
+from support import PACKAGE, BusTestCase, environment
+import earshot
+import earshot.blocking
+from earshot import _place
+from harness import PYTHON, binary
+from origin import body
+from processes import Program, Watched, children, eventually
+
+
+class BlockingTests(BusTestCase):
+    def open(self, **options):
+        return earshot.blocking.connect(self.bus.runtime, **options)
+
+    def test_fetch_fail_and_ask(self):
+        with self.open() as bus, bus.handler("blocking") as handler:
+            self.assertEqual(handler.fetch(f"{self.url}/bytes/100").read(), body(100))
+            self.assertTrue(handler.fetch(f"{self.url}/bytes/100000").read() == body(100_000))
+            with self.assertRaises(earshot.FetchFailed) as caught:
+                handler.fetch(f"{self.url}/status/404")
+            self.assertEqual(caught.exception.status, 404)
+            self.assertEqual(bus.status()["broker"], bus.broker)
+            self.assertEqual(bus.set("slots", 63), "slots 63")
+            self.assertEqual({row["name"]: row["value"] for row in bus.settings()}["slots"], "63")
+            with self.assertRaises(ValueError):
+                handler.start("")
+        with self.assertRaises(earshot.Closed):
+            bus.ping()
+
+    def test_transfers(self):
+        with self.open() as bus, bus.handler("transfers") as handler:
+            transfers = [handler.start(f"{self.url}/bytes/{n}") for n in range(50)]
+            self.assertEqual([len(transfer.result().read()) for transfer in transfers], list(range(50)))
+            slow = handler.start(f"{self.url}/gate/blocking?bytes=5")
+            with self.assertRaises(TimeoutError):
+                slow.result(timeout=0.05)
+            self.assertEqual(slow.why()["state"], "running")
+            self.origin.open_gate("blocking")
+            self.assertEqual(slow.result(timeout=10).read(), body(5))
+            self.assertTrue(slow.done())
+            steps = list(handler.start(f"{self.url}/drip?bytes=90000&seconds=0.4", progress_ms=50).progress())
+            self.assertTrue(steps and all(step.total == 90_000 for step in steps))
+
+    def test_cancel_replace_and_leave(self):
+        with self.open() as bus:
+            with bus.handler("blocking-cell") as cell:
+                first = cell.start(f"{self.url}/stall/1")
+                self.assertEqual(cell.replace(f"{self.url}/bytes/9").read(), body(9))
+                with self.assertRaises(earshot.FetchFailed):
+                    first.result()
+                second = cell.start(f"{self.url}/stall/2")
+                self.origin.await_count("/stall/2", 1)
+                second.cancel()
+                with self.assertRaises(concurrent.futures.CancelledError):
+                    second.result()
+                self.origin.await_aborts("/stall/2")
+                cell.start(f"{self.url}/stall/3")
+                self.origin.await_count("/stall/3", 1)
+            self.origin.await_aborts("/stall/3")
+
+    def test_a_watch_and_threads(self):
+        with self.open() as bus, bus.watch("threads/") as watch, bus.handler("threads/1") as handler:
+            threads = [threading.Thread(target=handler.fetch, args=(f"{self.url}/bytes/{n}",)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            self.assertEqual(sorted(terminal.length for _, terminal in zip(threads, watch)), list(range(8)))
+            for thread in threads:
+                thread.join()
+
+    def test_ctrl_c_cancels_what_is_waited_for(self):
+        script = ("import earshot.blocking as e, sys\n"
+                  "with e.connect() as bus, bus.handler() as h:\n"
+                  "    try: h.fetch(sys.argv[1])\n"
+                  "    except KeyboardInterrupt: print('interrupted', flush=True); sys.stdin.read()\n")
+        program = Program([PYTHON, "-c", script, f"{self.url}/stall/4"], environment(EARSHOT_RUNTIME=self.bus.runtime))
+        self.origin.await_count("/stall/4", 1)
+        program.signal(signal.SIGINT)
+        program.await_line("interrupted", "stdout")
+        self.origin.await_aborts("/stall/4")
+        program.write(b"")
+        self.assertEqual(program.wait(), 0, program.describe())
+
+
+class NoBusTests(unittest.TestCase):
+    def test_where_no_broker_runs_the_error_says_how_to_start_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(earshot.NoBroker) as caught, earshot.blocking.connect(folder):
+                self.fail("connected to nothing")
+        for part in (folder, "earshot serve", "private=True", "EARSHOT_RUNTIME"):
+            self.assertIn(part, str(caught.exception))
+
+    def test_the_runtime_folder_is_found_as_the_program_finds_it(self):
+        kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
+        for variables, wanted in [({"EARSHOT_RUNTIME": "/a", "XDG_RUNTIME_DIR": "/b"}, "/a"),
+                                  ({"EARSHOT_RUNTIME": "", "XDG_RUNTIME_DIR": "/b"}, "/b/earshot"),
+                                  ({}, pathlib.Path("/tmp", f"earshot-{os.geteuid()}"))]:
+            for name in ("EARSHOT_RUNTIME", "XDG_RUNTIME_DIR"):
+                os.environ.pop(name, None)
+            os.environ.update(variables)
+            self.assertEqual(_place.runtime_folder(None), pathlib.Path(wanted))
+            self.assertEqual(_place.runtime_folder("/c"), pathlib.Path("/c"))
+
+
+class PrivateTests(unittest.TestCase):
+    SCRIPT = ("import earshot.blocking as e, earshot._place as p, sys\n"
+              "for _ in range(2):\n"
+              "    with e.connect(private=True) as bus: bus.ping()\n"
+              "print(p.private_folder(), flush=True)\n"
+              "sys.stdin.read()\n")
+
+    def start(self, **variables):
+        program = Program([PYTHON, "-c", self.SCRIPT], environment(EARSHOT_BINARY=binary(), **variables))
+        folder = pathlib.Path(program.await_line("earshot", "stdout", timeout=20))
+        [supervisor] = children(program.pid)
+        self.assertTrue(_place.is_served(folder))
+        return program, folder, Watched(supervisor)
+
+    def test_it_serves_several_connections_and_ends_with_the_process(self):
+        program, folder, supervisor = self.start()
+        program.write(b"")
+        self.assertEqual(program.wait(), 0, program.describe())
+        self.assertEqual(program.stderr, "")
+        self.assertTrue(supervisor.await_death())
+        supervisor.close()
+        self.assertFalse(folder.exists())
+
+    def test_it_ends_with_a_process_that_is_killed(self):
+        program, folder, supervisor = self.start()
+        program.kill()
+        self.assertTrue(supervisor.await_death())
+        supervisor.close()
+        eventually(lambda: not folder.exists(), "its folder is gone")
+
+    def test_without_the_program_the_error_says_so(self):
+        script = "import earshot.blocking as e\nwith e.connect(private=True): pass"
+        for variables, part in [({"EARSHOT_BINARY": "", "PATH": ""}, "EARSHOT_BINARY"),
+                                ({"EARSHOT_BINARY": "/nothing/earshot"}, "No such file"),
+                                ({"EARSHOT_BINARY": "/bin/false"}, "did not start")]:
+            with self.subTest(part):
+                done = subprocess.run([PYTHON, "-c", script], env=environment(**variables), capture_output=True,
+                                      text=True, timeout=30)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("NoBroker", done.stderr)
+                self.assertIn(part, done.stderr)
+        self.assertTrue((PACKAGE / "earshot/py.typed").exists())

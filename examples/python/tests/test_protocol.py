@@ -1,0 +1,311 @@
+"""The core alone: what it says and delivers after which events."""
+
+import unittest
+
+import support  # noqa: F401 (it sets the paths)
+from earshot._messages import Fetch
+from earshot._protocol import (LONGEST_PAUSE, Core, Deliver, Drop, GiveUp, Greeted, Note, Phase, Refuse, Reopen, Report,
+                               Send, Settle)
+
+WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
+NEXT = "WELCOME EAR/1\nbroker: 0000000000000002\nwindow: 4"
+
+
+class Script:
+    """A core, and what it wanted done in short: `say`, `hear` and the rest return texts."""
+
+    def __init__(self, window=4, greeted=True):
+        self.core = Core("test", window)
+        self.deliveries = []
+        self.brief(self.core.opened())
+        if greeted:
+            self.hear(WELCOME)
+
+    def brief(self, actions):
+        texts = []
+        for action in actions:
+            if isinstance(action, Send):
+                texts.append("say " + action.head.decode().split("\n")[0])
+                if b"\nreplace: yes\n" in action.head:
+                    texts[-1] += " instead"
+            elif isinstance(action, Deliver):
+                self.deliveries.append(action)
+                mine = ["me"] if action.wanted else []
+                to = ",".join([*mine, *map(str, action.watches)])
+                texts.append(f"deliver {' '.join(action.terminal.operands)} to {to}")
+            elif isinstance(action, Settle):
+                texts.append(f"settle {action.token} {action.answer.verb if action.answer else None}")
+            elif isinstance(action, Drop):
+                texts.append("drop " + " ".join("/".join(key) for key in action.keys))
+            elif isinstance(action, Refuse):
+                texts.append(f"refuse {'/'.join(action.key)} {action.code}")
+            elif isinstance(action, Report):
+                texts.append(f"report {'/'.join(action.key)} {action.received} {action.total}")
+            elif isinstance(action, Reopen):
+                texts.append(f"reopen {action.after:g}")
+            elif isinstance(action, Greeted):
+                texts.append("greeted")
+            elif isinstance(action, GiveUp):
+                texts.append(f"give up {action.code}")
+            else:
+                assert isinstance(action, Note)
+                texts.append("note")
+        return texts
+
+    def hear(self, head, body=None):
+        frames = [head.encode() + b"\n"] + ([body] if body is not None else [])
+        return self.brief(self.core.received(frames))
+
+    def fetch(self, handler, request, replace=False):
+        return self.brief(self.core.fetch(Fetch.make(handler, request, "http://x/", {}, replace)))
+
+    def result(self, handler, request, sequence):
+        return self.hear(f"RESULT {handler} {request} 200\nseq: {sequence}")
+
+    def acknowledged(self):
+        return self.brief(self.core.acknowledge())
+
+    def finish(self, index):
+        self.core.finish(self.deliveries[index].id)
+
+
+class DeliveryTests(unittest.TestCase):
+    def test_a_terminal_is_delivered_once_and_acknowledged_when_it_is_finished(self):
+        script = Script()
+        script.brief(script.core.watch(7, "h"))
+        self.assertEqual(script.fetch("h", "1"), ["say FETCH h 1 http://x/"])
+        self.assertEqual(script.result("h", "1", 1), ["deliver h 1 200 to me,7"])
+        self.assertEqual(script.result("h", "1", 1), [], "the same seq")
+        script.finish(0)
+        self.assertEqual(script.acknowledged(), [])
+        script.finish(0)
+        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), [], "once")
+
+    def test_an_acknowledgement_stops_before_the_first_that_is_held(self):
+        script = Script()
+        for number in range(1, 5):
+            script.fetch("h", str(number))
+            script.result("h", str(number), number)
+        for index, wanted in [(1, []), (3, []), (0, ["say ACK 2"]), (2, ["say ACK 4"])]:
+            script.finish(index)
+            self.assertEqual(script.acknowledged(), wanted, index)
+        script.finish(0)
+        self.assertEqual(script.acknowledged(), [], "finished twice")
+
+    def test_what_nobody_wants_is_acknowledged_unseen(self):
+        script = Script()
+        self.assertEqual(script.result("other", "1", 1), [])
+        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+
+    def test_without_a_window_nothing_is_acknowledged(self):
+        script = Script(window=None)
+        script.result("other", "1", 1)
+        self.assertEqual(script.acknowledged(), [])
+
+    def test_several_who_hear_of_it_finish_each(self):
+        script = Script()
+        script.brief(script.core.watch(7, "h/"))
+        script.brief(script.core.watch(8, "h/a"))
+        script.fetch("h/a", "1")
+        self.assertEqual(script.result("h/a", "1", 1), ["deliver h/a 1 200 to me,7,8"])
+        for wanted in ([], [], ["say ACK 1"]):
+            script.finish(0)
+            self.assertEqual(script.acknowledged(), wanted)
+
+    def test_progress_of_what_is_wanted_alone(self):
+        script = Script()
+        script.fetch("h", "1")
+        self.assertEqual(script.hear("PROGRESS h 1 5/10"), ["report h/1 5 10"])
+        self.assertEqual(script.hear("PROGRESS h 1 5/-"), ["report h/1 5 None"])
+        self.assertEqual(script.hear("PROGRESS h 2 5/10"), [])
+        self.assertEqual(script.hear("PROGRESS h 1 x/y"), [])
+
+    def test_what_is_no_message_is_noted(self):
+        for head in ("RESULT h", "NONSENSE", "", "RESULT h 1 200"):
+            self.assertEqual(Script().hear(head), ["note"], head)
+
+
+class RemovalTests(unittest.TestCase):
+    def test_nothing_is_delivered_of_what_was_removed(self):
+        for words, ask in [("CANCEL h/a 1", lambda core: core.cancel(("h/a", "1"), 9)),
+                           ("REMOVE h/a", lambda core: core.remove("h/a", 9, False)),
+                           ("REMOVE h/", lambda core: core.remove("h/", 9, False))]:
+            with self.subTest(words):
+                script = Script()
+                script.brief(script.core.watch(7, "h/"))
+                script.fetch("h/a", "1")
+                self.assertEqual(script.brief(ask(script.core)), ["drop h/a/1", f"say {words}"])
+                self.assertEqual(script.result("h/a", "1", 1), [], "it was on its way")
+                answer = "CANCELLED h/a 1" if "CANCEL" in words else words.replace("REMOVE", "REMOVED") + " 1"
+                self.assertEqual(script.hear(answer), [f"settle 9 {answer.split()[0]}"])
+                self.assertEqual(script.result("h/a", "2", 2), ["deliver h/a 2 200 to 7"], "another's, afterwards")
+
+    def test_what_was_asked_after_the_removal_lives(self):
+        script = Script()
+        script.fetch("h", "1")
+        script.brief(script.core.remove("h", 9, False))
+        script.fetch("h", "2")
+        self.assertEqual(script.hear("REMOVED h 1"), ["settle 9 REMOVED"])
+        self.assertEqual(script.result("h", "2", 1), ["deliver h 2 200 to me"])
+
+    def test_replacing_forgets_and_is_not_repeated(self):
+        script = Script()
+        script.fetch("h", "1")
+        script.fetch("other", "2")
+        self.assertEqual(script.fetch("h", "3", replace=True), ["drop h/1", "say FETCH h 3 http://x/ instead"])
+        self.assertEqual(script.result("h", "1", 1), [])
+        script.brief(script.core.lost())
+        script.brief(script.core.opened())
+        self.assertEqual(script.hear(NEXT), ["greeted", "say FETCH other 2 http://x/", "say FETCH h 3 http://x/"])
+
+    def test_a_replacement_that_was_never_said_still_replaces(self):
+        script = Script(greeted=False)
+        self.assertEqual(script.fetch("h", "1", replace=True), [])
+        self.assertEqual(script.fetch("h", "2", replace=True), ["drop h/1"])
+        self.assertEqual(script.hear(WELCOME), ["greeted", "say FETCH h 2 http://x/ instead"])
+
+    def test_a_removal_for_a_leaving_handler_ends_with_the_connection_and_another_does_not(self):
+        script = Script()
+        script.brief(script.core.remove("mine", 1, False))
+        script.brief(script.core.remove("all/", 2, True))
+        self.assertEqual(script.brief(script.core.lost()), ["settle 1 None", "reopen 0"])
+        self.assertEqual(script.brief(script.core.remove("mine", 3, False)), ["settle 3 None"], "nobody to ask")
+        script.brief(script.core.opened())
+        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE all/"])
+        self.assertEqual(script.hear("REMOVED all/ 0"), ["settle 2 REMOVED"])
+
+
+class WatchTests(unittest.TestCase):
+    def test_one_subscription_for_several_watches(self):
+        script = Script()
+        self.assertEqual(script.brief(script.core.watch(1, "h")), ["say SUBSCRIBE h"])
+        self.assertEqual(script.brief(script.core.watch(2, "h")), [])
+        self.assertEqual(script.brief(script.core.unwatch(1)), [])
+        self.assertEqual(script.brief(script.core.unwatch(2)), ["say UNSUBSCRIBE h"])
+        self.assertEqual(script.brief(script.core.unwatch(2)), [], "once")
+
+    def test_a_handler_in_use_stays_subscribed_to(self):
+        script = Script()
+        script.brief(script.core.watch(1, "h"))
+        script.fetch("h", "1")
+        self.assertEqual(script.brief(script.core.unwatch(1)), [])
+
+    def test_a_removal_takes_the_subscription_that_a_watch_needs(self):
+        script = Script()
+        script.brief(script.core.watch(1, "h/a"))
+        script.brief(script.core.watch(2, "h/"))
+        self.assertEqual(script.brief(script.core.remove("h/a", 9, False)), ["say REMOVE h/a", "say SUBSCRIBE h/a"])
+        self.assertEqual(script.brief(script.core.remove("h/", 9, False)), ["say REMOVE h/", "say SUBSCRIBE h/a"])
+        self.assertEqual(script.brief(script.core.remove("g", 9, False)), ["say REMOVE g"])
+
+
+class AnswerTests(unittest.TestCase):
+    def test_answers_find_their_questions(self):
+        script = Script()
+        for token, words in enumerate((("QUERY", "status"), ("QUERY", "why", "h", "1"), ("SET", "slots", "08"),
+                                       ("QUERY", "status"), ("SET", "slots", "x"))):
+            self.assertEqual(script.brief(script.core.ask(token, *words)), ["say " + " ".join(words)])
+        self.assertEqual(script.hear("ANSWER why h 1", b"{}"), ["settle 1 ANSWER"])
+        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 0 ANSWER"])
+        self.assertEqual(script.hear("CHANGED slots 8"), ["settle 2 CHANGED"])
+        self.assertEqual(script.hear("ERROR bad-setting\nverb: SET\ndetail: no"), ["settle 4 ERROR"])
+        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 3 ANSWER"])
+        self.assertEqual(script.hear("ANSWER status", b"{}"), [], "nobody asked")
+
+    def test_an_error_ends_the_request_it_names(self):
+        script = Script()
+        script.fetch("h", "1")
+        self.assertEqual(script.hear("ERROR id-in-use\nverb: FETCH\nhandler: h\nrequest: 1"), ["refuse h/1 id-in-use"])
+        self.assertEqual(script.result("h", "1", 1), [])
+
+    def test_other_errors(self):
+        for head, wanted in [("ERROR unknown-request\nverb: PRIORITY\nhandler: h\nrequest: 1", []),
+                             ("ERROR too-many-handlers\nverb: SUBSCRIBE", ["note"]), ("ERROR limit", ["note"]),
+                             ("ERROR version\nverb: HELLO", ["give up version"])]:
+            self.assertEqual(Script().hear(head), wanted, head)
+
+    def test_a_priority_is_said_now_and_to_the_next_broker(self):
+        script = Script()
+        script.fetch("h", "1")
+        self.assertEqual(script.brief(script.core.prioritize(("h", "1"), "high")), ["say PRIORITY h 1 high"])
+        self.assertEqual(script.brief(script.core.prioritize(("h", "2"), "high")), [])
+        script.core.lost()
+        script.core.opened()
+        self.assertIn(b"\npriority: high\n", script.core.received([NEXT.encode()])[1].head)
+
+
+class BrokerTests(unittest.TestCase):
+    def busy(self):
+        """One watch, one question, three requests of which the second is answered."""
+        script = Script()
+        script.brief(script.core.watch(1, "w/"))
+        script.brief(script.core.ask(2, "QUERY", "status"))
+        for number in "123":
+            script.fetch("h", number)
+        self.assertEqual(script.result("h", "2", 1), ["deliver h 2 200 to me"])
+        return script
+
+    AGAIN = ["greeted", "say SUBSCRIBE w/", "say QUERY status", "say FETCH h 1 http://x/", "say FETCH h 3 http://x/"]
+
+    def test_the_next_broker_is_asked_for_all_that_is_still_wanted(self):
+        script = self.busy()
+        self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
+        self.assertEqual(script.fetch("h", "4"), [])
+        self.assertEqual(script.brief(script.core.opened()), ["say HELLO EAR/1"])
+        self.assertEqual(script.hear(NEXT), [*self.AGAIN, "say FETCH h 4 http://x/"])
+        self.assertEqual(script.result("h", "1", 1), ["deliver h 1 200 to me"], "seq begins anew")
+        self.assertEqual(script.result("h", "2", 2), [], "it was answered by the one before")
+
+    def test_a_broker_that_asks_for_a_hello_gets_it_once(self):
+        script = self.busy()
+        self.assertEqual(script.hear("ERROR hello-required\nverb: ACK"), ["say HELLO EAR/1"])
+        self.assertEqual(script.hear("ERROR hello-required\nverb: ACK"), [])
+        self.assertEqual(script.result("h", "1", 2), [], "of before the greeting")
+        self.assertEqual(script.hear(NEXT), self.AGAIN)
+
+    def test_what_was_held_of_an_earlier_broker_acknowledges_nothing_of_the_next(self):
+        script = self.busy()
+        script.core.lost()
+        script.core.opened()
+        script.hear(NEXT)
+        script.result("h", "1", 1)
+        script.finish(0)
+        self.assertEqual(script.acknowledged(), [])
+        script.finish(1)
+        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+
+    def test_a_draining_broker_is_asked_nothing_new_and_its_refusals_are_no_answers(self):
+        script = self.busy()
+        self.assertEqual(script.hear("GOODBYE\nreason: draining"), [])
+        self.assertEqual(script.fetch("h", "4"), [])
+        self.assertEqual(script.hear("FAILED h 1 stopping\nseq: 2"), [])
+        self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
+        script.core.lost()
+        script.core.opened()
+        self.assertEqual(script.hear(NEXT)[-2:], ["say FETCH h 1 http://x/", "say FETCH h 4 http://x/"])
+
+    def test_one_that_was_too_slow_connects_again(self):
+        self.assertEqual(self.busy().hear("GOODBYE\nreason: too-slow"), ["reopen 0"])
+
+    def test_connections_that_are_closed_without_a_welcome_are_made_ever_more_slowly(self):
+        script = Script(greeted=False)
+        pauses = []
+        for _ in range(8):
+            pauses += script.brief(script.core.lost())
+            script.core.opened()
+        self.assertEqual(pauses[:3], ["reopen 0.05", "reopen 0.1", "reopen 0.2"])
+        self.assertEqual(pauses[-1], f"reopen {LONGEST_PAUSE:g}")
+        script.hear(WELCOME)
+        self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
+
+    def test_a_broker_of_another_version_is_not_tried_again(self):
+        script = Script(greeted=False)
+        self.assertEqual(script.hear("ERROR version\nverb: HELLO\ndetail: EAR/2"), ["give up version"])
+        self.assertEqual(script.brief(script.core.lost()), [])
+        self.assertIs(script.core.phase, Phase.USELESS)
+
+    def test_a_window_out_of_its_range_is_refused(self):
+        for window in (0, 4097):
+            with self.assertRaises(ValueError):
+                Core("test", window)
