@@ -1,0 +1,228 @@
+#define _DEFAULT_SOURCE
+#include "earshot.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GREETING_MS = 3000, SILENCE_MS = 5000, LINGER_MS = 500 };
+
+static int fail(earshot_bus *bus, int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(bus->error, sizeof bus->error, format, arguments);
+    va_end(arguments);
+    bus->status = status;
+    return -1;
+}
+
+/* Whether `text` can stand between two spaces of a head: one with a line end could say anything. */
+static int is_word(const char *text)
+{
+    for (const char *at = text; *at; at++)
+        if ((unsigned char)*at <= ' ' || *at == 127) return 0;
+    return *text != 0;
+}
+
+/* Sends the words, which end with NULL, as one line, and the fields after it. */
+static int say(earshot_bus *bus, const char *fields, const char *const words[])
+{
+    size_t length = strlen(fields);
+    for (int i = 0; words[i]; i++) {
+        if (!is_word(words[i]))
+            return fail(bus, EARSHOT_USAGE, "a URL or name is empty, or has a space or control character in it");
+        length += strlen(words[i]) + 1;
+    }
+    char *head = malloc(length + 1);
+    if (!head) return fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+    char *end = head;
+    for (int i = 0; words[i]; i++) end = stpcpy(stpcpy(end, words[i]), words[i + 1] ? " " : "\n");
+    strcpy(end, fields);
+    int sent = zmq_send(bus->socket, head, length, 0);
+    free(head);
+    return sent < 0 ? fail(bus, EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno())) : 0;
+}
+
+/* 1: a message is there. 0: none came in time. */
+static int await(earshot_bus *bus, long milliseconds)
+{
+    zmq_pollitem_t item = {.socket = bus->socket, .events = ZMQ_POLLIN};
+    int ready;
+    do ready = zmq_poll(&item, 1, milliseconds);
+    while (ready < 0 && zmq_errno() == EINTR);
+    return ready < 0 ? fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno())) : ready;
+}
+
+int earshot_open(earshot_bus *bus)
+{
+    memset(bus, 0, sizeof *bus);
+    char folder[256];
+    const char *named = getenv("EARSHOT_RUNTIME"), *session = getenv("XDG_RUNTIME_DIR");
+    if (named && *named) snprintf(folder, sizeof folder, "%s", named);
+    else if (session && *session) snprintf(folder, sizeof folder, "%s/earshot", session);
+    else snprintf(folder, sizeof folder, P_tmpdir "/earshot-%u", (unsigned)geteuid());
+
+    char endpoint[300];
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/bus", folder);
+    bus->context = zmq_ctx_new();
+    bus->socket = bus->context ? zmq_socket(bus->context, ZMQ_DEALER) : NULL;
+    if (!bus->socket) return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
+    int linger = LINGER_MS;
+    if (zmq_setsockopt(bus->socket, ZMQ_LINGER, &linger, sizeof linger) != 0
+        || zmq_connect(bus->socket, endpoint) != 0)
+        return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", endpoint, zmq_strerror(zmq_errno()));
+
+    if (say(bus, "", (const char *[]){"HELLO", "EAR/1", NULL}) != 0) return -1;
+    int ready = await(bus, GREETING_MS);
+    if (ready == 0)
+        return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
+    earshot_message welcome;
+    if (ready < 0 || earshot_receive(bus, &welcome) != 0) return -1;
+    earshot_free(&welcome);
+    return 0;
+}
+
+int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields)
+{
+    return say(bus, fields ? fields : "", (const char *[]){"FETCH", handler, request, url, NULL});
+}
+
+int earshot_remove(earshot_bus *bus, const char *handler)
+{
+    return say(bus, "", (const char *[]){"REMOVE", handler, NULL});
+}
+
+int earshot_subscribe(earshot_bus *bus, const char *pattern)
+{
+    if (say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL}) != 0) return -1;
+    /* SUBSCRIBE itself is not answered; the answer to a question behind it tells that it holds. */
+    return say(bus, "", (const char *[]){"QUERY", "ping", NULL});
+}
+
+/* Cuts the head into its parts. */
+static void parse(earshot_message *message)
+{
+    char *end = strstr(message->head, "\n\n");
+    message->http = end ? end + 2 : "";
+    if (end) end[1] = 0;
+    char *line_end = strchr(message->head, '\n');
+    message->fields = line_end ? line_end + 1 : strchr(message->head, 0);
+    if (line_end) *line_end = 0;
+
+    char *rest = message->head;
+    message->verb = strsep(&rest, " ");
+    for (int i = 0; i < 3; i++) {
+        const char *word = strsep(&rest, " ");
+        message->word[i] = word ? word : "";
+    }
+    for (char *at = message->fields; *at; at++)
+        if (*at == '\n') *at = 0; /* each field a string; an empty one ends them */
+}
+
+int earshot_receive(earshot_bus *bus, earshot_message *message)
+{
+    /* A broker that ends tells nobody: after some silence it is asked for a sign of life. */
+    int ready = await(bus, SILENCE_MS);
+    if (ready == 0) {
+        if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
+        ready = await(bus, SILENCE_MS);
+    }
+    if (ready == 0) return fail(bus, EARSHOT_NO_BROKER, "the broker is gone: start one with `earshot serve`");
+    if (ready < 0) return -1;
+
+    zmq_msg_t frame;
+    zmq_msg_init(&frame);
+    zmq_msg_init(&message->body);
+    message->head = NULL;
+    if (zmq_msg_recv(&frame, bus->socket, 0) < 0
+        || (zmq_msg_more(&frame) && zmq_msg_recv(&message->body, bus->socket, 0) < 0)) {
+        fail(bus, EARSHOT_FAILED, "cannot receive: %s", zmq_strerror(zmq_errno()));
+    } else {
+        size_t length = zmq_msg_size(&frame);
+        message->head = calloc(length + 2, 1); /* two zeros: the last field ends, and so do the fields */
+        if (message->head) memcpy(message->head, zmq_msg_data(&frame), length);
+        else fail(bus, EARSHOT_FAILED, "no memory");
+    }
+    zmq_msg_close(&frame);
+    if (!message->head) {
+        zmq_msg_close(&message->body);
+        return -1;
+    }
+    parse(message);
+    if (strcmp(message->verb, "ERROR") != 0) return 0;
+    if (strcmp(message->word[0], "hello-required") == 0) {
+        fail(bus, EARSHOT_NO_BROKER, "the broker has ended and another one is there: ask again");
+    } else {
+        const char *detail = earshot_field(message, "detail");
+        fail(bus, EARSHOT_FAILED, "%s: %s", message->word[0], detail ? detail : "");
+    }
+    earshot_free(message);
+    return -1;
+}
+
+int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)
+{
+    const char *path = earshot_field(message, "file");
+    if (!path) {
+        zmq_msg_t *body = (zmq_msg_t *)&message->body;
+        size_t size = zmq_msg_size(body);
+        if (fwrite(zmq_msg_data(body), 1, size, file) != size)
+            return fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+    } else {
+        FILE *source = fopen(path, "rb");
+        if (!source) return fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
+        char piece[65536];
+        size_t size;
+        int result = 0;
+        while (result == 0 && (size = fread(piece, 1, sizeof piece, source)) > 0)
+            if (fwrite(piece, 1, size, file) != size)
+                result = fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+        if (result == 0 && ferror(source)) result = fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
+        fclose(source);
+        if (result != 0) return result;
+    }
+    return fflush(file) == 0 ? 0 : fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+}
+
+int earshot_acknowledge(earshot_bus *bus, const earshot_message *message)
+{
+    const char *seq = earshot_field(message, "seq");
+    return seq ? say(bus, "", (const char *[]){"ACK", seq, NULL}) : 0;
+}
+
+int earshot_is_terminal(const earshot_message *message)
+{
+    return strcmp(message->verb, "RESULT") == 0 || strcmp(message->verb, "FAILED") == 0;
+}
+
+const char *earshot_field(const earshot_message *message, const char *name)
+{
+    size_t length = strlen(name);
+    const char *found = NULL;
+    for (const char *at = message->fields; *at; at = strchr(at, 0) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == ':') found = at + length + 1 + strspn(at + length + 1, " ");
+    return found;
+}
+
+void earshot_free(earshot_message *message)
+{
+    zmq_msg_close(&message->body);
+    free(message->head);
+}
+
+void earshot_close(earshot_bus *bus)
+{
+    if (bus->socket) zmq_close(bus->socket);
+    if (bus->context) zmq_ctx_term(bus->context);
+    bus->socket = bus->context = NULL;
+}
+
+int earshot_give_up(earshot_bus *bus)
+{
+    fprintf(stderr, "earshot: %s\n", bus->error);
+    earshot_close(bus);
+    return bus->status;
+}

@@ -1,0 +1,64 @@
+/* A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq. One thread at a time uses a bus. */
+#ifndef EARSHOT_H
+#define EARSHOT_H
+
+#include <stdio.h>
+#include <zmq.h>
+
+/* Exit statuses of programs, as those of the command `earshot`. */
+enum { EARSHOT_FAILED = 1, EARSHOT_USAGE = 64, EARSHOT_NO_BROKER = 69 };
+
+/* A connection. What it asked for ends with it. */
+typedef struct {
+    void *context;
+    void *socket;
+    char error[512]; /* why the last call failed, a sentence */
+    int status;      /* the exit status that fits it */
+} earshot_bus;
+
+/* A message of the broker. Its strings live until earshot_free. */
+typedef struct {
+    const char *verb;    /* RESULT, FAILED, PROGRESS, REMOVED, ANSWER … */
+    const char *word[3]; /* the operands; of RESULT and FAILED: handler, request, status or code; "" if absent */
+    char *fields;        /* what earshot_field reads */
+    const char *http;    /* the response's header fields, one a line */
+    char *head;
+    zmq_msg_t body; /* of bodies that do not come in a file; else empty */
+} earshot_message;
+
+/* These return 0, or -1 and say why in `error` and `status`. */
+
+/* Connects and is greeted, in at most 3 s. earshot_close is due either way. */
+int earshot_open(earshot_bus *bus);
+
+/* Wants a URL. `fields` is NULL, or lines such as "priority: high\ntimeout: 5\n". */
+int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields);
+
+/* Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
+int earshot_remove(earshot_bus *bus, const char *handler);
+
+/* Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
+int earshot_subscribe(earshot_bus *bus, const char *pattern);
+
+/* The next message, however long it takes; fails on ERROR, and when the broker is gone. earshot_free is due on 0. */
+int earshot_receive(earshot_bus *bus, earshot_message *message);
+
+/* Writes a RESULT's body to `file`. Only before the acknowledgement: then the file it may be in is gone. */
+int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file);
+
+/* Acknowledges a RESULT or FAILED: unacknowledged ones are in the way of the next. */
+int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
+
+/* Whether the message is the last one of a request: RESULT or FAILED. */
+int earshot_is_terminal(const earshot_message *message);
+
+/* The value of a field, or NULL. */
+const char *earshot_field(const earshot_message *message, const char *name);
+
+void earshot_free(earshot_message *message);
+void earshot_close(earshot_bus *bus);
+
+/* Says on standard error what failed, closes the bus, and returns the exit status. */
+int earshot_give_up(earshot_bus *bus);
+
+#endif

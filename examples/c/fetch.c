@@ -1,0 +1,49 @@
+/* fetch URL: writes what is there to standard output. */
+#define _DEFAULT_SOURCE
+#include "earshot.h"
+
+#include <string.h>
+#include <unistd.h>
+
+int main(int count, char **arguments)
+{
+    if (count != 2) {
+        fprintf(stderr, "usage: fetch URL\n");
+        return EARSHOT_USAGE;
+    }
+    /* Handlers are shared by all programs of the user: one's own has something in it that no other has. */
+    char handler[64];
+    unsigned char random[8];
+    if (getentropy(random, sizeof random) != 0) {
+        perror("fetch");
+        return EARSHOT_FAILED;
+    }
+    int length = snprintf(handler, sizeof handler, "fetch/");
+    for (size_t i = 0; i < sizeof random; i++)
+        length += snprintf(handler + length, sizeof handler - length, "%02x", random[i]);
+
+    earshot_bus bus;
+    earshot_message message;
+    if (earshot_open(&bus) != 0 || earshot_fetch(&bus, handler, "1", arguments[1], NULL) != 0)
+        return earshot_give_up(&bus);
+    for (;;) {
+        if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+        if (earshot_is_terminal(&message)) break;
+        earshot_free(&message);
+    }
+    int status = 0;
+    if (strcmp(message.verb, "FAILED") == 0) {
+        const char *detail = earshot_field(&message, "detail"), *code = earshot_field(&message, "status");
+        fprintf(stderr, "earshot: %s: %s (%s%s%s)\n", arguments[1], detail ? detail : "It failed.", message.word[2],
+                code ? " " : "", code ? code : "");
+        status = EARSHOT_FAILED;
+    } else if (earshot_write(&bus, &message, stdout) != 0) {
+        earshot_free(&message);
+        return earshot_give_up(&bus);
+    }
+    int acknowledged = earshot_acknowledge(&bus, &message);
+    earshot_free(&message);
+    if (acknowledged != 0) return earshot_give_up(&bus);
+    earshot_close(&bus);
+    return status;
+}

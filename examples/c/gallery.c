@@ -1,0 +1,40 @@
+/* gallery HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched. */
+#include "earshot.h"
+
+#include <string.h>
+
+int main(int count, char **arguments)
+{
+    if (count < 3) {
+        fprintf(stderr, "usage: gallery HANDLER URL...\n");
+        return EARSHOT_USAGE;
+    }
+    const char *handler = arguments[1];
+    int wanted = count - 2, heard = 0, dropped = 0;
+
+    earshot_bus bus;
+    if (earshot_open(&bus) != 0) return earshot_give_up(&bus);
+    for (int i = 0; i < wanted; i++) {
+        char request[16];
+        snprintf(request, sizeof request, "%d", i + 1);
+        if (earshot_fetch(&bus, handler, request, arguments[2 + i], NULL) != 0) return earshot_give_up(&bus);
+    }
+    while (!dropped) {
+        earshot_message message;
+        if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+        int result = 0;
+        if (earshot_is_terminal(&message)) {
+            const char *url = earshot_field(&message, "url");
+            printf("%s %s %s %s\n", message.word[0], message.word[1], message.word[2], url ? url : "-");
+            result = earshot_acknowledge(&bus, &message);
+            if (result == 0 && ++heard == (wanted + 1) / 2) result = earshot_remove(&bus, handler);
+        } else if (strcmp(message.verb, "REMOVED") == 0) {
+            printf("dropped %s\n", message.word[1]);
+            dropped = 1;
+        }
+        earshot_free(&message);
+        if (result != 0) return earshot_give_up(&bus);
+    }
+    earshot_close(&bus);
+    return 0;
+}

@@ -1,0 +1,219 @@
+"""Every example program of every language, run as its README says, against a bus and an origin on loopback.
+
+All languages have the same three programs, and all are held to the same: what is below is run for each of them. Nothing
+is skipped: a language whose packages are missing fails and names them; `bin/setup --examples` installs them.
+"""
+
+import atexit
+import functools
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(EXAMPLES.parent / "Tests" / "Integration"))
+
+from harness import Bus, TestCase, binary, temporary_folder  # noqa: E402 (the path comes first)
+from origin import Origin, body  # noqa: E402
+from processes import Program, eventually  # noqa: E402
+
+NO_BROKER = 69
+USAGE = 64
+
+
+class Language:
+    """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
+
+    def __init__(self, name, packages, fetch, gallery, watch, build=None):
+        self.name = name
+        self.packages = packages
+        self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
+        self.build = build
+
+    def start(self, program, *arguments, environment):
+        """Starts one of the three. The command `earshot` is in its PATH."""
+        path = f"{pathlib.Path(binary()).parent}:{environment['PATH']}"
+        return Program([*self.commands[program].split(), *arguments], dict(environment, PATH=path), self.built)
+
+    @functools.cached_property
+    def built(self):
+        """A folder with the built programs, gone when the tests are over."""
+        missing = [package for package in self.packages if not installed(package)]
+        if missing:
+            raise AssertionError(f"{self.name} needs {' '.join(missing)}: run bin/setup --examples")
+        folder = temporary_folder()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        programs = shutil.copytree(EXAMPLES / self.name, folder / self.name)
+        if self.build:
+            done = subprocess.run(self.build.split(), cwd=programs, capture_output=True, text=True)
+            if done.returncode or "warning" in done.stderr:
+                raise AssertionError(f"{self.name}: {self.build} ended with {done.returncode}\n{done.stderr}")
+        return programs
+
+
+def installed(package):
+    answer = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status}", package], capture_output=True, text=True)
+    return answer.stdout == "installed"
+
+
+LANGUAGES = [
+    Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", build="make"),
+]
+
+
+class Cases:
+    """What is expected of each language; `language` is the one at hand."""
+
+    language = None
+
+    def setUp(self):
+        self.language.built  # noqa: B018 (a missing package is told before anything is started)
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1, origin_limit=3))
+
+    def start(self, program, *arguments, **changes):
+        return self.language.start(program, *arguments, environment=dict(self.bus.environment, **changes))
+
+    def fetch(self, target):
+        """A `fetch` of this target of the origin, run to its end."""
+        program = self.start("fetch", self.origin.url + target)
+        program.status = program.wait(20)
+        return program
+
+    def test_a_body_comes_whole(self):
+        """Inline, in a file, none, and behind redirects."""
+        for target, content in (("/bytes/1000", body(1000)), ("/bytes/200000", body(200_000)), ("/bytes/0", b""),
+                                ("/redirect/2", b"arrived\n")):
+            program = self.fetch(target)
+            self.assertEqual(program.status, 0, program.describe())
+            self.assertTrue(program.stdout == content, program.describe())
+            self.assertEqual(program.stderr, "")
+        ledger = self.balance(self.bus.client())["deliveries"]
+        self.assertEqual((ledger["acknowledged"], ledger["lost"]), (4, 0), "all are acknowledged")
+
+    def test_an_error_page_is_no_result(self):
+        for target in ("/status/410", "/status/599"):
+            program = self.fetch(target)
+            self.assertNotEqual(program.status, 0, program.describe())
+            self.assertEqual(program.stdout, b"", program.describe())
+            said = program.stderr.replace(self.origin.url + target, "")
+            self.assertIn("http-status", said)
+            self.assertIn(target[-3:], said)
+
+    def test_a_url_cannot_say_more_than_a_url(self):
+        """A line end in it would begin a field, or another request's header."""
+        for target in ("/bytes/1\nreplace: yes", "/bytes/1 2", "/bytes/1\n\nx-more: 1"):
+            program = self.fetch(target)
+            self.assertNotEqual(program.status, 0, program.describe())
+            self.assertTrue(program.stderr.startswith("earshot: "), program.describe())
+        self.assertEqual(self.origin.total, 0)
+
+    def test_wrong_arguments_are_told(self):
+        for program in (self.start("fetch"), self.start("gallery", "page/1"), self.start("watch")):
+            self.assertEqual(program.wait(20), USAGE, program.describe())
+            self.assertIn("usage: ", program.stderr)
+
+    def test_without_a_broker_they_say_how_to_start_one(self):
+        nowhere = str(self.bus.folder / "nowhere")
+        url = self.origin.url + "/bytes/1"
+        programs = [self.start("fetch", url, EARSHOT_RUNTIME=nowhere),
+                    self.start("gallery", "page/1", url, EARSHOT_RUNTIME=nowhere),
+                    self.start("watch", "page/", EARSHOT_RUNTIME=nowhere)]
+        for program in programs:
+            self.assertEqual(program.wait(20), NO_BROKER, program.describe())
+            self.assertIn("no broker", program.stderr)
+            self.assertIn("`earshot serve`", program.stderr)
+        self.assertEqual(self.origin.total, 0)
+
+    def test_a_page_that_is_closed_is_not_fetched_further(self):
+        """Of 16 URLs two hold two of the origin's three places, eight are answered, and six never are."""
+        targets = ["/hang?held=1", "/hang?held=2", *(f"/bytes/{n}" for n in range(1, 9)),
+                   *(f"/hang?late={n}" for n in range(6))]
+        program = self.start("gallery", "page/1", *(self.origin.url + target for target in targets))
+        self.assertEqual(program.wait(20), 0, program.describe())
+        *lines, last = program.stdout.decode().splitlines()
+        self.assertEqual(last, "dropped 8", program.describe())
+        self.assertEqual(len(lines), 8, program.describe())
+        for line in lines:
+            self.assertRegex(line, rf"^page/1 \S+ 200 {self.origin.url}/bytes/\d$")
+
+        client = self.bus.client()
+        self.await_requests(client, pending=0, answered=8, removed=8)
+        self.origin.await_running(0)
+        self.assertGreaterEqual(len(self.origin.await_aborts("/hang", 2)), 2, "what ran is cut off")
+        eventually(lambda: not any(self.bus.status()["flights-now"].values()), "nothing is left to fetch")
+        self.assertLessEqual(self.origin.total, 11, "what waited was never asked for")
+
+    def test_a_watcher_hears_what_another_asked_for(self):
+        """More of it than its window holds, so that what is not acknowledged shows."""
+        watcher = self.start("watch", "page/", "303")
+        watcher.await_line("earshot: listening")
+        client = self.bus.client()
+        client.fetch("page/1", "small", self.origin.url + "/bytes/10")
+        client.fetch("page/1", "none", self.origin.url + "/status/404")
+        client.fetch("page/2", "scheme", "gopher://127.0.0.1/")
+        client.fetch("other", "unheard", self.origin.url + "/bytes/12")
+        for number in range(300):
+            client.fetch("page/3", number, self.origin.url + "/bytes/11")
+        client.terminals(304)
+        self.assertEqual(watcher.wait(20), 0, watcher.describe())
+        expected = [f"page/1 small 200 {self.origin.url}/bytes/10",
+                    f"page/1 none http-status {self.origin.url}/status/404",
+                    *(f"page/3 {number} 200 {self.origin.url}/bytes/11" for number in range(300))]
+        lines = watcher.stdout.decode().splitlines()
+        self.assertEqual(len(lines), 303)
+        self.assertEqual(set(expected) - set(lines), set())
+        self.assertEqual(len([line for line in lines if line.startswith("page/2 scheme unsupported-scheme")]), 1)
+        self.assertEqual(self.balance(client)["deliveries"]["lost"], 0, "all are acknowledged")
+
+    def test_a_watcher_is_told_of_what_was_removed(self):
+        watcher = self.start("watch", "page/", "1")
+        watcher.await_line("earshot: listening")
+        client = self.bus.client()
+        client.fetch("page/1", "slow", self.origin.url + "/hang")
+        self.origin.await_count("/hang", 1)
+        client.remove("page/1")
+        self.assertEqual(watcher.wait(20), 0, watcher.describe())
+        self.assertEqual(watcher.stdout.decode().split()[:3], ["page/1", "slow", "removed"])
+
+    def test_the_readme_tells_these_commands(self):
+        lines = (EXAMPLES / self.language.name / "README.md").read_text().splitlines()
+        for command in self.language.commands.values():
+            self.assertTrue([line for line in lines if line.startswith(command + " ")], f"no line with {command}")
+        if self.language.build:
+            self.assertTrue([line for line in lines if self.language.build in line], f"no {self.language.build}")
+
+
+def load_tests(loader, _tests, _pattern):
+    """A class of cases for each language, CTests, and what is tried with all of them at once."""
+    suite = unittest.TestSuite()
+    for language in LANGUAGES:
+        name = f"{language.name.capitalize()}Tests"
+        suite.addTests(loader.loadTestsFromTestCase(
+            type(name, (Cases, TestCase), {"language": language, "__module__": __name__})))
+    suite.addTests(loader.loadTestsFromTestCase(GoneTests))
+    return suite
+
+
+class GoneTests(TestCase):
+    """The broker dies while they wait for it. At once for all languages: some notice it after seconds of silence."""
+
+    def test_they_say_that_the_broker_went(self):
+        with Origin() as origin, Bus() as bus:
+            programs = []
+            for language in LANGUAGES:
+                watcher = language.start("watch", "page/", environment=bus.environment)
+                watcher.await_line("earshot: listening")
+                programs += [watcher, language.start("fetch", origin.url + "/hang", environment=bus.environment)]
+                origin.await_count("/hang", 1)
+            self.await_requests(bus.client(), pending=len(LANGUAGES))
+            bus.program.kill()
+            for program in programs:
+                self.assertEqual(program.wait(40), NO_BROKER, program.describe())
+                self.assertIn("earshot: ", program.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
