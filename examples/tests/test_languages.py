@@ -60,6 +60,7 @@ def installed(package):
 
 LANGUAGES = [
     Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", build="make"),
+    Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs"),
 ]
 
 

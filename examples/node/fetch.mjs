@@ -1,0 +1,20 @@
+// fetch.mjs URL: writes what is there to standard output.
+
+import { randomUUID } from 'node:crypto'
+import { EarshotError, run, usage } from './earshot.mjs'
+
+const [url, ...more] = process.argv.slice(2)
+if (url === undefined || more.length) usage('fetch.mjs URL')
+
+await run(async bus => {
+  // Handlers are shared by all programs of the user: one's own has something in it that no other has.
+  bus.fetch(`fetch/${randomUUID()}`, '1', url)
+  for await (const message of bus) {
+    if (!message.isTerminal) continue
+    const content = message.verb === 'RESULT' && await message.content()
+    bus.acknowledge(message)
+    if (message.verb === 'RESULT') return process.stdout.write(content)
+    const { detail, status = '' } = message.fields
+    throw new EarshotError(`${url}: ${detail} (${`${message.operands[2]} ${status}`.trim()})`)
+  }
+})

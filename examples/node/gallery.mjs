@@ -1,0 +1,20 @@
+// gallery.mjs HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched.
+
+import { run, usage } from './earshot.mjs'
+
+const [handler, ...urls] = process.argv.slice(2)
+if (!urls.length) usage('gallery.mjs HANDLER URL...')
+
+await run(async bus => {
+  urls.forEach((url, index) => bus.fetch(handler, `${index + 1}`, url))
+  let heard = 0
+  for await (const message of bus) {
+    if (message.isTerminal) {
+      console.log(...message.operands, message.fields.url ?? '-')
+      bus.acknowledge(message)
+      if (++heard === Math.ceil(urls.length / 2)) bus.remove(handler)
+    } else if (message.verb === 'REMOVED') {
+      return console.log('dropped', message.operands[1])
+    }
+  }
+})
