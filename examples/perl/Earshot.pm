@@ -1,0 +1,161 @@
+package Earshot;
+
+# A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ZMQ::FFI.
+
+use v5.30;
+use warnings;
+use Errno qw(EAGAIN EINTR);
+use File::Spec::Functions qw(catfile);
+use ZMQ::FFI;
+use ZMQ::FFI::Constants qw(ZMQ_DEALER ZMQ_LINGER ZMQ_RCVTIMEO);
+
+use constant { FAILED => 1, USAGE => 64, NO_BROKER => 69 };
+use constant { GREETING_MS => 3000, SILENCE_MS => 5000, LINGER_MS => 500 };
+
+# Connects and is greeted, in at most 3 s. What the connection asked for ends with it.
+sub open {
+    my ($class) = @_;
+    my $folder = $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
+        || catfile('/tmp', "earshot-$>");
+    my $context = ZMQ::FFI->new;
+    my $socket = $context->socket(ZMQ_DEALER);
+    $socket->die_on_error(0);
+    $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
+    # The context is kept because the socket closes, silently, when it goes.
+    my $self = bless { context => $context, socket => $socket }, $class;
+    $socket->connect("ipc://$folder/bus");
+    $self->_check('cannot connect');
+
+    $self->_say('HELLO', 'EAR/1');
+    my $welcome = $self->_await(GREETING_MS)
+        or $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
+    $self->_understand($welcome);
+    return $self;
+}
+
+# Wants a URL. The fields are those of FETCH: priority => 'high', timeout => 5.
+sub fetch {
+    my ($self, $handler, $request, $url, %fields) = @_;
+    return $self->_say('FETCH', $handler, $request, $url, \%fields);
+}
+
+# Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended.
+sub remove { my ($self, $handler) = @_; return $self->_say('REMOVE', $handler) }
+
+# Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
+sub subscribe {
+    my ($self, $pattern) = @_;
+    $self->_say('SUBSCRIBE', $pattern);
+    return $self->_say('QUERY', 'ping');    # SUBSCRIBE itself is not answered
+}
+
+# Unacknowledged terminals are in the way of the next.
+sub acknowledge { my ($self, $message) = @_; return $self->_say('ACK', $message->{fields}{seq}) }
+
+# The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+sub receive {
+    my ($self) = @_;
+    my $frames = $self->_await(SILENCE_MS);
+    if (!$frames) {
+        $self->_say('QUERY', 'ping');
+        $frames = $self->_await(SILENCE_MS)
+            or $self->fail('the broker is gone: start one with `earshot serve`', NO_BROKER);
+    }
+    return $self->_understand($frames);
+}
+
+# The message in these frames, unless it is an ERROR.
+sub _understand {
+    my ($self, $frames) = @_;
+    my $message = Earshot::Message->new(@$frames);
+    if ($message->{verb} eq 'ERROR') {
+        $self->fail('the broker has ended and another one is there: ask again', NO_BROKER)
+            if $message->{operands}[0] eq 'hello-required';
+        $self->fail("$message->{operands}[0]: $message->{fields}{detail}");
+    }
+    return $message;
+}
+
+# Says on standard error why it cannot go on, and ends the program with the exit status that fits.
+sub fail {
+    my (undef, $text, $status) = @_;
+    say STDERR "earshot: $text";
+    exit($status // FAILED);
+}
+
+# Ends a program that was called wrongly.
+sub usage {
+    my (undef, $text) = @_;
+    say STDERR "usage: $text";
+    exit USAGE;
+}
+
+# Writes bytes to standard output, or fails.
+sub print {
+    my ($class, $bytes) = @_;
+    binmode STDOUT;
+    local $| = 1;
+    print {*STDOUT} $bytes or $class->fail("cannot write: $!");
+}
+
+# The frames of the next message; undef when none comes in time.
+sub _await {
+    my ($self, $milliseconds) = @_;
+    my $socket = $self->{socket};
+    $socket->set(ZMQ_RCVTIMEO, 'int', $milliseconds);
+    my @frames;
+    do { @frames = $socket->recv_multipart } while $socket->has_error && $socket->last_errno == EINTR;
+    return if $socket->last_errno == EAGAIN;
+    $self->_check('cannot receive');
+    return \@frames;
+}
+
+sub _say {
+    my ($self, @words) = @_;
+    my $fields = ref $words[-1] ? pop @words : {};
+    # One with a line end in it could say anything.
+    $self->fail('a URL or name is empty, or has a space or control character in it', USAGE)
+        if grep { !/\A[^\x00-\x20\x7f]+\z/ } @words;
+    $self->{socket}->send(join('', "@words\n", map { "$_: $fields->{$_}\n" } sort keys %$fields));
+    $self->_check('cannot send');
+    return;
+}
+
+sub _check {
+    my ($self, $what) = @_;
+    my $socket = $self->{socket};
+    $self->fail("$what: " . $socket->last_strerror) if $socket->has_error;
+    return;
+}
+
+# A message of the broker: its first line in words, its fields, the HTTP fields one a line, its body if it has one.
+package Earshot::Message;
+
+sub new {
+    my ($class, $head, $body) = @_;
+    my ($top, $http) = split /\n\n/, $head, 2;
+    my ($line, @fields) = split /\n/, $top;
+    my ($verb, @operands) = split / /, $line;
+    my %fields = map { /\A([^:]*):? *(.*)\z/s } @fields;
+    return bless { verb => $verb, operands => \@operands, fields => \%fields, http => $http, body => $body }, $class;
+}
+
+# Whether it is the last one of a request.
+sub is_terminal { my ($self) = @_; return $self->{verb} eq 'RESULT' || $self->{verb} eq 'FAILED' }
+
+# The body. To be read before the acknowledgement: then the file that it may be in is gone.
+sub content {
+    my ($self) = @_;
+    my $path = $self->{fields}{file} // return $self->{body} // '';
+    open my $file, '<:raw', $path or Earshot->fail("$path: $!");
+    local $/;
+    return <$file> // Earshot->fail("$path: $!");
+}
+
+# What became of a request, as a line.
+sub line {
+    my ($self) = @_;
+    return "@{$self->{operands}} " . ($self->{fields}{url} // '-') . "\n";
+}
+
+1;
