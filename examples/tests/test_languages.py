@@ -62,6 +62,7 @@ LANGUAGES = [
     Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", build="make"),
     Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs"),
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
+    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
 ]
 
 

@@ -1,0 +1,171 @@
+# A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ffi-rzmq.
+
+require 'ffi-rzmq'
+
+module Earshot
+  FAILED = 1
+  USAGE = 64
+  NO_BROKER = 69
+
+  # Why it cannot go on; `status` is the exit status that fits, as those of the command `earshot`.
+  class Error < StandardError
+    attr_reader :status
+
+    def initialize(message, status = FAILED)
+      super(message)
+      @status = status
+    end
+  end
+
+  # A message of the broker: its first line in words, its fields, the HTTP fields one a line.
+  class Message
+    attr_reader :verb, :operands, :fields, :http
+
+    def initialize(head, body = '')
+      top, @http = head.split("\n\n", 2)
+      line, *fields = top.split("\n")
+      @verb, *@operands = line.split
+      @fields = fields.to_h { |field| field.split(/: */, 2) }
+      @body = body
+    end
+
+    # Whether it is the last one of a request.
+    def terminal?
+      verb == 'RESULT' || verb == 'FAILED'
+    end
+
+    # The body. To be read before the acknowledgement: then the file that it may be in is gone.
+    def content
+      fields.key?('file') ? File.binread(fields['file']) : @body
+    end
+
+    # What became of a request, as a line.
+    def to_s
+      [*operands, fields['url'] || '-'].join(' ')
+    end
+  end
+
+  # A connection. What it asked for ends with it.
+  class Bus
+    GREETING_MS = 3000
+    SILENCE_MS = 5000
+    LINGER_MS = 500
+
+    # Connects and is greeted, in at most 3 s.
+    def initialize
+      @context = ZMQ::Context.new
+      @socket = @context.socket(ZMQ::DEALER)
+      check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
+      check @socket.connect("ipc://#{folder}/bus")
+      say 'HELLO', 'EAR/1'
+      welcome = await(GREETING_MS)
+      raise Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER) unless welcome
+
+      understand welcome
+    end
+
+    # Wants a URL. The fields are those of FETCH: priority: 'high', timeout: 5.
+    def fetch(handler, request, url, **fields)
+      say 'FETCH', handler, request, url, **fields
+    end
+
+    # Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended.
+    def remove(handler)
+      say 'REMOVE', handler
+    end
+
+    # Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
+    def subscribe(pattern)
+      say 'SUBSCRIBE', pattern
+      say 'QUERY', 'ping' # SUBSCRIBE itself is not answered
+    end
+
+    # Unacknowledged terminals are in the way of the next.
+    def acknowledge(message)
+      say 'ACK', message.fields['seq']
+    end
+
+    # The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign
+    # of life.
+    def receive
+      frames = await(SILENCE_MS)
+      unless frames
+        say 'QUERY', 'ping'
+        frames = await(SILENCE_MS)
+      end
+      raise Error.new('the broker is gone: start one with `earshot serve`', NO_BROKER) unless frames
+
+      understand frames
+    end
+
+    def close
+      @socket&.close
+      @context&.terminate
+    end
+
+    private
+
+    def folder
+      @folder ||= named('EARSHOT_RUNTIME') || named('XDG_RUNTIME_DIR')&.then { |session| File.join(session, 'earshot') } ||
+                  File.join('/tmp', "earshot-#{Process.euid}")
+    end
+
+    def named(variable)
+      value = ENV.fetch(variable, '')
+      value unless value.empty?
+    end
+
+    # The frames of the next message, or nil when none comes in time.
+    def await(milliseconds)
+      check @socket.setsockopt(ZMQ::RCVTIMEO, milliseconds)
+      frames = []
+      until ZMQ::Util.resultcode_ok?(@socket.recv_strings(frames))
+        return nil if ZMQ::Util.errno == ZMQ::EAGAIN
+        raise Error, "cannot receive: #{ZMQ::Util.error_string}" unless ZMQ::Util.errno == Errno::EINTR::Errno
+      end
+      frames
+    end
+
+    # The message in these frames, unless it is an ERROR.
+    def understand(frames)
+      message = Message.new(*frames.first(2))
+      return message unless message.verb == 'ERROR'
+
+      code = message.operands.first
+      raise Error, "#{code}: #{message.fields['detail']}" unless code == 'hello-required'
+
+      raise Error.new('the broker has ended and another one is there: ask again', NO_BROKER)
+    end
+
+    def say(*words, **fields)
+      # One with a line end in it could say anything.
+      unless words.all? { |word| word.to_s.b.match?(/\A[^\x00-\x20\x7f]+\z/n) }
+        raise Error.new('a URL or name is empty, or has a space or control character in it', USAGE)
+      end
+
+      lines = fields.map { |name, value| "#{name.to_s.tr('_', '-')}: #{value}\n" }
+      check @socket.send_string("#{words.join(' ')}\n#{lines.join}")
+    end
+
+    def check(result)
+      raise Error, ZMQ::Util.error_string unless ZMQ::Util.resultcode_ok?(result)
+    end
+  end
+
+  # Runs a program's body with a bus, closed at its end; a failure is told on standard error and by the exit status.
+  def self.open
+    bus = Bus.new
+    yield bus
+  rescue Error, SystemCallError => e
+    warn "earshot: #{e.message}"
+    exit e.is_a?(Error) ? e.status : FAILED
+  ensure
+    bus&.close
+  end
+
+  # Ends a program that was called wrongly.
+  def self.usage(text)
+    warn "usage: #{text}"
+    exit USAGE
+  end
+end

@@ -1,0 +1,22 @@
+# gallery.rb HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched.
+
+require_relative 'earshot'
+
+handler, *urls = ARGV
+Earshot.usage('gallery.rb HANDLER URL...') if urls.empty?
+
+Earshot.open do |bus|
+  urls.each.with_index(1) { |url, number| bus.fetch(handler, number, url) }
+  heard = 0
+  loop do
+    message = bus.receive
+    if message.terminal?
+      puts message
+      bus.acknowledge(message)
+      bus.remove(handler) if (heard += 1) == (urls.size + 1) / 2
+    elsif message.verb == 'REMOVED'
+      puts "dropped #{message.operands[1]}"
+      break
+    end
+  end
+end
