@@ -63,6 +63,7 @@ LANGUAGES = [
     Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs"),
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
+    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
 ]
 
 
