@@ -21,6 +21,7 @@ from processes import Program, eventually  # noqa: E402
 
 NO_BROKER = 69
 USAGE = 64
+JAVA = "java -cp .:/usr/share/java/zmq.jar"
 
 
 class Language:
@@ -47,7 +48,7 @@ class Language:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         programs = shutil.copytree(EXAMPLES / self.name, folder / self.name)
         if self.build:
-            done = subprocess.run(self.build.split(), cwd=programs, capture_output=True, text=True)
+            done = subprocess.run(self.build, shell=True, cwd=programs, capture_output=True, text=True)
             if done.returncode or "warning" in done.stderr:
                 raise AssertionError(f"{self.name}: {self.build} ended with {done.returncode}\n{done.stderr}")
         return programs
@@ -64,6 +65,8 @@ LANGUAGES = [
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
+    Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
+             build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]
 
 

@@ -1,0 +1,52 @@
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** A message of the broker. */
+public final class Message {
+    /** RESULT, FAILED, PROGRESS, REMOVED, ANSWER … */
+    public final String verb;
+    /** The other words of the first line; of RESULT and FAILED: handler, request, status or code. */
+    public final List<String> operands;
+    public final Map<String, String> fields = new HashMap<>();
+    /** The response's header fields, one a line. */
+    public final String http;
+
+    private final byte[] body;
+
+    Message(byte[] head, byte[] body) {
+        String[] parts = new String(head, UTF_8).split("\n\n", 2);
+        String[] lines = parts[0].split("\n");
+        List<String> words = List.of(lines[0].split(" "));
+        verb = words.get(0);
+        operands = words.subList(1, words.size());
+        for (String line : List.of(lines).subList(1, lines.length)) {
+            String[] field = line.split(": *", 2);
+            fields.put(field[0], field.length > 1 ? field[1] : "");
+        }
+        http = parts.length > 1 ? parts[1] : "";
+        this.body = body;
+    }
+
+    /** Whether it is the last one of a request. */
+    public boolean isTerminal() {
+        return verb.equals("RESULT") || verb.equals("FAILED");
+    }
+
+    /** The body. To be read before the acknowledgement: then the file that it may be in is gone. */
+    public byte[] content() throws IOException {
+        String file = fields.get("file");
+        return file == null ? body : Files.readAllBytes(Path.of(file));
+    }
+
+    /** What became of a request, as a line. */
+    @Override
+    public String toString() {
+        return String.join(" ", operands) + " " + fields.getOrDefault("url", "-");
+    }
+}

@@ -1,0 +1,26 @@
+/** Watch HANDLER [COUNT]: a line for all that becomes of a handler's requests, HANDLER/ for all below it. */
+final class Watch {
+    public static void main(String[] arguments) {
+        boolean counted = arguments.length == 2 && arguments[1].matches("[1-9][0-9]{0,8}");
+        if (arguments.length != 1 && !counted) {
+            Program.usage("Watch HANDLER [COUNT]");
+        }
+        String pattern = arguments[0];
+        Program.main(bus -> {
+            bus.subscribe(pattern);
+            boolean listening = false;
+            long left = counted ? Long.parseLong(arguments[1]) : Long.MAX_VALUE;
+            while (left > 0) {
+                Message message = bus.receive();
+                if (message.isTerminal()) {
+                    System.out.println(message);
+                    bus.acknowledge(message);
+                    left--;
+                } else if (message.verb.equals("ANSWER") && !listening) {
+                    System.err.println("earshot: listening to " + pattern);
+                    listening = true;
+                }
+            }
+        });
+    }
+}
