@@ -187,6 +187,13 @@ int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)
     return fflush(file) == 0 ? 0 : fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
 }
 
+int earshot_print(earshot_bus *bus, const earshot_message *message)
+{
+    const char *url = earshot_field(message, "url");
+    printf("%s %s %s %s\n", message->word[0], message->word[1], message->word[2], url ? url : "-");
+    return fflush(stdout) == 0 ? 0 : fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+}
+
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message)
 {
     const char *seq = earshot_field(message, "seq");

@@ -46,6 +46,9 @@ int earshot_receive(earshot_bus *bus, earshot_message *message);
 /* Writes a RESULT's body to `file`. Only before the acknowledgement: then the file it may be in is gone. */
 int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file);
 
+/* Prints what became of a request as a line of standard output. */
+int earshot_print(earshot_bus *bus, const earshot_message *message);
+
 /* Acknowledges a RESULT or FAILED: unacknowledged ones are in the way of the next. */
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 

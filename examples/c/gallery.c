@@ -24,9 +24,8 @@ int main(int count, char **arguments)
         if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
         int result = 0;
         if (earshot_is_terminal(&message)) {
-            const char *url = earshot_field(&message, "url");
-            printf("%s %s %s %s\n", message.word[0], message.word[1], message.word[2], url ? url : "-");
-            result = earshot_acknowledge(&bus, &message);
+            result = earshot_print(&bus, &message);
+            if (result == 0) result = earshot_acknowledge(&bus, &message);
             if (result == 0 && ++heard == (wanted + 1) / 2) result = earshot_remove(&bus, handler);
         } else if (strcmp(message.verb, "REMOVED") == 0) {
             printf("dropped %s\n", message.word[1]);

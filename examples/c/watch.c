@@ -14,16 +14,14 @@ int main(int count, char **arguments)
 
     earshot_bus bus;
     if (earshot_open(&bus) != 0 || earshot_subscribe(&bus, arguments[1]) != 0) return earshot_give_up(&bus);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     int listening = 0;
     while (left != 0) {
         earshot_message message;
         if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
         int result = 0;
         if (earshot_is_terminal(&message)) {
-            const char *url = earshot_field(&message, "url");
-            printf("%s %s %s %s\n", message.word[0], message.word[1], message.word[2], url ? url : "-");
-            result = earshot_acknowledge(&bus, &message);
+            result = earshot_print(&bus, &message);
+            if (result == 0) result = earshot_acknowledge(&bus, &message);
             if (left > 0) left--;
         } else if (!listening && strcmp(message.verb, "ANSWER") == 0) {
             fprintf(stderr, "earshot: listening to %s\n", arguments[1]);

@@ -8,7 +8,9 @@ import java.util.Arrays;
 import java.util.Map;
 import org.zeromq.ZMQ;
 
-/** A connection to an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq-java. What it asked for ends with it. */
+/**
+ * A connection to an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq-java. What it asked for ends with it.
+ */
 public final class Bus implements AutoCloseable {
     /** Why it cannot go on; {@code status} is the exit status that fits, as those of the command `earshot`. */
     public static final class Failure extends Exception {
@@ -73,8 +75,8 @@ public final class Bus implements AutoCloseable {
     }
 
     /**
-     * The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign
-     * of life.
+     * The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a
+     * sign of life.
      */
     public Message receive() throws Failure {
         byte[][] frames = await(SILENCE_MS);

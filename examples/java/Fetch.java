@@ -16,16 +16,13 @@ final class Fetch {
                 message = bus.receive();
             } while (!message.isTerminal());
             if (message.verb.equals("RESULT")) {
-                System.out.writeBytes(message.content());
-                if (System.out.checkError()) {
-                    throw new Bus.Failure("cannot write", Bus.FAILED);
-                }
+                Program.write(message.content());
                 bus.acknowledge(message);
             } else {
                 bus.acknowledge(message);
                 String status = message.fields.containsKey("status") ? " " + message.fields.get("status") : "";
-                throw new Bus.Failure(
-                    url + ": " + message.fields.get("detail") + " (" + message.operands.get(2) + status + ")", Bus.FAILED);
+                String reason = message.operands.get(2) + status;
+                throw new Bus.Failure(url + ": " + message.fields.get("detail") + " (" + reason + ")", Bus.FAILED);
             }
         });
     }

@@ -16,13 +16,13 @@ final class Gallery {
             while (true) {
                 Message message = bus.receive();
                 if (message.isTerminal()) {
-                    System.out.println(message);
+                    Program.print(message);
                     bus.acknowledge(message);
                     if (++heard == (wanted + 1) / 2) {
                         bus.remove(handler);
                     }
                 } else if (message.verb.equals("REMOVED")) {
-                    System.out.println("dropped " + message.operands.get(1));
+                    Program.print("dropped " + message.operands.get(1));
                     return;
                 }
             }

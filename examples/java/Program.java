@@ -1,4 +1,5 @@
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 
 /** What the programs share: a bus for as long as they run, and how they fail. */
 interface Program {
@@ -13,6 +14,19 @@ interface Program {
         } catch (IOException | RuntimeException failure) {
             end("earshot: " + failure, Bus.FAILED);
         }
+    }
+
+    /** Writes bytes to standard output, which itself tells no failure. */
+    static void write(byte[] bytes) throws Bus.Failure {
+        System.out.writeBytes(bytes);
+        if (System.out.checkError()) {
+            throw new Bus.Failure("cannot write", Bus.FAILED);
+        }
+    }
+
+    /** Writes a line to standard output. */
+    static void print(Object line) throws Bus.Failure {
+        write((line + "\n").getBytes(StandardCharsets.UTF_8));
     }
 
     /** Ends a program that was called wrongly. */

@@ -13,7 +13,7 @@ final class Watch {
             while (left > 0) {
                 Message message = bus.receive();
                 if (message.isTerminal()) {
-                    System.out.println(message);
+                    Program.print(message);
                     bus.acknowledge(message);
                     left--;
                 } else if (message.verb.equals("ANSWER") && !listening) {

@@ -111,18 +111,21 @@ export class Bus {
   }
 }
 
-/** Runs a program's body with a bus, closed at its end; a failure is told on standard error and by the exit status. */
+/** Runs a program's body with a bus; a failure is told on standard error and by the exit status. */
 export async function run(program) {
-  let bus
+  process.stdout.on('error', giveUp)
   try {
-    bus = await Bus.connect()
+    const bus = await Bus.connect()
     await program(bus)
+    bus.close()
   } catch (error) {
-    console.error(`earshot: ${error.message}`)
-    process.exitCode = error.status ?? FAILED
-  } finally {
-    bus?.close()
+    giveUp(error)
   }
+}
+
+function giveUp(error) {
+  console.error(`earshot: ${error.message}`)
+  process.exit(error.status ?? FAILED)
 }
 
 /** Ends a program that was called wrongly. */

@@ -1,6 +1,7 @@
 // fetch.mjs URL: writes what is there to standard output.
 
 import { randomUUID } from 'node:crypto'
+import { pipeline } from 'node:stream/promises'
 import { EarshotError, run, usage } from './earshot.mjs'
 
 const [url, ...more] = process.argv.slice(2)
@@ -11,9 +12,9 @@ await run(async bus => {
   bus.fetch(`fetch/${randomUUID()}`, '1', url)
   for await (const message of bus) {
     if (!message.isTerminal) continue
-    const content = message.verb === 'RESULT' && await message.content()
+    if (message.verb === 'RESULT') await pipeline([await message.content()], process.stdout, { end: false })
     bus.acknowledge(message)
-    if (message.verb === 'RESULT') return process.stdout.write(content)
+    if (message.verb === 'RESULT') return
     const { detail, status = '' } = message.fields
     throw new EarshotError(`${url}: ${detail} (${`${message.operands[2]} ${status}`.trim()})`)
   }

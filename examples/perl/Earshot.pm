@@ -52,7 +52,8 @@ sub subscribe {
 # Unacknowledged terminals are in the way of the next.
 sub acknowledge { my ($self, $message) = @_; return $self->_say('ACK', $message->{fields}{seq}) }
 
-# The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+# The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign of
+# life.
 sub receive {
     my ($self) = @_;
     my $frames = $self->_await(SILENCE_MS);

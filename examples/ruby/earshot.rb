@@ -85,8 +85,8 @@ module Earshot
       say 'ACK', message.fields['seq']
     end
 
-    # The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign
-    # of life.
+    # The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a
+    # sign of life.
     def receive
       frames = await(SILENCE_MS)
       unless frames
@@ -106,8 +106,8 @@ module Earshot
     private
 
     def folder
-      @folder ||= named('EARSHOT_RUNTIME') || named('XDG_RUNTIME_DIR')&.then { |session| File.join(session, 'earshot') } ||
-                  File.join('/tmp', "earshot-#{Process.euid}")
+      session = named('XDG_RUNTIME_DIR')
+      named('EARSHOT_RUNTIME') || (session && "#{session}/earshot") || File.join('/tmp', "earshot-#{Process.euid}")
     end
 
     def named(variable)
@@ -154,6 +154,7 @@ module Earshot
 
   # Runs a program's body with a bus, closed at its end; a failure is told on standard error and by the exit status.
   def self.open
+    $stdout.sync = true
     bus = Bus.new
     yield bus
   rescue Error, SystemCallError => e

@@ -12,7 +12,6 @@ Earshot.open do |bus|
   message = bus.receive until message&.terminal?
   if message.verb == 'RESULT'
     $stdout.binmode.write(message.content)
-    $stdout.flush
     bus.acknowledge(message)
   else
     bus.acknowledge(message)

@@ -5,7 +5,6 @@ require_relative 'earshot'
 pattern, count, *more = ARGV
 Earshot.usage('watch.rb HANDLER [COUNT]') if pattern.nil? || !more.empty? || (count && !count.match?(/\A[1-9]\d*\z/))
 
-$stdout.sync = true
 Earshot.open do |bus|
   bus.subscribe(pattern)
   left = count ? count.to_i : Float::INFINITY
