@@ -16,7 +16,8 @@ public enum ClientEvent: Sendable {
     /// A setting was changed; in normal form.
     case changed(SettingWords)
     /// The broker refused a message, or sent one that this version cannot read. If it names a request, that is over,
-    /// without a terminal.
+    /// without a terminal. `connection-lost` is this library's own code: the broker was lost, and the request is of a
+    /// method that may not be done twice, so it is not asked again, and nobody knows whether it was done.
     case refused(ErrorReply)
     case state(ClientState)
 }

@@ -22,6 +22,8 @@ public struct AddressPolicy: Hashable, Sendable {
 
     private let hostRules: [AddressRule]
     private let networkRules: [AddressRule]
+    /// Whether something is denied.
+    public let isRestricting: Bool
 
     /// The policy with these rules. Their order does not matter.
     public init(_ rules: [AddressRule] = []) {
@@ -35,10 +37,8 @@ public struct AddressPolicy: Hashable, Sendable {
         }
         self.hostRules = hostRules
         self.networkRules = networkRules
+        isRestricting = rules.contains { !$0.isAllowing }
     }
-
-    /// Whether something may be denied.
-    public var isRestricting: Bool { rules.contains { !$0.isAllowing } }
 
     /// Those for hosts, then those for networks.
     public var rules: [AddressRule] { hostRules + networkRules }

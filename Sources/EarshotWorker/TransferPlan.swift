@@ -46,7 +46,6 @@ struct TransferPlan {
         request.caFile = job.route.caFile ?? options.caFile
         request.clientCertificate = job.route.clientCertificate
         request.clientKey = job.route.clientKey
-        request.version = options.speaksHTTP2 ? .http2OverTLS : .http1
         self.request = request
     }
 

@@ -20,8 +20,6 @@ public struct WorkerOptions: Sendable {
     var proxies = ProxyRule { _ in nil }
     /// A file of certificates to trust instead of the system's.
     public var caFile: String?
-    /// Whether HTTP/2 is spoken where TLS negotiates it. Off: libcurl 7.88 has known faults in it.
-    public var speaksHTTP2 = false
 
     public init(workEndpoint: String, slots: Int) {
         self.workEndpoint = workEndpoint
