@@ -122,6 +122,13 @@ extension BrokerCore {
             check(
                 flights.contains(number) && !flights[number].isRunning, "12: flight \(number) keeps a part for nobody")
         }
+        let kept = parts.values.reduce(0) { $0 + $1.bytes } + aside.values.reduce(0) { $0 + $1.part.bytes }
+        check(spoolUse.keptBytes == kept, "11: \(kept) bytes are kept, not \(spoolUse.keptBytes)")
+        let growing = workers.indices.reduce(0) { sum, worker in
+            workers[worker].leases.values.reduce(sum) { $0 + $1.growingBytes }
+        }
+        check(spoolUse.growingBytes == growing, "11: \(growing) bytes grow, not \(spoolUse.growingBytes)")
+        check(Set(spoolUse.files.keys) == Set(fileHolders.keys), "11: other files are counted than needed")
         check(aside.count <= limits.partsAside, "11: \(aside.count) parts are kept aside")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")

@@ -29,7 +29,8 @@ extension BrokerCore {
 
     /// The body that a flight waits for. A file is the core's from now on.
     public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
-        if case .file(let file) = body { fileHolders[file, default: 0] += 1 }
+        // Its bytes are within the cache's own bound.
+        if case .file(let file) = body { holdFile(file, bytes: 0) }
         if let flight = flight(name) { settlePurges(of: flight) }
         guard let flight = flight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
             let stored = plan.stored, let source = plan.reading

@@ -259,7 +259,7 @@ extension BrokerCore {
         outcomes[outcome].response?.body = nil
         outcomes[outcome].response?.spilled = body
         outcomes[outcome].response?.file = name
-        fileHolders[name, default: 0] += 1
+        holdFile(name, bytes: outcomes[outcome].response?.length ?? 0)
         spilling[body] = outcome
         actions.append(.spill(body, file: name))
     }
@@ -317,6 +317,7 @@ extension BrokerCore {
     mutating func releaseFile(_ file: String) {
         guard let holders = fileHolders[file] else { return }
         fileHolders[file] = holders > 1 ? holders - 1 : nil
+        if holders == 1 { spoolUse.remove(file) }
         if holders == 1 { actions.append(.releaseFile(file)) }
     }
 

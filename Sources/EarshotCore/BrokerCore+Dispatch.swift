@@ -122,6 +122,8 @@ extension BrokerCore {
         )
         lease.part = lent?.part
         lease.isResuming = lent != nil
+        lease.growingBytes = lent?.resume.bytes ?? 0
+        spoolUse.growingBytes &+= lease.growingBytes
         workers[worker].leases[record.id] = lease
         watch(worker, now: now)
         ledger.flights.assigned += 1

@@ -77,6 +77,7 @@ extension BrokerCore {
             actions.append(.removePart(file))
             return
         }
+        spoolUse.keptBytes += bytes
         let part = KeptPart(file: file, body: body, fields: growing.fields, generation: growing.generation)
         if lease.flight >= 0 {
             keep(part, for: lease.flight)
@@ -114,13 +115,18 @@ extension BrokerCore {
             aside.count >= limits.partsAside
                 || aside.values.reduce(part.bytes) { $0 + $1.part.bytes } > limits.partsAsideBytes
         }
-        while isOver(), let oldest = aside.min(by: { $0.value.serial < $1.value.serial }) {
-            aside[oldest.key] = nil
-            remove(oldest.value.part)
-        }
+        while isOver(), removeOldestAside() {}
         let serial = nextSerial()
         aside[key] = PartAside(part: part, serial: serial)
         setTimer(clock.advanced(byMilliseconds: limits.asideMilliseconds), .aside(serial: serial))
+    }
+
+    /// - Returns: whether there was one.
+    mutating func removeOldestAside() -> Bool {
+        guard let oldest = aside.min(by: { $0.value.serial < $1.value.serial }) else { return false }
+        aside[oldest.key] = nil
+        remove(oldest.value.part)
+        return true
     }
 
     /// A new flight goes on with what was kept aside under its key.
@@ -140,6 +146,7 @@ extension BrokerCore {
             remove(part)
             return nil
         }
+        spoolUse.keptBytes -= part.bytes
         let file = "\(workers[worker].pid)-\(attempt).part"
         actions.append(.lendPart(part.file, as: file))
         let total = part.body.totalBytes.map { Int($0) }
@@ -150,6 +157,7 @@ extension BrokerCore {
     }
 
     private mutating func remove(_ part: KeptPart) {
+        spoolUse.keptBytes -= part.bytes
         actions.append(.removePart(part.file))
     }
 }

@@ -30,6 +30,7 @@ extension BrokerCore {
         if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
         var terms = workerLimits
         terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
+        terms.spoolFreeBytes = settings[.spoolFree] ?? terms.spoolFreeBytes
         terms.slots = settings[.slots]
         terms.addressPolicy = settings.addressPolicy
         guard terms != workerLimits else { return }

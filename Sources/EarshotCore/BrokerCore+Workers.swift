@@ -33,6 +33,7 @@ extension BrokerCore {
         let leases = workers[worker].leases.sorted { $0.value.flight < $1.value.flight }
         workers.remove(worker)
         for (id, lease) in leases {
+            spoolUse.growingBytes &-= lease.growingBytes
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, flight: id)
             guard lease.flight >= 0 else { continue }
@@ -133,7 +134,7 @@ extension BrokerCore {
     // MARK: Attempts
 
     private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
-        if let file = completion.file { fileHolders[file, default: 0] += 1 }
+        if let file = completion.file { holdFile(file, bytes: completion.length) }
         settlePurges(of: completion.attempt, at: worker)
         guard let lease = endLease(completion.attempt, at: worker) else {
             if let body { actions.append(.releaseBody(body)) }
@@ -150,6 +151,11 @@ extension BrokerCore {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
             response.isResumed = true
+        }
+        guard completion.file == nil || hasRoomInSpool() else {
+            drop(response)
+            fail(flight, .spoolFull, now: now)
+            return
         }
         conclude(flight, response, now: now)
     }
@@ -179,6 +185,15 @@ extension BrokerCore {
         else { return }
         workers[worker].leases[attempt.flight]?.receivedBytes = received
         workers[worker].leases[attempt.flight]?.totalBytes = total
+        guard countGrowth(of: attempt.flight, at: worker) || hasRoomInSpool() else {
+            settlePurges(of: lease.flight)
+            guard let flight = workers[worker].leases[attempt.flight]?.flight, flight >= 0 else { return }
+            cancelAttempt(of: flight, at: worker)
+            // What it has brought would be in the way.
+            workers[worker].leases[attempt.flight]?.abandoned = nil
+            fail(flight, .spoolFull, now: now)
+            return
+        }
         guard let present = workers[worker].leases[attempt.flight] else { return }
         forEachInterest(of: lease.flight) { core, interest in
             guard !core.isPurged(interest) else { return }
@@ -224,6 +239,7 @@ extension BrokerCore {
             return nil
         }
         workers[worker].leases[attempt.flight] = nil
+        spoolUse.growingBytes &-= lease.growingBytes
         workers[worker].lowerCeiling()
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }

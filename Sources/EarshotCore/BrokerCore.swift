@@ -92,6 +92,8 @@ public struct BrokerCore {
     /// What is left of their attempts that broke off, by flight; and of flights that are gone.
     var parts: [Int32: KeptPart] = [:]
     var aside: [FlightKey: PartAside] = [:]
+    /// Bytes in the spool.
+    var spoolUse = SpoolUse()
     /// The time of the last event that told it.
     var clock = Tick(nanoseconds: .min)
     /// Terminals and flights that still need a spool file, by name.
@@ -118,6 +120,7 @@ public struct BrokerCore {
         self.limits = limits
         purgeBudget = limits.purgesPerPass
         settings = Settings(limits)
+        self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0
         generator = SplitMix(seed: seed)
     }
 

@@ -33,6 +33,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var silenceMilliseconds = 10_000
     /// Workers that may die of one flight before it is failed.
     public var workerDeathsPerFlight = 2
+    /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some films.
+    public var spoolBytes = 10 << 30
     /// Bodies that broke off and wait for their flights' next attempts: what may fail at once.
     public var keptParts = 1_000
     /// The same of flights that nobody wants any more, their bytes, and how long they are kept: who comes back to a page or

@@ -12,6 +12,8 @@ public enum SettingName: String, CaseIterable, Sendable {
     case coolDown = "cool-down"
     case inlineBytes = "inline-bytes"
     case requestBodyBytes = "request-body-bytes"
+    case spoolSize = "spool-size"
+    case spoolFree = "spool-free"
     case drainSeconds = "drain-seconds"
     case cacheSize = "cache-size"
 
@@ -28,7 +30,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .originSpacing, .coolDown, .drainSeconds: true
         case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes,
-            .requestBodyBytes, .cacheSize:
+            .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize:
             false
         }
     }
@@ -43,6 +45,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .inlineBytes: 0...16 << 20
         case .requestBodyBytes: 0...WireLimits.requestBodyBytes
         case .cacheSize: 0...1 << 50
+        case .spoolSize: 1 << 20...1 << 50
+        case .spoolFree: 0...1 << 50
         }
     }
 
@@ -60,6 +64,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .inlineBytes: "bodies up to so many bytes travel in messages"
         case .requestBodyBytes: "bytes of the body of a request"
         case .cacheSize: "bytes that the cache keeps at most"
+        case .spoolSize: "bytes of bodies that may be in the spool"
+        case .spoolFree: "bytes that the spool leaves free on its disk"
         case .drainSeconds: "seconds that running work has when its process shall end"
         }
     }

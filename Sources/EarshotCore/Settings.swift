@@ -54,6 +54,8 @@ public struct Settings: Equatable, Sendable {
         put(.coolDown, limits.coolDownMilliseconds)
         put(.inlineBytes, 65_536)
         put(.requestBodyBytes, limits.requestBodyBytes)
+        put(.spoolSize, limits.spoolBytes)
+        put(.spoolFree, 256 << 20)
         put(.drainSeconds, 10_000)
         put(.cacheSize, 1 << 30)
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
@@ -101,6 +103,7 @@ public struct Settings: Equatable, Sendable {
         limits.requestsPerClient = self[.requestsPerClient] ?? limits.requestsPerClient
         limits.requestsPerHandler = self[.requestsPerHandler] ?? limits.requestsPerHandler
         limits.coolDownMilliseconds = self[.coolDown] ?? limits.coolDownMilliseconds
+        limits.spoolBytes = self[.spoolSize] ?? limits.spoolBytes
         limits.requestBodyBytes = self[.requestBodyBytes] ?? limits.requestBodyBytes
         limits.origins.limit = self[.originLimit] ?? limits.origins.limit
         limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds

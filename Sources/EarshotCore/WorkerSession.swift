@@ -30,6 +30,8 @@ struct WorkerSession {
         var totalBytes: Int?
         /// The file its body grows in; nil before it is known.
         var part: GrowingPart?
+        /// Bytes of that file that count as in the spool.
+        var growingBytes = 0
         /// Whether its JOB gave it that file to go on with.
         var isResuming = false
         /// What the broker found in that file when it took it back.

@@ -75,6 +75,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var slots: Int?
     /// Where http and https may connect to: rules as `AddressPolicy` reads them, on one line; empty for everywhere.
     public var addressPolicy = ""
+    /// Bytes to be left free on the spool's disk.
+    public var spoolFreeBytes = 0
 
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
@@ -94,6 +96,7 @@ public struct WorkerLimits: Equatable, Sendable {
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
             case "address-policy": addressPolicy = value
+            case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             default: break
             }
         }
@@ -111,6 +114,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("spool", spool)
         writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
+        writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
     }

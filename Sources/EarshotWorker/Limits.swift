@@ -4,6 +4,8 @@ enum Limits {
     static let responseFieldBytes = 48 * 1024
     /// Messages taken from the broker in one pass: transfers and timers get their turn between.
     static let messagesPerPass = 256
+    /// Bytes a file may grow by before it is looked again how much is free on its disk.
+    static let roomBytes = 4 << 20
     /// Threads that hash what is there of broken bodies: one reads while another computes.
     static let hashThreads = 2
     /// Bytes they read at a time.

@@ -10,6 +10,8 @@ final class SpoolFile {
     /// -1 once closed.
     private(set) var descriptor: Int32
     private var isKept = false
+    /// Bytes that may be written before it is looked again how much is free.
+    private var roomBytes = 0
 
     /// The file's name says whose it is, so that what a dead worker left can be told from what a live one writes.
     ///
@@ -38,6 +40,11 @@ final class SpoolFile {
 
     /// Writes all of `bytes` at the end.
     func write(_ bytes: Span<UInt8>) throws(SystemError) {
+        if bytes.count > roomBytes {
+            roomBytes = max(bytes.count, Limits.roomBytes)
+            try folder.expectRoom(for: roomBytes)
+        }
+        roomBytes -= bytes.count
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes.extracting(written..<bytes.count).withUnsafeBufferPointer { buffer in

@@ -4,10 +4,13 @@ internal import Glibc
 /// The folder bodies are written to, held open: what is made in it is found whatever becomes of its path.
 final class SpoolFolder {
     private let descriptor: Int32
+    /// Bytes that its files leave free on their disk.
+    private let leastFreeBytes: Int
 
     /// - Throws: `SystemError` when there is no such folder or it is a link, or (`EPERM`) when it belongs to somebody
     ///   else or others may write into it.
-    init(_ path: String) throws(SystemError) {
+    init(_ path: String, leastFreeBytes: Int = 0) throws(SystemError) {
+        self.leastFreeBytes = leastFreeBytes
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open spool", number: errno) }
         self.descriptor = descriptor
@@ -48,6 +51,16 @@ final class SpoolFolder {
             throw SystemError("truncate spool file", number: number)
         }
         return file
+    }
+
+    /// - Throws: `ENOSPC` when so many bytes more would leave too few free.
+    func expectRoom(for bytes: Int) throws(SystemError) {
+        var status = statvfs()
+        guard unsafe fstatvfs(descriptor, &status) == 0 else { throw SystemError("statvfs spool", number: errno) }
+        let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
+        guard free.overflow || free.partialValue - bytes >= leastFreeBytes else {
+            throw SystemError("too little is free beside the spool", number: ENOSPC)
+        }
     }
 
     /// Deletes a file; nothing happens if it is gone.

@@ -26,7 +26,7 @@ extension Worker {
     private func take(_ limits: WorkerLimits) {
         var spool: SpoolFolder?
         do throws(SystemError) {
-            spool = try SpoolFolder(limits.spool)
+            spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
         } catch {
             logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
         }

@@ -60,6 +60,12 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Bytes that the cache keeps at most.")
     var cacheSize: String?
 
+    @Option(help: "Bytes of bodies that may be in the spool; 10 GiB if not given.")
+    var spoolSize: String?
+
+    @Option(help: "Bytes that the spool leaves free on its disk; 256 MiB if not given.")
+    var spoolFree: String?
+
     func validate() throws { _ = try changes() }
 
     /// What was given.
@@ -68,6 +74,8 @@ struct SettingOptions: ParsableArguments {
             (.slots, slots), (.originLimit, originLimit), (.originSpacing, originSpacing), (.requests, requests),
             (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
             (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.requestBodyBytes, requestBodyBytes),
+            (.spoolSize, spoolSize),
+            (.spoolFree, spoolFree),
             (.drainSeconds, drainSeconds),
             (.cacheSize, cacheSize),
         ]

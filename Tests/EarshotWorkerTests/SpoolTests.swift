@@ -61,6 +61,14 @@ import Testing
         }
     }
 
+    @Test func `a file takes no more than its disk has beside what is to be left free`() throws {
+        let spool = try SpoolFolder(folder.path, leastFreeBytes: .max / 2)
+        let file = try SpoolFile("one.part", in: spool)
+        let error = #expect(throws: SystemError.self) { try file.write([1].span) }
+        #expect(error?.number == ENOSPC)
+        try SpoolFile("two.part", in: try SpoolFolder(folder.path, leastFreeBytes: 1)).write([1].span)
+    }
+
     @Test func `a body is the same whether it stays in memory or not`() throws {
         let spool = try SpoolFolder(folder.path)
         for limit in [0, 2, 3, 4] {

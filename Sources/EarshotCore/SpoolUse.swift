@@ -1,0 +1,23 @@
+/// Bytes in the spool, by what they are. Workers say some of the numbers: none makes a sum trap.
+struct SpoolUse: Equatable {
+    /// Of files that `fileHolders` knows, by name.
+    private(set) var files: [String: Int] = [:]
+    private(set) var fileBytes = 0
+    /// Of parts that wait for somebody to go on with them.
+    var keptBytes = 0
+    /// Of files that workers write, as far as they told.
+    var growingBytes = 0
+
+    /// All of it.
+    var bytes: Int { fileBytes &+ keptBytes &+ growingBytes }
+
+    mutating func add(_ file: String, _ bytes: Int) {
+        guard files[file] == nil else { return }
+        files[file] = bytes
+        fileBytes &+= bytes
+    }
+
+    mutating func remove(_ file: String) {
+        fileBytes &-= files.removeValue(forKey: file) ?? 0
+    }
+}

@@ -1,0 +1,97 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The bound of what is in the spool.
+@Suite struct SpoolTests {
+    private var limits: CoreLimits {
+        var limits = CoreLimits()
+        limits.spoolBytes = 1_000
+        return limits
+    }
+
+    private func done(_ job: Job, _ name: String, length: Int, by worker: WorkerID, _ rig: inout CoreRig) {
+        rig.pass {
+            var completion = Completion(attempt: job.attempt, status: 200)
+            completion.length = length
+            completion.sha256 = name
+            completion.file = name
+            $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+        }
+    }
+
+    private func grow(_ job: Job, _ bytes: Int, by worker: WorkerID, _ rig: inout CoreRig) {
+        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        rig.pass {
+            $0.core.workerSaid(
+                .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, by: worker, now: $0.now)
+        }
+    }
+
+    private func fetch(_ request: String, by client: ClientID, _ rig: inout CoreRig) throws -> Job {
+        rig.pass { $0.fetch("h", request, "http://a.example/\(request)", by: client) }
+        return try #require(rig.jobs.first)
+    }
+
+    @Test func `a body for which there is no room fails, and room is made by acknowledging`() throws {
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        done(try fetch("1", by: client, &rig), "one", length: 600, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 1 200"])
+        done(try fetch("2", by: client, &rig), "two", length: 401, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 2 spool-full"])
+        #expect(rig.actions.contains(.releaseFile("two")))
+        done(try fetch("3", by: client, &rig), "one", length: 600, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 3 200"], "the same content is there once")
+        rig.pass { $0.say(.acknowledge(3), by: client) }
+        done(try fetch("4", by: client, &rig), "four", length: 1_000, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 4 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `a body that grows too large is cut off, and small ones go on`() throws {
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        let (first, second) = (try fetch("1", by: client, &rig), try fetch("2", by: client, &rig))
+        grow(first, 500, by: worker, &rig)
+        grow(second, 500, by: worker, &rig)
+        #expect(rig.terminals(for: client).isEmpty)
+        grow(second, .max, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 2 spool-full"])
+        #expect(rig.cancellations == [second.attempt])
+        // What it left is not kept.
+        rig.pass {
+            $0.core.partKept(of: second.attempt, bytes: 501, by: worker)
+            $0.failed(second, "cancelled", by: worker)
+        }
+        #expect(rig.actions.contains(.removePart(BrokerCore.keptName(of: second.attempt))))
+        let small = try fetch("3", by: client, &rig)
+        rig.pass { $0.done(small, by: worker) }
+        #expect(rig.terminals(for: client) == ["h 3 200"])
+        grow(first, 1_000, by: worker, &rig)
+        #expect(rig.terminals(for: client).isEmpty)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `what is kept aside makes room first`() throws {
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        let first = try fetch("1", by: client, &rig)
+        grow(first, 600, by: worker, &rig)
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        rig.pass {
+            $0.core.partKept(of: first.attempt, bytes: 600, by: worker)
+            $0.failed(first, "cancelled", by: worker)
+        }
+        #expect(rig.core.aside.count == 1)
+        done(try fetch("2", by: client, &rig), "two", length: 500, by: worker, &rig)
+        #expect(rig.terminals(for: client) == ["h 2 200"])
+        #expect(rig.actions.contains(.removePart(BrokerCore.keptName(of: first.attempt))))
+        #expect(rig.core.audit() == [])
+    }
+}

@@ -1,0 +1,46 @@
+"""The spool is bounded, and what is too much for it fails alone."""
+
+from harness import Bus, TestCase
+from origin import Origin, body
+
+MIB = 1 << 20
+
+
+class SpoolTests(TestCase):
+    def test_what_is_beyond_the_spools_size_fails_and_an_acknowledgement_makes_room(self):
+        with Origin() as origin, Bus(workers=1, arguments=["--spool-size", str(4 * MIB)]) as bus:
+            client = bus.client(window=8)
+            client._acknowledge = lambda: None
+            client.fetch("file", 1, f"{origin.url}/bytes/{3 * MIB}?seed=1")
+            self.assertResult(client.terminal(), body(3 * MIB, "1"))
+            client.fetch("file", 2, f"{origin.url}/bytes/{3 * MIB}?seed=2")
+            self.assertFailed(client.terminal(), "spool-full")
+            client.fetch("file", 3, f"{origin.url}/bytes/1000")
+            self.assertResult(client.terminal(), body(1000))
+            client.say("ACK 3")
+            client.fetch("file", 4, f"{origin.url}/bytes/{3 * MIB}?seed=4")
+            self.assertResult(client.terminal(), body(3 * MIB, "4"))
+            self.balance(client)
+
+    def test_an_endless_body_is_cut_off_at_the_spools_size(self):
+        with Origin() as origin, Bus(workers=1, arguments=["--spool-size", str(8 * MIB)]) as bus:
+            published = origin.publish("endless", 64 * MIB, plan=lambda n, start: {"rate": 16 * MIB})
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/endless")
+            self.assertFailed(client.terminal(), "spool-full")
+            self.assertLess(published.sent, 24 * MIB)
+            self.assertEqual([p.name for p in bus.spool.iterdir() if p.suffix == ".kept"], [])
+            client.fetch("file", 2, f"{origin.url}/bytes/{MIB}")
+            self.assertResult(client.terminal(), body(MIB))
+
+    def test_a_disk_with_too_little_left_takes_no_files_and_the_setting_holds_at_once(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertEqual(client.set(f"spool-free {1 << 50}").verb, "CHANGED")
+            client.fetch("file", 1, f"{origin.url}/bytes/{MIB}")
+            self.assertFailed(client.terminal(), "spool-full")
+            client.fetch("file", 2, f"{origin.url}/bytes/1000")
+            self.assertResult(client.terminal(), body(1000))
+            client.set("spool-free 0")
+            client.fetch("file", 3, f"{origin.url}/bytes/{MIB}")
+            self.assertResult(client.terminal(), body(MIB))
