@@ -44,3 +44,20 @@ class SpoolTests(TestCase):
             client.set("spool-free 0")
             client.fetch("file", 3, f"{origin.url}/bytes/{MIB}")
             self.assertResult(client.terminal(), body(MIB))
+
+    def test_a_bomb_of_a_gib_is_stopped_by_its_decoded_bytes(self):
+        def most_memory(pid):
+            """The most that a process has had in memory, in bytes."""
+            with open(f"/proc/{pid}/status") as status:
+                return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            worker = bus.workers[0]
+            before = most_memory(worker)
+            path = f"/gzip-bomb/{1 << 30}"
+            client.fetch("bomb", 1, origin.url + path, max_bytes=2 * MIB)
+            self.assertFailed(client.terminal(), "too-large")
+            origin.await_aborts(path)
+            self.assertLess(most_memory(worker) - before, 32 * MIB)
+            self.assertEqual([p.name for p in bus.spool.iterdir() if p.suffix in (".part", ".kept")], [])
