@@ -64,9 +64,10 @@ final class BrokerCache {
     /// Readable when answers wait.
     var descriptor: Int32 { store.answers.descriptor }
 
-    func close() {
+    /// Keeps what is to be kept: the process ends.
+    func finish() {
         tellUses()
-        store.close()
+        store.finishForGood()
     }
 
     // MARK: Questions

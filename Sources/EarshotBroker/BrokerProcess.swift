@@ -125,7 +125,7 @@ public final class BrokerProcess {
         logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
         sayReady()
         try loop.run()
-        cache?.close()
+        cache?.finish()
         if let failure { throw failure }
         return 0
     }

@@ -11,7 +11,7 @@ public final class CacheStore: Sendable {
     public let answers: Mailbox<CacheAnswer>
     private let requests = Mutex<[CacheRequest]>([])
     private let thread = DispatchQueue(label: "cache")
-    /// Used on `thread` alone; nil before the index is open and after the end.
+    /// Used on `thread` alone; nil before the index is open.
     private let keeper = Mutex<CacheKeeper?>(nil)
     private let lock: LockFile
 
@@ -37,13 +37,17 @@ public final class CacheStore: Sendable {
         if isFirst { thread.async { [self] in work() } }
     }
 
-    /// Waits until all is done that was asked for, and ends.
-    public func close() {
-        thread.sync {
-            work()
-            keeper.withLock { $0 = nil }
-        }
+    /// Waits until all is done that was asked for.
+    public func finish() { thread.sync { work() } }
+
+    /// The same, at the end of the process, which closes the index: closing it here would write it through to the disk,
+    /// and have whoever waits for this process wait for that.
+    public func finishForGood() {
+        finish()
+        Self.finished.withLock { $0.append(self) }
     }
+
+    private static let finished = Mutex<[CacheStore]>([])
 
     private func work() {
         let taken = requests.withLock { requests in

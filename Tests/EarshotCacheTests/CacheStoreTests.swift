@@ -1,1 +1,167 @@
+import Crypto
+import EarshotHTTP
+import EarshotLoop
+import Foundation
 import Testing
+
+@testable import EarshotCache
+
+/// A cache on the disk: what is kept, what goes, and what is left after an end in the middle.
+final class CacheStoreTests {
+    private let folder: CacheFolder
+    private let spool: String
+    private let salt: [UInt8]
+
+    init() throws {
+        let root = NSTemporaryDirectory() + "/cache-\(UUID().uuidString)"
+        folder = CacheFolder(root)
+        spool = root + "/spool"
+        try folder.prepare()
+        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
+        salt = try folder.readSalt()
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: folder.path) }
+
+    /// Carries requests out in a life of their own.
+    /// - Returns: the answers.
+    private func life(limit: Int = 1 << 30, _ requests: [CacheRequest]) throws -> [CacheAnswer] {
+        let store = try CacheStore(folder, lock: try folder.take(), spool: spool, limit: limit)
+        for request in requests { store.ask(request) }
+        store.finish()
+        return store.answers.takeAll()
+    }
+
+    private func key(_ path: String, credential: String? = nil) throws -> CacheKey {
+        var request = HTTPRequest(url: try FetchURL("http://o.test/\(path)"))
+        if let credential { try request.fields.append("authorization", credential) }
+        return CacheKey(request)
+    }
+
+    private func item(
+        _ path: String, entry: UInt64, body: [UInt8]?, length: Int? = nil, sum: String? = nil, credential: String? = nil
+    ) throws -> CacheItem {
+        let key = try key(path, credential: credential)
+        let response = StoredResponse(
+            status: 200, fields: HeaderFields(lines: Array("cache-control: max-age=9".utf8)), requestTime: 1,
+            responseTime: 2, varyKey: VaryKey(canonical: []))
+        return CacheItem(
+            entry: entry, key: CacheDigest(key, salt: salt), url: key.url.description,
+            isPrivate: !key.scope.isShared, variant: [], response: response, length: length ?? body?.count ?? 0,
+            sha256: sum ?? body.map { SHA256.digest(of: $0.span).hex }, body: body)
+    }
+
+    /// A file with this content, open, and its sum.
+    private func file(_ content: [UInt8]) throws -> (descriptor: Int32, sum: String) {
+        let path = spool + "/" + UUID().uuidString
+        try Data(content).write(to: URL(fileURLWithPath: path))
+        return (unsafe open(path, O_RDONLY), SHA256.digest(of: content.span).hex)
+    }
+
+    private func found(_ answers: [CacheAnswer]) -> [UInt64] {
+        answers.flatMap { answer -> [UInt64] in
+            guard case .found(_, let items) = answer else { return [] }
+            return items.map(\.entry)
+        }
+    }
+
+    private func lookUp(_ path: String, credential: String? = nil) throws -> CacheRequest {
+        .lookUp(ticket: 1, CacheDigest(try key(path, credential: credential), salt: salt))
+    }
+
+    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
+
+    @Test func `what is stored is found in the next life, by its scope alone`() throws {
+        _ = try life([.store(try item("a", entry: 1, body: [1, 2, 3], credential: "one"), file: nil)])
+        let answers = try life([
+            try lookUp("a", credential: "one"), try lookUp("a", credential: "two"), try lookUp("a"),
+        ])
+        #expect(found(answers) == [1])
+        let written = try Data(contentsOf: URL(fileURLWithPath: folder.index))
+        #expect(written.range(of: Data("one".utf8)) == nil)
+    }
+
+    @Test func `the same key and variant is kept once, and of more variants than eight the last`() throws {
+        var requests: [CacheRequest] = []
+        for number in 1...20 {
+            var item = try item("a", entry: UInt64(number), body: [1])
+            item.variant = number <= 2 ? [] : [UInt8](repeating: UInt8(number), count: 32)
+            requests.append(.store(item, file: nil))
+        }
+        #expect(found(try life(requests + [try lookUp("a")])).sorted() == Array(13...20))
+    }
+
+    @Test func `a body that is a file is linked, and goes with the last row that names it`() throws {
+        let content = [UInt8](repeating: 7, count: 100_000)
+        let (first, sum) = try file(content)
+        let (second, _) = try file(content)
+        let answers = try life([
+            .store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: first),
+            .store(try item("b", entry: 2, body: nil, length: content.count, sum: sum), file: second),
+            .discard(entry: 1), .read(ticket: 1, entry: 2),
+        ])
+        #expect(bodies == [sum])
+        guard case .body(_, .file(let part, sum, content.count))? = answers.last else {
+            Issue.record("\(answers)")
+            return
+        }
+        #expect(try [UInt8](Data(contentsOf: URL(fileURLWithPath: spool + "/" + part))) == content)
+        _ = try life([.discard(entry: 2)])
+        #expect(bodies == [])
+        #expect(FileManager.default.fileExists(atPath: spool + "/" + part), "what was lent stays")
+    }
+
+    @Test func `rows without a file and files without a row are gone after a start`() throws {
+        let content = [UInt8](repeating: 7, count: 100_000)
+        let (descriptor, sum) = try file(content)
+        _ = try life([
+            .store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: descriptor),
+            .store(try item("b", entry: 2, body: [1]), file: nil),
+        ])
+        try FileManager.default.removeItem(atPath: folder.bodies + "/" + sum)
+        try Data([1]).write(to: URL(fileURLWithPath: folder.bodies + "/" + String(repeating: "0", count: 64)))
+        #expect(try CacheReport(folder).faults().count == 1)
+        #expect(found(try life([try lookUp("a"), try lookUp("b")])) == [2])
+        #expect(bodies == [])
+        #expect(try CacheReport(folder).faults() == [])
+    }
+
+    @Test func `what was used longest ago goes first`() throws {
+        let requests = try (1...10).map { number -> CacheRequest in
+            .store(try item("\(number)", entry: UInt64(number), body: [UInt8](repeating: 1, count: 10_000)), file: nil)
+        }
+        _ = try life(requests + [.used([1, 2])])
+        _ = try life(limit: 45_000, [])
+        let left = try (1...10).flatMap { number in found(try life(limit: 45_000, [try lookUp("\(number)")])) }
+        #expect(left == [1, 2, 9, 10])
+        #expect(try CacheReport(folder).numbers().costBytes <= 45_000)
+    }
+
+    @Test func `a damaged index is moved aside and begun anew`() throws {
+        _ = try life([.store(try item("a", entry: 1, body: [1]), file: nil)])
+        try Data(repeating: 0x2a, count: 10_000).write(to: URL(fileURLWithPath: folder.index))
+        let answers = try life([
+            try lookUp("a"), .store(try item("b", entry: 2, body: [1]), file: nil), try lookUp("b"),
+        ])
+        #expect(found(answers) == [2])
+        let complaints = answers.count { if case .trouble = $0 { true } else { false } }
+        #expect(complaints == 1)
+        #expect(FileManager.default.fileExists(atPath: folder.index + ".damaged"))
+    }
+
+    @Test func `a body that is not what it was is told`() throws {
+        let content = [UInt8](repeating: 7, count: 100_000)
+        let (descriptor, sum) = try file(content)
+        _ = try life([.store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: descriptor)])
+        let path = folder.bodies + "/" + sum
+        try Data([UInt8](repeating: 8, count: content.count)).write(to: URL(fileURLWithPath: path))
+        #expect(try CacheReport(folder).faults().count == 1)
+    }
+
+    @Test func `one process has a cache, and nobody clears it meanwhile`() throws {
+        let lock = try folder.take()
+        #expect(throws: CacheError.self) { _ = try folder.take() }
+        #expect(throws: CacheError.self) { _ = try CacheReport.clear(folder) }
+        withExtendedLifetime(lock) {}
+    }
+}
