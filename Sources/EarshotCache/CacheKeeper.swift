@@ -10,6 +10,9 @@ internal import Glibc
 /// after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files once.
 /// An index that cannot be read is moved aside and begun anew.
 final class CacheKeeper {
+    /// A full disk is told of once in so many seconds, however much is not kept.
+    private static let complaintSeconds = 60
+
     private let folder: CacheFolder
     private let answers: Mailbox<CacheAnswer>
     private let bodies: BodyFolder?
@@ -23,7 +26,8 @@ final class CacheKeeper {
     /// Counts uses: what has the lowest number goes first.
     private var turn: Int64 = 0
     private var parts = 0
-    private var hasComplained = false
+    /// Seconds since 1970 at which it was told last that something failed.
+    private var complainedAt = 0
 
     init(_ folder: CacheFolder, spool: String, limit: Int, _ answers: Mailbox<CacheAnswer>) {
         self.folder = folder
@@ -149,14 +153,12 @@ final class CacheKeeper {
     private func attempt<Value>(_ body: (CacheIndex) throws -> Value) -> Value? {
         guard let index else { return nil }
         do {
-            let value = try body(index)
-            hasComplained = false
-            return value
+            return try body(index)
         } catch {
             if Self.isDamage(error) {
                 begin(anewAfter: error)
-            } else if !hasComplained {
-                hasComplained = true
+            } else if time(nil) >= complainedAt + Self.complaintSeconds {
+                complainedAt = time(nil)
                 answers.put(.trouble("the cache cannot keep or find something: \(Self.words(error))"))
             }
             return nil

@@ -234,6 +234,14 @@ class LifeTests(CacheTestCase):
         self.assertFrom("cache", self.get(self.url("9", cc="max-age=1000", bytes=300_000)), "9", 300_000)
         self.assertEqual(self.verify(), 0)
 
+    def test_a_size_of_0_empties_it(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        self.client.set("cache-size 0")
+        eventually(lambda: self.get(url, cache="only-if-cached").verb == "FAILED", "nothing is kept any more")
+        self.assertFrom("network", self.get(url), "a")
+        self.assertFrom("network", self.get(url), "a")
+
     def test_a_second_broker_goes_without(self):
         url = self.url("a", cc="max-age=1000")
         self.get(url)
