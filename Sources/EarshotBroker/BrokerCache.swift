@@ -40,6 +40,8 @@ final class BrokerCache {
     private let store: CacheStore
     private let salt: [UInt8]
     private var hot = HotAnswers(limit: hotBytes)
+    /// Bytes that the cache may hold: what is larger is not even kept until its thread says so.
+    private var limit = Int.max
     /// Keys of the index; nil until it is open.
     private var known: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
@@ -110,7 +112,8 @@ final class BrokerCache {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
         let size = file == nil ? variant.length : 0
-        guard isWhole, pending.bytes + size <= Self.pendingBytes, pending.files < Self.pendingFiles || file == nil
+        guard isWhole, variant.length < limit, pending.bytes + size <= Self.pendingBytes,
+            pending.files < Self.pendingFiles || file == nil
         else {
             if let file { Glibc.close(file) }
             return
@@ -161,7 +164,10 @@ final class BrokerCache {
         store.ask(.invalidate(urls))
     }
 
-    func limit(bytes: Int) { store.ask(.limit(bytes: bytes)) }
+    func limit(bytes: Int) {
+        limit = bytes
+        store.ask(.limit(bytes: bytes))
+    }
 
     private func changed(_ key: CacheDigest) { looked[key]?.isOutdated = true }
 

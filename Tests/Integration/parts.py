@@ -87,7 +87,8 @@ async def answer(connection, request, origin, name):
     else:
         fields += version.validators()
     if lie == "coding":
-        fields.append(("Content-Encoding", "br"))
+        # Random bytes begin no gzip stream; as brotli some of them could be read.
+        fields.append(("Content-Encoding", "gzip"))
     length = len(content)
     if lie == "long":
         content += b"surplus"

@@ -32,7 +32,7 @@ class SharedURLTests(TestCase):
             path = folder / f"root/{index // cls.PER_FOLDER}/{index}"
             path.write_bytes(f"{index} {uuid.uuid4()}".encode().ljust(cls.BYTES, b"."))
         cls.nginx = cls.enterClassContext(Nginx(folder / "nginx", folder / "root"))
-        cls.bus = cls.enterClassContext(Bus(workers=2, slots=64, origin_limit=64))
+        cls.bus = cls.enterClassContext(Bus(workers=2, slots=64, origin_limit=64, arguments=["--no-cache"]))
 
     def test_the_fast_one_is_not_held_up_and_the_slow_one_gets_all(self):
         observer = self.bus.client()

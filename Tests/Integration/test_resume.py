@@ -129,7 +129,7 @@ class ResumeTests(TestCase):
                 self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-")
 
     def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
-        """The body told is one that the origin had when it was asked last."""
+        """The body told is one that the origin had, whole."""
         seed = random.randrange(1 << 30)
         chance = random.Random(seed)
         lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", None]
