@@ -92,28 +92,13 @@ enum ConfigurationFile {
     }
 
     private static func bytes(_ path: String) throws(Complaint) -> [UInt8]? {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            if errno == ENOENT || errno == ENOTDIR { return nil }
-            throw unreadable(path)
+        do {
+            return try InputFile.contents(of: path, atMost: mostBytes)
+        } catch {
+            if case .system(ENOENT) = error { return nil }
+            if case .system(ENOTDIR) = error { return nil }
+            throw complaint(path, error.description)
         }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        while true {
-            let count = unsafe Glibc.read(descriptor, &buffer, buffer.count)
-            if count == 0 { return bytes }
-            guard count > 0 else {
-                if errno == EINTR { continue }
-                throw unreadable(path)
-            }
-            bytes += buffer[..<count]
-            guard bytes.count <= mostBytes else { throw complaint(path, "it is larger than \(mostBytes) bytes") }
-        }
-    }
-
-    private static func unreadable(_ path: String) -> Complaint {
-        complaint(path, unsafe String(cString: strerror(errno)))
     }
 
     private static func complaint(_ path: String, _ sentence: String) -> Complaint {

@@ -2,14 +2,43 @@ internal import Glibc
 
 /// A file, or standard input, read to its end.
 enum InputFile {
+    /// Why there are no bytes.
+    enum Fault: Error {
+        /// By its number, errno(3).
+        case system(Int32)
+        /// It has more than this many bytes.
+        case longer(Int)
+
+        /// A sentence without the file's name.
+        var description: String {
+            switch self {
+            case .system(let code): unsafe String(cString: strerror(code))
+            case .longer(let most): "it is longer than \(most) bytes"
+            }
+        }
+    }
+
     /// The bytes of `path`, `-` being standard input.
     ///
     /// - Parameter most: bytes that are not too many; nil for any number.
     /// - Throws: `Complaint` when it cannot be read or is longer.
     static func read(_ path: String, atMost most: Int? = nil) throws(Complaint) -> [UInt8] {
-        let descriptor = path == "-" ? STDIN_FILENO : unsafe open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw unreadable(path) }
-        defer { if descriptor != STDIN_FILENO { close(descriptor) } }
+        do {
+            return try path == "-" ? bytes(STDIN_FILENO, most) : contents(of: path, atMost: most)
+        } catch {
+            throw Complaint(.noInput, "cannot read \(path): \(error.description)")
+        }
+    }
+
+    /// The bytes of the file at `path`.
+    static func contents(of path: String, atMost most: Int?) throws(Fault) -> [UInt8] {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw .system(errno) }
+        defer { close(descriptor) }
+        return try bytes(descriptor, most)
+    }
+
+    private static func bytes(_ descriptor: Int32, _ most: Int?) throws(Fault) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
         while true {
@@ -17,14 +46,10 @@ enum InputFile {
             if count == 0 { return bytes }
             guard count > 0 else {
                 if errno == EINTR { continue }
-                throw unreadable(path)
+                throw .system(errno)
             }
             bytes += buffer[..<count]
-            if let most, bytes.count > most { throw Complaint(.noInput, "\(path) is longer than \(most) bytes") }
+            if let most, bytes.count > most { throw .longer(most) }
         }
-    }
-
-    private static func unreadable(_ path: String) -> Complaint {
-        Complaint(.noInput, unsafe "cannot read \(path): \(String(cString: strerror(errno)))")
     }
 }
