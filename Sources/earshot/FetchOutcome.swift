@@ -37,11 +37,13 @@ struct FetchOutcome {
     }
 
     /// `URL: sentence (code)`
-    var sentence: String {
+    ///
+    /// - Parameter verbosely: whether the URL is told whole, with what may be secret in it.
+    func sentence(verbosely: Bool) -> String {
         let code = code ?? ""
         var text = detail ?? FetchOutcome.sentences[code] ?? "it failed"
         if code == "http-status", let status { text = "the origin answered \(status)" }
-        return "\(url): \(text) (\(code))"
+        return "\(verbosely ? url : URLText.discreet(url)): \(text) (\(code))"
     }
 
     /// The members that every command tells in JSON.

@@ -42,6 +42,7 @@ struct GetCommand: ParsableCommand {
     var noCache = false
 
     @OptionGroup var request: RequestOptions
+    @OptionGroup var failure: FailureOptions
     @OptionGroup var place: PlaceOptions
 
     func validate() throws {
@@ -84,7 +85,8 @@ struct GetCommand: ParsableCommand {
         let destination = try destination(interrupt: signals.descriptor)
         let own = HandlerID("get/\(getpid())-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
         guard let handler = handler ?? own else { throw Complaint(.other, "no handler") }
-        let run = GetRun(wanted, handler, request, body: body, to: destination, json: json)
+        let run = GetRun(
+            wanted, handler, request, body: body, to: destination, json: json, verbose: failure.verbose)
         let session = try BusSession(folder, loop, signals, client: "get", window: GetRun.outstanding) { _, event in
             run.happened(event)
         }

@@ -16,6 +16,8 @@ final class GetRun {
     /// What each request sends.
     private let body: [UInt8]?
     private let tellsJSON: Bool
+    /// Whether URLs of failures are told whole.
+    private let isVerbose: Bool
     private var destination: Destination
     private var next = 0
     private var underWay: [RequestID: Int] = [:]
@@ -30,7 +32,7 @@ final class GetRun {
 
     init(
         _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, body: [UInt8]?, to destination: Destination,
-        json: Bool
+        json: Bool, verbose: Bool
     ) {
         self.urls = urls
         self.handler = handler
@@ -38,6 +40,7 @@ final class GetRun {
         self.body = body
         self.destination = destination
         tellsJSON = json
+        isVerbose = verbose
         stream = urls.count == 1 ? destination.stream() : nil
     }
 
@@ -175,7 +178,7 @@ final class GetRun {
         tally.count(outcome)
         if outcome.code != nil {
             bar?.clear()
-            Complaint.say(outcome.sentence)
+            Complaint.say(outcome.sentence(verbosely: isVerbose))
         }
         if tellsJSON { tell(index, outcome) }
     }

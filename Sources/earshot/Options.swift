@@ -11,6 +11,14 @@ struct PlaceOptions: ParsableArguments {
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 }
 
+/// How much is said of a failure.
+struct FailureOptions: ParsableArguments {
+    @Flag(
+        name: .shortAndLong,
+        help: "Tell the URLs of failures whole: else without user information and query, which may be secret.")
+    var verbose = false
+}
+
 /// How processes that serve talk.
 struct LogOptions: ParsableArguments {
     @Option(help: "What is logged: trace, debug, info, notice, warning, error or critical.")

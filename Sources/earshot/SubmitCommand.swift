@@ -27,6 +27,7 @@ struct SubmitCommand: ParsableCommand {
     var warm = false
 
     @OptionGroup var request: RequestOptions
+    @OptionGroup var failure: FailureOptions
     @OptionGroup var place: PlaceOptions
 
     func validate() throws {
@@ -60,7 +61,7 @@ struct SubmitCommand: ParsableCommand {
                 guard let text = URLText.wire(url) else {
                     let detail = "this is not a URL: it holds spaces or is too long"
                     let outcome = FetchOutcome(url: url, code: "malformed-url", detail: detail)
-                    Complaint.say(outcome.sentence)
+                    Complaint.say(outcome.sentence(verbosely: failure.verbose))
                     tally.count(outcome)
                     continue
                 }

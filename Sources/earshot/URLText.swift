@@ -13,4 +13,18 @@ enum URLText {
         }
         return (1...8192).contains(result.utf8.count) ? result : nil
     }
+
+    /// A URL, or what was given as one, without what may be secret in it: user information, query and fragment, of which
+    /// `?...` is left.
+    static func discreet(_ text: String) -> String {
+        let end = text.firstIndex { $0 == "?" || $0 == "#" } ?? text.endIndex
+        var shown = text[..<end]
+        let authority = shown.firstRange(of: "://")?.upperBound ?? shown.startIndex
+        let authorityEnd = shown[authority...].firstIndex(of: "/") ?? shown.endIndex
+        // A browser takes a backslash for a slash, and people write an at sign into a password: the last one counts.
+        if let at = shown[authority..<authorityEnd].lastIndex(of: "@") {
+            shown = shown[..<authority] + shown[shown.index(after: at)...]
+        }
+        return shown + (end == text.endIndex ? "" : "?...")
+    }
 }

@@ -26,6 +26,7 @@ struct WatchCommand: ParsableCommand {
     @Option(name: .shortAndLong, help: "The folder to write bodies to, made if it is not there.")
     var directory: String?
 
+    @OptionGroup var failure: FailureOptions
     @OptionGroup var place: PlaceOptions
 
     func validate() throws {
@@ -68,7 +69,7 @@ struct WatchCommand: ParsableCommand {
             } catch {
                 outcome.code = FetchOutcome.writeFailed
                 if case .cannotWrite(let sentence) = error { outcome.detail = sentence }
-                Complaint.say(outcome.sentence)
+                Complaint.say(outcome.sentence(verbosely: failure.verbose))
             }
         }
         session.connection.finish(delivery)
@@ -90,7 +91,7 @@ struct WatchCommand: ParsableCommand {
     private func plainLine(_ delivery: Delivery, _ outcome: FetchOutcome) -> [UInt8] {
         var words = [delivery.key.handler.description, delivery.key.request.description]
         words.append(outcome.code ?? outcome.status.map { String($0) } ?? "-")
-        words.append(outcome.url)
+        words.append(outcome.code == nil || failure.verbose ? outcome.url : URLText.discreet(outcome.url))
         if let path = outcome.path { words.append(path) }
         return Array((TerminalText.escaped(words.joined(separator: " ")) + "\n").utf8)
     }
