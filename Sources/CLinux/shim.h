@@ -3,16 +3,21 @@
 #ifndef EARSHOT_CLINUX_H
 #define EARSHOT_CLINUX_H
 
+#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,9 +49,33 @@ static inline int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW
 /* PR_SET_DUMPABLE, prctl(2): whether a core dump or a debugger of the same user may read this process. */
 static inline int linux_set_dumpable(int dumpable) { return prctl(PR_SET_DUMPABLE, (unsigned long)dumpable, 0UL, 0UL, 0UL); }
 
+/* PR_SET_NAME, prctl(2): the name of the calling thread. */
+static inline int linux_set_name(const unsigned char *name) { return prctl(PR_SET_NAME, (unsigned long)name, 0UL, 0UL, 0UL); }
+
+/* Sends a datagram to a Unix socket, without waiting. `name` is a path, or an abstract name after a zero byte: unix(7). */
+static inline long linux_send_to_unix(int descriptor, const char *name, long length, const void *bytes, long count) {
+    struct sockaddr_un address;
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    if (length < 0 || (unsigned long)length >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, name, (unsigned long)length);
+    return sendto(
+        descriptor, bytes, (unsigned long)count, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address,
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (unsigned long)length));
+}
+
 /* RLIMIT_NOFILE: glibc's resource argument is an enum of its own, which Swift's overlay renames between versions. */
 static inline int linux_get_descriptor_limit(struct rlimit *limit) { return getrlimit(RLIMIT_NOFILE, limit); }
 static inline int linux_set_descriptor_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_NOFILE, limit); }
+static inline int linux_set_core_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_CORE, limit); }
+
+/* RLIMIT_AS of another process, prlimit(2), which <sys/resource.h> hides without _GNU_SOURCE. */
+static inline int linux_address_space_limit(pid_t pid, const struct rlimit *limit, struct rlimit *old) {
+    return (int)syscall(SYS_prlimit64, pid, RLIMIT_AS, limit, old);
+}
 
 /* pipe2(2), splice(2) and copy_file_range(2): <unistd.h> and <fcntl.h> hide them without _GNU_SOURCE. */
 static inline int linux_pipe(int ends[2], int flags) { return (int)syscall(SYS_pipe2, ends, flags); }

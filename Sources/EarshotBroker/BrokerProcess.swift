@@ -51,6 +51,8 @@ public final class BrokerProcess {
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     private var isReturningMemory = false
     private var wasPurging = false
+    /// Whether workers came, spoke up or went in this pass.
+    private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
     /// Nil for a broker without one.
     private(set) var supervisor: SupervisorLink?
@@ -67,7 +69,9 @@ public final class BrokerProcess {
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             throw BrokerError("the parent process \(parent) is gone")
         }
+        ProcessName.set("earshot-broker")
         try ParentProcess.giveUpNewPrivileges()
+        try ResourceLimits.forbidCoreDumps()
         SignalSource.ignoreBrokenPipes()
         signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
@@ -107,7 +111,9 @@ public final class BrokerProcess {
             until: Tick(nanoseconds: LoopTime.read().nanoseconds).advanced(byMilliseconds: Self.openingMilliseconds))
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
         if let descriptor = options.supervisorDescriptor {
-            supervisor = try SupervisorLink(descriptor, loop: loop, logger: logger) { [unowned self] in take($0) }
+            supervisor = try SupervisorLink(
+                descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
+                onFailures: { [unowned self] in core.childFailures = $0 })
         }
     }
 
@@ -143,6 +149,8 @@ public final class BrokerProcess {
         core.dispatch(now: now)
         try carryOut()
         disconnected.removeAll()
+        if hasWorkerNews { supervisor?.tell(workersTakenIn: core.workersTakenIn) }
+        hasWorkerNews = false
         endIfDrained()
         returnMemoryAfterBurst()
         if try bus.hasPending() || work.hasPending() { return .none }
@@ -176,6 +184,8 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try WorkerMessage(head: head)
                 keepParts(after: message, of: peer)
+                if case .ready = message { hasWorkerNews = true }
+                if case .bye = message { hasWorkerNews = true }
                 let settled = adopted(message, of: peer)
                 core.workerSaid(settled, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
             } catch {
@@ -186,6 +196,7 @@ public final class BrokerProcess {
             error.attempt = WorkerMessage.attempt(in: head)
             core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
+            hasWorkerNews = true
             if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)

@@ -5,20 +5,30 @@ internal import Logging
 /// The broker's line to its supervisor, which reads the files of settings and outlives brokers.
 ///
 /// The supervisor says all settings at once: a line for each, and `end`. It is answered by `read`: what was told before
-/// that was set before, and is forgotten with it. The broker tells what clients set, as in SET.
+/// that was set before, and is forgotten with it. The broker tells what clients set, as in SET, and how many workers it has
+/// taken in.
+///
+/// The supervisor says of all children that fail at once: a line for each, and `failing`. Asked `alive`, the broker says the
+/// same.
 final class SupervisorLink {
     private let logger: Logger
     private let onSettings: (Settings) -> Void
+    private let onFailures: ([ChildFailure]) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
     /// What the supervisor is to hear once it takes something: of two changes with one subject the later one.
     private var unsaid: [SettingChange] = []
+    /// Workers taken in, of which it is to hear; nil if it has.
+    private var unsaidWorkers: Int?
+    private var workers = 0
 
     init(
-        _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void
+        _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
+        onFailures: @escaping ([ChildFailure]) -> Void
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
+        self.onFailures = onFailures
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
         channel.onRoom = { [unowned self] in sayRest() }
         self.channel = channel
@@ -31,18 +41,35 @@ final class SupervisorLink {
         sayRest()
     }
 
+    /// Says how many workers are taken in, if it is another number than before.
+    func tell(workersTakenIn count: Int) {
+        guard count != workers else { return }
+        workers = count
+        unsaidWorkers = count
+        sayRest()
+    }
+
     private func sayRest() {
-        guard let channel, !channel.hasBacklog, !unsaid.isEmpty else { return }
-        let changes = unsaid
+        guard let channel, !channel.hasBacklog else { return }
+        var lines = unsaid.map { $0.words.joined(separator: " ") }
         unsaid = []
-        channel.send(changes.map { $0.words.joined(separator: " ") })
+        if let count = unsaidWorkers { lines.append("\(SupervisorWord.workers) \(count)") }
+        unsaidWorkers = nil
+        if !lines.isEmpty { channel.send(lines) }
     }
 
     private func take(_ line: String) {
-        guard line == Settings.end else {
-            lines.append(line)
-            return
+        switch line {
+        case SupervisorWord.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
+        case ChildFailure.end:
+            onFailures(lines.compactMap { ChildFailure(line: $0) })
+            lines = []
+        case Settings.end: takeSettings()
+        default: lines.append(line)
         }
+    }
+
+    private func takeSettings() {
         do throws(SettingError) {
             let settings = try Settings(lines: lines)
             unsaid = []

@@ -136,5 +136,15 @@ extension BrokerCore {
                 }
             }
         }
+        json.member("failing") { json in
+            json.array(childFailures) { json, failure in
+                json.object { json in
+                    json.member("role", failure.role)
+                    json.member("deaths", failure.deaths)
+                    json.member("last-end", failure.lastEnd)
+                    json.member("since", failure.since)
+                }
+            }
+        }
     }
 }

@@ -11,8 +11,8 @@ extension BrokerCore {
     mutating func settingRequested(_ setting: SettingWords, by client: Int32, now: Tick) {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
-            if case .number(.workers, _) = change, !isSupervised {
-                throw SettingError("this broker runs without a supervisor: nobody starts or ends its workers")
+            if case .number(let name, _) = change, name.isOfSupervisor, !isSupervised {
+                throw SettingError("this broker runs without a supervisor: nobody starts, bounds or ends its workers")
             }
             try settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)

@@ -90,6 +90,9 @@ extension BrokerCore {
         }
     }
 
+    /// Workers that may be given work. O(workers).
+    public var workersTakenIn: Int { workers.indices.count { workers[$0].phase == .ready } }
+
     /// A worker's message could not be read.
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
         guard let worker = workerNumbers[id] else { return }

@@ -26,6 +26,8 @@ public struct BrokerCore {
     public internal(set) var settings: Settings
     /// Whether a supervisor keeps the workers, so that their number can be set. To be said before anybody connects.
     public var isSupervised = false
+    /// What the supervisor last told of children that die soon after each start.
+    public var childFailures: [ChildFailure] = []
     /// Whether the shell has a cache. To be said before anybody connects.
     public var isCaching = false
 

@@ -4,6 +4,7 @@ internal import EarshotWire
 public enum SettingName: String, CaseIterable, Sendable {
     case workers
     case slots
+    case workerMemory = "worker-memory"
     case originLimit = "origin-limit"
     case originSpacing = "origin-spacing"
     case requests
@@ -29,8 +30,18 @@ public enum SettingName: String, CaseIterable, Sendable {
     public var isTime: Bool {
         switch self {
         case .originSpacing, .coolDown, .drainSeconds: true
-        case .workers, .slots, .originLimit, .requests, .requestsPerClient, .requestsPerHandler, .inlineBytes,
-            .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize:
+        case .workers, .slots, .workerMemory, .originLimit, .requests, .requestsPerClient, .requestsPerHandler,
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize:
+            false
+        }
+    }
+
+    /// Whether it is put to work by the supervisor: without one it means nothing.
+    public var isOfSupervisor: Bool {
+        switch self {
+        case .workers, .workerMemory: true
+        case .slots, .originLimit, .originSpacing, .requests, .requestsPerClient, .requestsPerHandler, .coolDown,
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .drainSeconds, .cacheSize:
             false
         }
     }
@@ -40,6 +51,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .workers: 1...1_000
         case .slots, .originLimit: 1...10_000
+        // Less than a worker reserves at its start ends it at once.
+        case .workerMemory: 256 << 20...1 << 50
         case .originSpacing, .coolDown, .drainSeconds: 0...WireLimits.seconds * 1_000
         case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
         case .inlineBytes: 0...16 << 20
@@ -55,6 +68,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .workers: "worker processes"
         case .slots: "transfers at once in one worker"
+        case .workerMemory: "bytes of address space that one worker may have"
         case .originLimit: "transfers at once to an origin without a rule"
         case .originSpacing: "seconds between two starts at an origin without a rule"
         case .requests: "requests that have not ended, of all clients"

@@ -44,7 +44,7 @@ public struct Settings: Equatable, Sendable {
     private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
 
     /// What `limits` say and, of what they do not tell, what holds when nobody says anything. There is no number of
-    /// workers, and none of slots: who has a pool gives them.
+    /// workers, none of slots and no bound for a worker's memory: who has a pool gives them.
     public init(_ limits: CoreLimits = CoreLimits()) {
         put(.originLimit, limits.origins.limit)
         put(.originSpacing, limits.origins.spacingMilliseconds)
@@ -65,7 +65,7 @@ public struct Settings: Equatable, Sendable {
         numbers[name] = Sourced(value: value, source: Source.standard)
     }
 
-    /// A number; of a time in milliseconds. Nil for workers and slots that nobody gave.
+    /// A number; of a time in milliseconds. Nil for what belongs to a pool and nobody gave.
     public subscript(name: SettingName) -> Int? { numbers[name]?.value }
 
     /// Where a number comes from; nil if nobody gave it.

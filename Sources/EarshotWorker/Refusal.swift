@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotLoop
+internal import Glibc
 
 /// Why the worker itself ended a job.
 struct Refusal: Error, Equatable {
@@ -16,6 +17,9 @@ struct Refusal: Error, Equatable {
         switch fault {
         case .tooLarge: self.init(.tooLarge)
         case .spoolFull: self.init(.spoolFull)
+        case .spoolFailed(let error) where error.number == EMFILE || error.number == ENFILE:
+            // As a connection that finds no descriptor: others end, so another attempt may find one.
+            self.init(.connectFailed, "The worker has too few descriptors.")
         case .spoolFailed(let error): self.init(.internalError, error.description)
         }
     }

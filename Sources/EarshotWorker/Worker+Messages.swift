@@ -20,6 +20,7 @@ extension Worker {
                 "code": "\(Printable.sentence(code))", "detail": "\(Printable.sentence(detail ?? ""))",
             ]
             logger.error("the broker objects", metadata: metadata)
+            if code == "not-a-child" { refused() }
         }
     }
 

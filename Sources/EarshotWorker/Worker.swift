@@ -118,6 +118,12 @@ final class Worker {
         loop.stop()
     }
 
+    /// Ends for good, since nothing that this process could do would make the broker take it.
+    func refused() {
+        fault = WorkerRefused()
+        stop()
+    }
+
     // MARK: The pass
 
     private func settle() -> EventLoop.Rest {

@@ -18,10 +18,12 @@ public final class WorkerProcess {
     /// other threads start.
     ///
     /// - Returns: the exit code, 0.
-    /// - Throws: what the system, libzmq or c-ares refused.
+    /// - Throws: what the system, libzmq or c-ares refused; `WorkerRefused` when the broker does.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
+        ProcessName.set("earshot-worker")
         try ParentProcess.giveUpNewPrivileges()
+        try ResourceLimits.forbidCoreDumps()
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             logger.notice("the parent is gone")
             return 0

@@ -81,16 +81,23 @@ struct CacheOptions: ParsableArguments {
         }
     }
 
-    /// The folder named, else the runtime folder's own if that was named, else the user's usual one; nil for no cache.
-    func folder(_ place: PlaceOptions, _ folder: RuntimeFolder) throws(ClientError) -> String? {
+    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual one; nil
+    /// for no cache.
+    func folder(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+    ) throws(ClientError) -> String? {
         guard !noCache else { return nil }
         if let cacheFolder { return Folder.absolute(cacheFolder) }
-        return place.runtime == nil ? try RuntimeFolder.usualCache() : folder.ownCache
+        guard place.runtime == nil else { return folder.ownCache }
+        if let cache = service?.cache { return cache }
+        return try RuntimeFolder.usualCache()
     }
 
     /// The same as arguments of another process.
-    func arguments(_ place: PlaceOptions, _ folder: RuntimeFolder) throws(ClientError) -> [String] {
-        try self.folder(place, folder).map { ["--cache-folder", $0] } ?? ["--no-cache"]
+    func arguments(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders
+    ) throws(ClientError) -> [String] {
+        try self.folder(place, folder, service).map { ["--cache-folder", $0] } ?? ["--no-cache"]
     }
 }
 
@@ -99,9 +106,13 @@ struct SpoolOptions: ParsableArguments {
     @Option(help: "The folder of bodies too large to travel inline.", completion: .directory)
     var spool: String?
 
-    /// The spool named, else the runtime folder's own if that was named, else the user's usual one.
-    func folder(_ place: PlaceOptions, _ folder: RuntimeFolder) throws(ClientError) -> String {
+    /// The spool named, else the runtime folder's own if that was named, else the service's, else the user's usual one.
+    func folder(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+    ) throws(ClientError) -> String {
         if let spool { return Folder.absolute(spool) }
-        return place.runtime == nil ? try RuntimeFolder.usualSpool() : folder.ownSpool
+        guard place.runtime == nil else { return folder.ownSpool }
+        if let spool = service?.spool { return spool }
+        return try RuntimeFolder.usualSpool()
     }
 }

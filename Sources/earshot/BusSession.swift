@@ -6,7 +6,7 @@ internal import Glibc
 /// A command's connection to the bus: ends with a complaint when no broker answers, and when a signal comes.
 final class BusSession {
     /// How long a broker may take to answer, or to come back after it went.
-    private static let patience = Duration.seconds(20)
+    private static let usualPatience = Duration.seconds(20)
 
     let loop: EventLoop
     let connection: ClientConnection
@@ -18,21 +18,24 @@ final class BusSession {
 
     private let folder: RuntimeFolder
     private let signals: SignalSource
+    private let patience: Duration
     private var registration: EventLoop.Registration?
     private var patienceTimer: TimerID?
 
     /// Connects to the broker in `folder`.
     ///
+    /// - Parameter patience: how long it may take to answer, if not the usual time.
     /// - Throws: `Complaint` when none serves there.
     static func find(
-        in folder: RuntimeFolder, client: String, onEvent: @escaping (BusSession, ClientEvent) -> Void
+        in folder: RuntimeFolder, client: String, patience: Duration? = nil,
+        onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try isServed(folder) else {
             throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
         }
         SignalSource.ignoreBrokenPipes()
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
-        return try BusSession(folder, EventLoop(), signals, client: client, window: 256, onEvent)
+        return try BusSession(folder, EventLoop(), signals, client: client, window: 256, patience: patience, onEvent)
     }
 
     /// Whether a broker serves in `folder`; one that is not to be trusted is none.
@@ -46,11 +49,12 @@ final class BusSession {
 
     init(
         _ folder: RuntimeFolder, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
-        _ onEvent: @escaping (BusSession, ClientEvent) -> Void
+        patience: Duration? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.folder = folder
         self.loop = loop
         self.signals = signals
+        self.patience = patience ?? Self.usualPatience
         signalDescriptor = signals.descriptor
         let door = Door()
         connection = try ClientConnection(
@@ -104,7 +108,7 @@ final class BusSession {
 
     private func beginToWait() {
         guard patienceTimer == nil else { return }
-        patienceTimer = loop.setTimer(after: BusSession.patience) { [unowned self] in
+        patienceTimer = loop.setTimer(after: patience) { [unowned self] in
             end(Complaint(.noBroker, "no broker answers in \(folder.path) any more"))
         }
     }

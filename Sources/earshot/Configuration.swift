@@ -8,10 +8,19 @@ struct Configuration: Sendable {
     let file: String?
     /// What was said as arguments.
     let flags: [SettingChange]
-    /// Workers and their slots when nobody says anything; nil where there is no pool.
-    let pool: (workers: Int, slots: Int)?
+    /// What a pool of workers has when nobody says anything; nil where there is none.
+    let pool: Pool?
     /// Workers at most, whoever says what; nil for any number.
     var mostWorkers: Int?
+
+    /// A pool of workers.
+    struct Pool: Sendable {
+        let workers: Int
+        /// Of each worker.
+        let slots: Int
+        /// Bytes of address space of each. A worker with 750 transfers has a tenth of it.
+        let memory = 4 << 30
+    }
 
     /// All of it, each value with its source.
     ///
@@ -21,6 +30,7 @@ struct Configuration: Sendable {
         if let pool {
             try apply(.number(.workers, pool.workers), Settings.Source.standard, to: &settings)
             try apply(.number(.slots, pool.slots), Settings.Source.standard, to: &settings)
+            try apply(.number(.workerMemory, pool.memory), Settings.Source.standard, to: &settings)
         }
         for path in paths {
             guard let changes = try ConfigurationFile.read(path) else {
@@ -71,7 +81,7 @@ struct Configuration: Sendable {
         _ change: SettingChange, _ source: String, to settings: inout Settings
     ) throws(Complaint) {
         // A file can be for both: a broker alone leaves the workers to others.
-        if pool == nil, case .number(.workers, _) = change { return }
+        if pool == nil, case .number(let name, _) = change, name.isOfSupervisor { return }
         do throws(SettingError) {
             try settings.apply(change, source: source)
         } catch {

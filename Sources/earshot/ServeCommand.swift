@@ -16,6 +16,9 @@ struct ServeCommand: ParsableCommand {
 
             Arguments are stronger than the files of settings, which `earshot config` tells of. SIGHUP has the files \
             read again; `earshot set` changes a setting until then.
+
+            As a service it tells systemd when it is ready, reloads, stops and lives (sd_notify), and uses the folders of \
+            RuntimeDirectory= and CacheDirectory=: examples/systemd.
             """)
 
     @OptionGroup var place: PlaceOptions
@@ -46,10 +49,12 @@ struct ServeCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
+            let manager = try ServiceManager.take()
             if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
-            let folder = try place.folder()
-            let spool = try spool.folder(place, folder)
-            let cache = try cache.arguments(place, folder)
+            let service = ServiceFolders()
+            let folder = try service.runtime(place)
+            let spool = try spool.folder(place, folder, service)
+            let cache = try cache.arguments(place, folder, service)
             let configuration = Configuration(
                 file: settings.source.file, flags: try poolChange() + settings.changes(),
                 pool: ConfigurationOptions.pool, mostWorkers: mostWorkers)
@@ -65,7 +70,7 @@ struct ServeCommand: ParsableCommand {
                 worker: ["worker", "--runtime", folder.path] + worker.arguments
                     + ["--log-level", log.logLevel.rawValue],
                 secret: Hex.encode(Secret.randomBytes(32)), configuration: configuration,
-                isPrivate: privateTo != nil)
+                isPrivate: privateTo != nil, service: privateTo == nil ? manager : nil)
             let supervisor = try Supervisor(plan, initial)
             let count = initial[.workers] ?? 0
             supervisor.onReady = {

@@ -10,6 +10,9 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Transfers at once in one worker.")
     var slots: String?
 
+    @Option(help: "Bytes of address space that one worker may have; 4 GiB if not given.")
+    var workerMemory: String?
+
     @Option(help: "Transfers at once to one origin.")
     var originLimit: String?
 
@@ -71,7 +74,8 @@ struct SettingOptions: ParsableArguments {
     /// What was given.
     func changes() throws -> [SettingChange] {
         let given: [(SettingName, String?)] = [
-            (.slots, slots), (.originLimit, originLimit), (.originSpacing, originSpacing), (.requests, requests),
+            (.slots, slots), (.workerMemory, workerMemory), (.originLimit, originLimit),
+            (.originSpacing, originSpacing), (.requests, requests),
             (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
             (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.requestBodyBytes, requestBodyBytes),
             (.spoolSize, spoolSize),
@@ -115,8 +119,8 @@ struct ConfigurationOptions: ParsableArguments {
     /// Absolute, since the folder may be left.
     var file: String? { (config ?? Environment.value("EARSHOT_CONFIG")).map(Folder.absolute) }
 
-    /// Workers and slots when nobody says anything.
-    static var pool: (workers: Int, slots: Int) {
-        (workers: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slots: 64)
+    /// What a pool has when nobody says anything.
+    static var pool: Configuration.Pool {
+        Configuration.Pool(workers: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slots: 64)
     }
 }

@@ -43,8 +43,21 @@ struct WhyCommand: ParsableCommand {
 enum Question {
     /// What the broker says, JSON.
     static func answer(_ query: Query, in place: PlaceOptions) throws -> [UInt8] {
+        let failures = FailureReport(try place.folder()).sentences()
+        do {
+            return try ask(query, in: place, patience: failures.isEmpty ? nil : patience)
+        } catch let complaint as Complaint where complaint.status == .noBroker {
+            for failure in failures { Complaint.say(failure) }
+            throw complaint
+        }
+    }
+
+    /// How long a broker that fails may take to answer between two of its deaths.
+    private static let patience = Duration.seconds(2)
+
+    private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [UInt8] {
         var answer: [UInt8]?
-        let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
+        let session = try BusSession.find(in: place.folder(), client: "query", patience: patience) { session, event in
             switch event {
             case .answer(_, let json): answer = json
             case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))

@@ -8,6 +8,8 @@ extension Supervisor {
     /// changes nothing.
     func readSettings() {
         guard phase == .serving else { return }
+        reloadBegan()
+        defer { tellService() }
         do throws(Complaint) {
             settings = try plan.configuration.read()
         } catch {
@@ -16,6 +18,7 @@ extension Supervisor {
         }
         tellSettings()
         fitPool()
+        boundMemory()
         Complaint.say("the settings were read again")
     }
 
@@ -28,10 +31,20 @@ extension Supervisor {
         channel.send(settings.lines + [Settings.end])
     }
 
-    /// A line of the broker: the answer to settings, or what a client has set.
+    /// A line of the broker: how it is, the answer to settings, or what a client has set.
     func brokerSaid(_ line: String) {
+        if line == SupervisorWord.alive {
+            brokerLives()
+            return
+        }
+        if line.hasPrefix(SupervisorWord.workers + " ") {
+            workersTakenIn = Int(line.dropFirst(SupervisorWord.workers.utf8.count + 1)) ?? 0
+            tellService()
+            return
+        }
         if line == Settings.taken {
             unansweredSettings -= 1
+            tellService()
             return
         }
         guard unansweredSettings == 0, !owesSettings else { return }
@@ -39,6 +52,7 @@ extension Supervisor {
             let change = try SettingChange(line.split(separator: " ").map { String($0) })
             try settings.apply(change, source: Settings.Source.set)
             if case .number(.workers, _) = change { fitPool() }
+            if case .number(.workerMemory, _) = change { boundMemory() }
         } catch {
             // The broker is of the same build, and has taken it.
             Complaint.say("the broker tells of a setting that is none: \(error)")
@@ -46,6 +60,21 @@ extension Supervisor {
     }
 
     // MARK: The pool
+
+    /// Bounds the address space of all workers by what is set now. One that needs more ends, and it alone.
+    func boundMemory() {
+        for post in posts where post.role == .worker { if let child = post.child { boundMemory(of: child) } }
+    }
+
+    /// Bounds one worker's address space. The bound is against faults, not against a worker that wants to be rid of it.
+    func boundMemory(of child: ChildProcess) {
+        guard let bytes = settings[.workerMemory] else { return }
+        do throws(SystemError) {
+            try ResourceLimits.limitMemory(of: child.pid, bytes: bytes)
+        } catch {
+            Complaint.say("the memory of worker \(child.pid) has no bound: \(error)")
+        }
+    }
 
     /// Makes the pool as large as is set. Workers that are too many finish what they run; new ones wait while those are
     /// so many that all together would be more than there may be.
@@ -81,5 +110,6 @@ extension Supervisor {
     func forget(_ post: Post) {
         posts.removeAll { $0 === post }
         fitPool()
+        tellService()
     }
 }

@@ -19,6 +19,8 @@ final class Supervisor {
         let configuration: Configuration
         /// Whether one process alone uses the bus: then there is nothing to drain.
         let isPrivate: Bool
+        /// Who started it and wants to hear of it; nil for nobody.
+        let service: ServiceManager?
     }
 
     enum Phase {
@@ -47,13 +49,25 @@ final class Supervisor {
     var owesSettings = false
     var posts: [Post]
     private(set) var phase = Phase.serving
+    /// Whether the broker is to be told of failures once it takes something.
+    var owesFailures = false
+    var generator = SystemRandomNumberGenerator()
+    let service: ServiceManager?
+    /// What the service manager was told: its readiness, the last line for people, a reload that has not ended.
+    var isServiceReady = false
+    var toldState = ""
+    var isReloading = false
+    /// Workers that the broker says it has taken in.
+    var workersTakenIn = 0
+    /// Whether a broker has served.
+    private(set) var isReady = false
     private let signals: SignalSource
-    private var isReady = false
     private var failure: (any Error)?
 
     init(_ plan: Plan, _ settings: Settings) throws(SystemError) {
         self.plan = plan
         self.settings = settings
+        service = plan.service
         SignalSource.ignoreBrokenPipes()
         signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         loop = try EventLoop()
@@ -68,8 +82,11 @@ final class Supervisor {
             }
         }
         defer { loop.remove(registration) }
+        FailureReport(plan.folder).remove()
         for post in posts { try start(post) }
+        tellService()
         try loop.run()
+        FailureReport(plan.folder).remove()
         if let failure { throw failure }
     }
 
@@ -111,9 +128,13 @@ final class Supervisor {
                 throw error
             }
         }
-        channel.onRoom = { [unowned self] in if owesSettings { tellSettings() } }
-        channel.send(settings.lines + [Settings.end])
+        channel.onRoom = { [unowned self] in
+            if owesSettings { tellSettings() }
+            if owesFailures { tellFailures() }
+        }
+        channel.send(settings.lines + [Settings.end] + failures.map(\.line) + [ChildFailure.end])
         self.channel = channel
+        owesFailures = false
         unansweredSettings = 0
         owesSettings = false
     }
@@ -127,6 +148,8 @@ final class Supervisor {
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
+        if post.role == .worker { boundMemory(of: child) }
+        watchForGoodLife(post)
     }
 
     /// Tells once that the broker serves. Its end before that closes the pipe as well.
@@ -138,6 +161,7 @@ final class Supervisor {
             if unsafe read(reader, &byte, 1) == 1, !isReady {
                 isReady = true
                 onReady()
+                tellService()
             }
             close(reader)
         }
@@ -146,13 +170,17 @@ final class Supervisor {
     private func ended(_ post: Post) {
         guard let child = post.child, let exit = child.reap() else { return }
         if let registration = post.registration { loop.remove(registration) }
-        if let timer = post.timer { loop.cancelTimer(timer) }
+        for timer in [post.timer, post.goodLife].compactMap(\.self) { loop.cancelTimer(timer) }
+        post.goodLife = nil
+        post.lastExit = exit
         post.child = nil
         post.registration = nil
         if post.role == .broker {
             // What it was answered for is what the next one starts with.
             channel?.takeLines()
             channel = nil
+            workersTakenIn = 0
+            tellService()
         }
         switch phase {
         case .draining, .killing:
@@ -163,19 +191,16 @@ final class Supervisor {
                 forget(post)
                 return
             }
-            let delay = post.delay.lifeEnded(after: LoopTime.read().since(post.started))
             // A broker that never served has said why; a folder that is unfit will be unfit a second later.
             if post.role == .broker, !isReady, exit == .code(ExitStatus.cannotServe.rawValue) {
                 failure = Complaint(.cannotServe)
                 kill()
                 return
             }
-            let name = post.role == .broker ? "the broker" : "a worker"
-            if exit != .code(0) || !plan.isPrivate {
-                let pause = delay == .zero ? "" : " in \(delay)"
-                Complaint.say("\(name) (\(child.pid)) ended with \(exit), starting another\(pause)")
-            }
-            loop.setTimer(after: delay) { [unowned self] in restart(post) }
+            let pause = died(
+                post, after: LoopTime.read().since(post.started),
+                "\(post.role.name) (\(child.pid)) ended with \(exit)")
+            loop.setTimer(after: pause) { [unowned self] in restart(post) }
         }
     }
 
@@ -185,9 +210,8 @@ final class Supervisor {
         do throws(SystemError) {
             try start(post)
         } catch {
-            let delay = post.delay.lifeEnded(after: .zero)
-            Complaint.say("cannot start a child: \(error)")
-            loop.setTimer(after: max(delay, RestartDelay.shortest)) { [unowned self] in restart(post) }
+            let pause = died(post, after: .zero, "\(post.role.name) cannot be started: \(error)")
+            loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(post) }
         }
     }
 
@@ -203,6 +227,7 @@ final class Supervisor {
                 for post in posts { post.child?.send(SIGTERM) }
             }
             loop.setTimer(after: drainTime + Self.drainReserve) { [unowned self] in kill() }
+            stopBegan(limit: drainTime + Self.drainReserve)
             endIfAlone()
         case .serving:
             // Nobody waits for anything; what the broker has to keep for later it keeps. Two signals: it stops at once.

@@ -32,7 +32,11 @@ struct WorkerCommand: ParsableCommand {
             options.caFile = worker.caFile.map(Folder.absolute)
             if let userAgent = worker.userAgent { options.userAgent = userAgent }
             let logger = LineLog.logger("worker", log.logLevel)
-            return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            do {
+                return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            } catch let error as WorkerRefused {
+                throw Complaint(.cannotServe, error.description)
+            }
         }
     }
 }

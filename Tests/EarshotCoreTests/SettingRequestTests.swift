@@ -27,7 +27,7 @@ struct SettingRequestTests {
         #expect(rig.core.limits.origins.spacingMilliseconds == 500)
     }
 
-    @Test(arguments: ["origin-limit 0", "nothing 3", "origin x", "workers 3"])
+    @Test(arguments: ["origin-limit 0", "nothing 3", "origin x", "workers 3", "worker-memory 1000000000"])
     func `what cannot be set is refused and changes nothing`(text: String) {
         var rig = CoreRig()
         let a = rig.client(1)
@@ -51,12 +51,14 @@ struct SettingRequestTests {
         #expect(limits(rig).map(\.addressPolicy) == ["public-only, allow 127.0.0.1/32"])
     }
 
-    @Test func `a supervised core takes the number of workers`() {
+    @Test func `a supervised core takes the number of workers and their memory`() {
         var rig = CoreRig()
         rig.core.isSupervised = true
         let a = rig.client(1)
         rig.pass { set("workers 3", by: a, &$0) }
         #expect(rig.actions.first == .settingChanged(.number(.workers, 3)))
+        rig.pass { set("worker-memory 1000000000", by: a, &$0) }
+        #expect(rig.actions.first == .settingChanged(.number(.workerMemory, 1_000_000_000)))
     }
 
     @Test func `each bound of the core can be set`() {

@@ -80,9 +80,12 @@ class Commands:
 
 
 class Bus(Commands):
-    """A running `earshot serve`: `with Bus(workers=1) as bus:`."""
+    """A running `earshot serve`: `with Bus(workers=1) as bus:`.
 
-    def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=()):
+    `descriptors`: what each of its processes may have. `crashes`: that some crash is what the test wants."""
+
+    def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=(), descriptors=None,
+                 crashes=False):
         self._owned = folder is None
         folder = folder or temporary_folder()
         super().__init__(folder / "run", folder)
@@ -92,10 +95,14 @@ class Bus(Commands):
             self._options += ["--origin-limit", origin_limit]
         self._count = workers
         self._clients = []
+        self._descriptors = descriptors
+        self._crashes = crashes
         self.program = None
 
     def __enter__(self):
-        self.program = self.start("serve", "--runtime", self.runtime, "--spool", self.spool, *self._options)
+        limit = ["prlimit", f"--nofile={self._descriptors}:{self._descriptors}"] if self._descriptors else []
+        serve = [binary(), "serve", "--runtime", self.runtime, "--spool", self.spool, *self._options]
+        self.program = Program([*limit, *serve], self.environment, self.folder)
         try:
             self.program.await_line("earshot: ready", timeout=20)
         except AssertionError:
@@ -182,7 +189,7 @@ class Bus(Commands):
         finally:
             for process in watched:
                 process.close()
-        if self.program.crash_lines:
+        if self.program.crash_lines and not self._crashes:
             raise AssertionError(f"a process crashed\n{self.program.describe()}")
 
     def _abort(self):

@@ -1,8 +1,12 @@
 """`earshot serve`: its children live, die and come back as they should; it ends clean and sleeps when idle."""
 
 import os
+import pathlib
+import resource
 import select
+import signal
 import stat
+import time
 
 from harness import Bus, TestCase
 from origin import Origin, body
@@ -77,6 +81,59 @@ class SupervisorTests(TestCase):
             self.assertEqual(bus.program.wait(5), 0, bus.program.describe())
             bus.await_no_survivors()
             self.origin.await_aborts("/hang")
+
+    def test_a_child_that_does_not_end_is_killed(self):
+        with Bus(workers=1, arguments=["--drain-seconds", "0.5"]) as bus:
+            worker = Watched(bus.workers[0])
+            worker.signal(signal.SIGSTOP)
+            began = time.monotonic()
+            bus.program.signal(signal.SIGTERM)
+            self.assertEqual(bus.program.wait(10), 0, bus.program.describe())
+            self.assertTrue(worker.await_death(0))
+            # drain-seconds and the 3 s in which those that were told to end may do so.
+            self.assertTrue(3.4 < time.monotonic() - began < 5, "it has the time that is stated")
+            worker.close()
+
+    def test_a_broker_that_does_not_end_is_killed(self):
+        with Bus(workers=1, arguments=["--drain-seconds", "0.5"]) as bus:
+            broker = Watched(bus.broker)
+            broker.signal(signal.SIGSTOP)
+            bus.program.signal(signal.SIGTERM)
+            self.assertEqual(bus.program.wait(10), 0, bus.program.describe())
+            self.assertTrue(broker.await_death(0))
+            broker.close()
+            bus.await_no_survivors()
+
+    def test_what_waits_at_its_end_is_not_answered(self):
+        with Bus(workers=1, slots=1) as bus:
+            client = bus.client()
+            client.fetch("drain", "runs", f"{self.origin.url}/gate/drain?bytes=10")
+            self.origin.await_count("/gate/drain", 1)
+            client.fetch("drain", "waits", f"{self.origin.url}/bytes/10")
+            client.query("ping")
+            bus.program.signal(signal.SIGTERM)
+            self.assertEqual(client.expect("GOODBYE").fields["reason"], "draining")
+            client.fetch("drain", "late", f"{self.origin.url}/bytes/11")
+            self.assertFailed(client.terminal(), "stopping")
+            self.origin.open_gate("drain")
+            self.assertEqual(client.terminal().id, ("drain", "runs"))
+            self.assertEqual(bus.program.wait(10), 0, bus.program.describe())
+            self.assertIsNone(client.receive(0), "nothing of what waited")
+            self.assertEqual(self.origin.count("/bytes/10"), 0)
+
+    def test_its_processes_have_names_and_no_more_than_they_need(self):
+        with Bus(workers=1) as bus:
+            names = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in bus.family()}
+            self.assertEqual(list(names.values()), ["earshot", "earshot-broker", "earshot-worker"])
+            for pid in (bus.broker, bus.workers[0]):
+                self.assertEqual(resource.prlimit(pid, resource.RLIMIT_CORE), (0, 0))
+                self.assertIn("NoNewPrivs:\t1", pathlib.Path(f"/proc/{pid}/status").read_text())
+
+    def test_a_worker_that_is_no_child_says_why_it_ends(self):
+        with Bus(workers=1) as bus:
+            worker = bus.run("worker", "--runtime", bus.runtime, timeout=20)
+            self.assertEqual(worker.status, 73, worker.describe())
+            self.assertIn("takes only workers that its supervisor started", worker.stderr)
 
     def test_its_folder_and_sockets_are_the_users_alone(self):
         with Bus() as bus:

@@ -1,0 +1,96 @@
+"""A service manager's notification socket, as systemd's: what a service says there is kept in order."""
+
+import contextlib
+import pathlib
+import socket
+import time
+
+from harness import Commands, temporary_folder
+
+
+class NotifySocket:
+    """`environment` is what a service is started with. `abstract`: the socket has no file."""
+
+    def __init__(self, folder, watchdog=None, abstract=False):
+        self._path = str(folder / "notify")
+        name = f"@{self._path}" if abstract else self._path
+        self.environment = {"NOTIFY_SOCKET": name}
+        if watchdog:
+            self.environment["WATCHDOG_USEC"] = str(int(watchdog * 1_000_000))
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("\0" + self._path if abstract else self._path)
+        self.heard = []
+
+    def close(self):
+        self._socket.close()
+
+    def next(self, timeout=10):
+        """The variables of the next datagram; None when none came in time."""
+        self._socket.settimeout(max(timeout, 0.000_001))
+        try:
+            text = self._socket.recv(4096).decode()
+        except TimeoutError:
+            return None
+        variables = dict(line.split("=", 1) for line in text.splitlines())
+        self.heard.append(variables)
+        return variables
+
+    def expect(self, variable, value=None, timeout=20):
+        """The first datagram from now on that has the variable (and just this value)."""
+        deadline = time.monotonic() + timeout
+        while (variables := self.next(deadline - time.monotonic())) is not None:
+            if variable in variables and value in (None, variables[variable]):
+                return variables
+        raise AssertionError(f"no {variable}={value} within {timeout} s; heard {self.heard}")
+
+    def pending(self):
+        """What has come and was not looked at."""
+        found = []
+        while (variables := self.next(0)) is not None:
+            found.append(variables)
+        return found
+
+
+class Service(Commands):
+    """`earshot serve` as a service manager starts it: its folders in the environment, and nothing as arguments."""
+
+    def __init__(self, watchdog=None, abstract=False, workers=2):
+        folder = temporary_folder()
+        super().__init__(folder / "run", folder)
+        self.notify = NotifySocket(folder, watchdog, abstract)
+        del self.environment["EARSHOT_RUNTIME"]
+        self.cache = folder / "cache"
+        self.cache.mkdir()
+        self.environment.update(self.notify.environment, RUNTIME_DIRECTORY=f"{self.runtime}:{folder}/another",
+                                CACHE_DIRECTORY=str(self.cache))
+        self._workers = workers
+        self.program = None
+
+    @contextlib.contextmanager
+    def running(self):
+        self.program = self.start("serve", "--workers", self._workers)
+        try:
+            yield self
+        except AssertionError as error:
+            error.add_note(self.program.describe())
+            raise
+        finally:
+            self.program.kill()
+            self.await_no_survivors()
+            self.notify.close()
+
+
+def environment(pid):
+    """The variables that a process was started with, by name."""
+    lines = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def clock_microseconds():
+    """The clock of MONOTONIC_USEC."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+
+def name(pid):
+    """What lists of processes call it."""
+    return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()

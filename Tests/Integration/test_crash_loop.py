@@ -1,0 +1,86 @@
+"""Children that die again and again: they are started more and more seldom, it is told, and it ends by itself."""
+
+import re
+import time
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from processes import eventually, kill
+
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+QUICK_DEATHS = 5
+GOOD_LIFE = 10
+
+
+class CrashLoopTests(TestCase):
+    def failing(self, client):
+        return client.query("workers")["failing"]
+
+    def await_failing(self, client, deaths):
+        def found():
+            failing = self.failing(client)
+            return failing if [f["deaths"] for f in failing] == [deaths] else None
+        return eventually(found, lambda: f"{deaths} deaths are told: {self.failing(client)}")[0]
+
+    def test_workers_that_die_quickly_are_told_of_once_and_forgotten_when_one_lives(self):
+        with Bus(workers=1) as bus, Origin() as origin:
+            client = bus.client()
+            self.assertEqual(self.failing(client), [])
+            for _ in range(QUICK_DEATHS):
+                self.assertEqual(self.failing(client), [])
+                kill(bus.workers[0])
+            failure = self.await_failing(client, QUICK_DEATHS)
+            self.assertEqual((failure["role"], failure["last-end"]), ("worker", "signal 9"))
+            self.assertRegex(failure["since"], RFC3339)
+            kill(bus.workers[0])
+            again = self.await_failing(client, QUICK_DEATHS + 1)
+            self.assertEqual(again["since"], failure["since"])
+            self.assertEqual(bus.status()["failing"], [again])
+            self.assertIn("role worker, deaths 6, last-end signal 9", bus.run("status").stdout.decode())
+
+            self.assertTrue(bus.workers, "it goes on trying")
+            bus.program.await_line("a worker lives again", timeout=GOOD_LIFE + 10)
+            eventually(lambda: not self.failing(client), "the failure is forgotten")
+            client.fetch("a", 1, f"{origin.url}/bytes/9")
+            self.assertResult(client.terminal(), body(9))
+            said = [line for line in bus.program.stderr.splitlines() if "in a row" in line]
+            self.assertEqual(len(said), 1, said)
+            deaths = [line for line in bus.program.stderr.splitlines() if "ended with signal 9" in line]
+            self.assertEqual(len(deaths), QUICK_DEATHS, "the sixth death is not told")
+
+    def test_the_pauses_grow(self):
+        with Bus(workers=1) as bus:
+            pauses = []
+            for _ in range(7):
+                worker = bus.workers[0]
+                kill(worker)
+                died = time.monotonic()
+                bus.workers
+                pauses.append(time.monotonic() - died)
+            # The longest possible pauses and the shortest ones that chance makes of them.
+            for pause, longest in zip(pauses[1:], (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)):
+                self.assertGreater(pause, longest / 2 - 0.02, pauses)
+            self.assertLess(sum(pauses), 6.3 + 3, "and no more than they may")
+
+    def test_a_broker_that_cannot_serve_is_told_of_though_nobody_answers(self):
+        with Bus(workers=1) as bus, Origin() as origin:
+            kept = bus.spool.rename(bus.folder / "kept")
+            bus.spool.write_text("no folder")
+            kill(bus.broker)
+            bus.program.await_line("in a row")
+            status = bus.run("status")
+            self.assertEqual(status.status, 69, status.describe())
+            self.assertRegex(status.stderr, rf"the broker ended \d+ times in a row since {RFC3339.pattern}, last with "
+                                            "exit code")
+            bus.spool.unlink()
+            kept.rename(bus.spool)
+            got = eventually(lambda: self.got(bus, f"{origin.url}/bytes/9"), "the broker serves again", timeout=30)
+            self.assertEqual(got.stdout, body(9))
+            self.assertEqual([f["role"] for f in bus.status()["failing"]], ["broker"])
+            bus.program.await_line("the broker lives again", timeout=GOOD_LIFE + 10)
+            eventually(lambda: not bus.status()["failing"], "the failure is forgotten")
+            self.assertFalse((bus.runtime / "failing").exists())
+
+    def got(self, bus, url):
+        program = bus.run("get", "--no-spawn", url)
+        return program if program.status == 0 else None

@@ -1,0 +1,114 @@
+"""Workers that hang: they are ended before what they run runs elsewhere, and what they say too late is dropped."""
+
+import os
+import signal
+import uuid
+
+import zmq
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from processes import Watched, eventually
+
+
+class HangTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1))
+        self.client = self.bus.client()
+
+    def stop(self, pid):
+        worker = Watched(pid)
+        self.addCleanup(worker.close)
+        worker.signal(signal.SIGSTOP)
+        return worker
+
+    def test_what_a_stopped_worker_runs_runs_elsewhere_once_that_is_dead(self):
+        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
+        self.origin.await_count("/gate/hang", 1)
+        worker = self.stop(self.bus.workers[0])
+        self.origin.await_count("/gate/hang", 2, timeout=30)
+        self.assertTrue(worker.await_death(0), "it was dead before")
+        self.assertEqual(self.origin.most_at_once, 1, "never two at once")
+        self.origin.open_gate("hang")
+        self.assertResult(self.client.terminal(), body(5000))
+        self.assertEqual(self.client.rest(), [], "once")
+        ledger = self.balance(self.client)
+        self.assertEqual(ledger["flights"]["lost"], 1)
+
+    def test_the_answer_that_a_stopped_worker_has_not_read_is_fetched_again(self):
+        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
+        self.origin.await_count("/gate/hang", 1)
+        worker = self.stop(self.bus.workers[0])
+        self.origin.open_gate("hang")
+        self.assertResult(self.client.terminal(), body(5000))
+        self.assertTrue(worker.await_death(0))
+        self.assertEqual(self.client.rest(), [], "once")
+
+    def test_a_worker_that_was_stopped_with_nothing_to_do_loses_only_time(self):
+        worker = self.stop(self.bus.workers[0])
+        self.assertEqual([w["pid"] for w in self.client.query("workers")["workers"]], [worker.pid])
+        self.client.fetch("hang", 1, f"{self.origin.url}/bytes/5000")
+        self.assertResult(self.client.terminal(), body(5000))
+        self.assertTrue(worker.await_death(0))
+        self.assertEqual(self.origin.count("/bytes/5000"), 1)
+
+    def test_one_that_goes_on_in_time_is_left_alone(self):
+        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
+        self.origin.await_count("/gate/hang", 1)
+        worker = self.stop(self.bus.workers[0])
+        self.assertFalse(worker.await_death(2))
+        worker.signal(signal.SIGCONT)
+        self.origin.open_gate("hang")
+        self.assertResult(self.client.terminal(), body(5000))
+        self.assertEqual(self.bus.workers, [worker.pid])
+        self.assertEqual(self.origin.count("/gate/hang"), 1)
+
+
+class HandWorker:
+    """A worker that the test speaks for. The broker must have no supervisor."""
+
+    def __init__(self, runtime):
+        self.socket = zmq.Context.instance().socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.connect(f"ipc://{runtime}/work")
+        self.say(f"READY EARW/1\nslots: 4\nschemes: http https\npid: {os.getpid()}\nhost: test\n")
+
+    def say(self, head, *body):
+        self.socket.send_multipart([head.encode(), *body])
+
+    def expect(self, verb):
+        """The operands of the next message with this verb; any others are passed over."""
+        while self.socket.poll(10_000):
+            first = self.socket.recv_multipart()[0].decode().split("\n")[0].split(" ")
+            if first[0] == verb:
+                return first[1:]
+        raise AssertionError(f"no {verb}")
+
+
+class LateTests(TestCase):
+    DONE = "DONE {} 200\nlength: {}\nsha-256: {}\nelapsed-ms: 1\n"
+
+    def test_what_a_worker_says_of_an_attempt_that_is_past_is_stale(self):
+        with Bus(workers=1) as elsewhere:
+            runtime = elsewhere.folder / uuid.uuid4().hex[:8]
+            broker = elsewhere.start("broker", "--runtime", runtime)
+            eventually(lambda: (runtime / "work").is_socket(), broker.describe)
+            worker = HandWorker(runtime)
+            # Not before the broker is dead: it ends a worker that leaves its work, and that is this process.
+            self.addCleanup(worker.socket.close)
+            elsewhere.runtime = runtime
+            client = elsewhere.client()
+            client.fetch("late", 1, "http://127.0.0.1:9/x", retries=2)
+            first = worker.expect("JOB")[0]
+            worker.say(f"FAILED {first} reset\n")
+            second = worker.expect("JOB")[0]
+            self.assertNotEqual(first, second)
+            worker.say(self.DONE.format(first, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+                       b"abc")
+            worker.say(self.DONE.format(second, 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
+                       b"x")
+            self.assertEqual(client.terminal().body, b"x")
+            self.assertEqual(client.rest(), [])
+            self.assertEqual(self.balance(client)["flights"]["stale"], 1)
+            broker.kill()

@@ -1,0 +1,38 @@
+"""A bus that ends in order and another one in its place: no client loses or repeats anything."""
+
+import json
+import shutil
+import signal
+
+from harness import Bus, Commands, TestCase, temporary_folder
+from origin import Origin, body
+
+
+class UpgradeTests(TestCase):
+    COUNT = 1000
+
+    def test_get_gets_all_1000_once_over_an_upgrade(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        options = {"folder": folder, "workers": 2, "slots": 16, "origin_limit": 16}
+        # Not one of the bus's processes: those have to be gone at its end.
+        commands = Commands(folder / "run", folder)
+        with Origin() as origin:
+            urls = [f"{origin.url}/slow/0.02?bytes=700&seed={index}" for index in range(self.COUNT)]
+            (folder / "list").write_text("\n".join(urls) + "\n")
+            with Bus(**options) as old:
+                getting = commands.start("get", "--no-spawn", "-i", folder / "list", "-d", folder / "out", "--json")
+                origin.await_total(300, timeout=30)
+                old.program.signal(signal.SIGTERM)
+                self.assertEqual(old.program.wait(20), 0, old.program.describe())
+            done = origin.total
+            self.assertLess(done, self.COUNT, "it ended in the middle")
+            self.assertEqual(origin.running, 0, "and cut nothing off")
+            with Bus(**options):
+                self.assertEqual(getting.wait(60), 0, getting.describe())
+            told = [json.loads(line)["url"] for line in getting.stdout.splitlines()]
+            self.assertEqual(sorted(told), sorted(urls), "one line for each")
+            found = {path.read_bytes() for path in (folder / "out").iterdir()}
+            self.assertTrue(found == {body(700, index) for index in range(self.COUNT)}, "all bytes right")
+            self.assertEqual(origin.total, self.COUNT, "each was fetched once: what ran at the end was delivered")
+            commands.await_no_survivors()

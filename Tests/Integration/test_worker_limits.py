@@ -1,0 +1,90 @@
+"""Workers with too few descriptors or too little memory: what they run fails or runs again, and the bus goes on."""
+
+import os
+import resource
+
+from harness import Bus, TestCase
+from origin import Origin, body
+from processes import eventually
+
+MIB = 1 << 20
+RETRYABLE = {"connect-failed", "dns-failed", "reset"}
+
+
+class DescriptorTests(TestCase):
+    COUNT = 60
+
+    def test_a_worker_that_runs_out_of_descriptors_goes_on(self):
+        with Origin() as origin, Bus(workers=1, origin_limit=64) as bus:
+            client = bus.client()
+            client.fetch("warm", 1, f"{origin.url}/bytes/100000")
+            self.assertResult(client.terminal(), body(100_000))
+            worker = bus.workers[0]
+            _, most = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+            for spare in (0, 1, 2, 3, 5, 8, 13):
+                with self.subTest(spare=spare):
+                    highest = max(int(name) for name in os.listdir(f"/proc/{worker}/fd"))
+                    resource.prlimit(worker, resource.RLIMIT_NOFILE, (highest + 1 + spare, most))
+                    for index in range(self.COUNT):
+                        url = f"{origin.url}/bytes/100000?seed={spare}-{index}"
+                        client.fetch(f"few/{spare}", index, url, retries=1)
+                    codes = set()
+                    for answer in client.terminals(self.COUNT, timeout=60):
+                        if answer.verb == "RESULT":
+                            self.assertResult(answer, body(100_000, f"{spare}-{answer.id[1]}"))
+                        else:
+                            codes.add(answer.operands[2])
+                    self.assertLessEqual(codes, RETRYABLE)
+                    resource.prlimit(worker, resource.RLIMIT_NOFILE, (most, most))
+                    client.fetch("enough", spare, f"{origin.url}/bytes/100000?seed=enough-{spare}")
+                    self.assertResult(client.terminal(), body(100_000, f"enough-{spare}"))
+            self.assertEqual(bus.workers, [worker], "the same worker")
+            self.balance(client)
+
+    def test_a_worker_takes_no_more_than_its_descriptors_allow(self):
+        with Origin() as origin, Bus(workers=1, slots=1000, origin_limit=1000, descriptors=128) as bus:
+            client = bus.client()
+            slots = client.query("workers")["workers"][0]["slots"]
+            self.assertEqual(slots, (128 - 64) // 3)
+            for index in range(100):
+                client.fetch("few", index, f"{origin.url}/bytes/100000?seed={index}", retries=0)
+            for answer in client.terminals(100):
+                self.assertResult(answer, body(100_000, answer.id[1]))
+
+
+class MemoryTests(TestCase):
+    BODY = 15 * MIB
+
+    def test_a_worker_beyond_its_memory_dies_alone_and_what_it_ran_is_poisonous_at_the_second_time(self):
+        limits = ["--worker-memory", str(256 * MIB), "--inline-bytes", str(16 * MIB)]
+        with Origin() as origin, Bus(workers=1, arguments=limits, origin_limit=40, crashes=True) as bus:
+            client = bus.client()
+            broker, worker = bus.broker, bus.workers[0]
+            for index in range(30):
+                client.fetch("large", index, f"{origin.url}/stall/{self.BODY}?seed={index}", timeout=300)
+            for answer in client.terminals(30, timeout=60):
+                self.assertFailed(answer, "poisonous")
+            client.fetch("small", 1, f"{origin.url}/bytes/5000")
+            self.assertResult(client.terminal(), body(5000))
+            self.assertNotEqual(bus.workers, [worker])
+            self.assertEqual(bus.broker, broker, "the broker is untouched")
+            self.assertEqual(origin.count(f"/stall/{self.BODY}"), 60)
+            self.balance(client)
+
+    def test_the_bound_is_a_setting_that_holds_at_once(self):
+        with Bus(workers=2) as bus:
+            client = bus.client()
+
+            def limits():
+                return [resource.prlimit(pid, resource.RLIMIT_AS)[0] for pid in bus.workers]
+            self.assertEqual(limits(), [4 << 30] * 2)
+            before = bus.workers
+            self.assertEqual(client.set(f"worker-memory {1 << 30}").verb, "CHANGED")
+            eventually(lambda: limits() == [1 << 30] * 2, lambda: f"the bound is 1 GiB: {limits()}")
+            self.assertEqual(client.set(f"worker-memory {2 << 30}").verb, "CHANGED")
+            eventually(lambda: limits() == [2 << 30] * 2, lambda: f"and can be raised: {limits()}")
+            self.assertEqual(bus.workers, before, "nobody was started again for it")
+            client.set("workers 3")
+            bus._count = 3
+            eventually(lambda: limits() == [2 << 30] * 3, lambda: f"a new worker has it too: {limits()}")
+            self.assertEqual(client.set(f"worker-memory {MIB}").verb, "ERROR")
