@@ -18,7 +18,7 @@ struct Configuration: Sendable {
         let workers: Int
         /// Of each worker.
         let slots: Int
-        /// Bytes of address space of each. A worker with 750 transfers has a tenth of it.
+        /// Bytes of address space of each. A worker with 740 transfers has a twentieth of it.
         let memory = 4 << 30
     }
 

@@ -50,6 +50,8 @@ struct ServeCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let manager = try ServiceManager.take()
+            // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is confidential.
+            unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
             if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
             let service = ServiceFolders()
             let folder = try service.runtime(place)

@@ -25,7 +25,8 @@ extension Supervisor {
             tellFailures()
         } else {
             if wasFailing { tellFailures() }
-            Complaint.say(cause + (pause == .zero ? ", starting another" : ", starting another in \(pause)"))
+            let milliseconds = Int((pause / .milliseconds(1)).rounded())
+            Complaint.say(cause + ", starting another" + (milliseconds == 0 ? "" : " in \(milliseconds) ms"))
         }
         return pause
     }

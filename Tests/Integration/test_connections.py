@@ -1,6 +1,8 @@
 """Very many connections, with 4,096 descriptors for each process: nothing aborts, and who was there first is served."""
 
 import os
+import resource
+import socket
 
 from harness import HERE, PYTHON, Bus, TestCase
 from origin import Origin, body
@@ -11,7 +13,25 @@ DESCRIPTORS = 4096
 LIMIT = (DESCRIPTORS - 256) // 2
 
 
-class ConnectionTests(TestCase):
+class ConnectionTestCase(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """This process holds the other ends."""
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def burst(self, bus, count):
+        """So many connections at once that say nothing. Those that the broker does not take are closed as well."""
+        sockets = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
+        for one in sockets:
+            try:
+                one.connect(f"{bus.runtime}/bus")
+            except OSError:
+                pass  # The broker is dead: what the test wants, or finds.
+        return sockets
+
+
+class ConnectionTests(ConnectionTestCase):
     def setUp(self):
         self.origin = self.enterContext(Origin())
         self.bus = self.enterContext(Bus(workers=1, descriptors=DESCRIPTORS))
@@ -47,6 +67,13 @@ class ConnectionTests(TestCase):
                 client.close()
         self.check_first_is_served("last")
 
+    def test_a_burst_of_10000_is_refused_and_harms_nobody(self):
+        sockets = self.burst(self.bus, 10_000)
+        self.check_first_is_served("during")
+        for one in sockets:
+            one.close()
+        self.check_first_is_served("after")
+
     def test_1000_idle_processes(self):
         idlers = Program([PYTHON, "-B", HERE / "raw.py", self.bus.runtime, 1000], self.bus.environment)
         try:
@@ -78,3 +105,40 @@ class ConnectionTests(TestCase):
         for client in [*clients, next_one]:
             client.close()
         self.check_first_is_served("again")
+
+
+class AbortTests(ConnectionTestCase):
+    """While its loop is busy the broker refuses nobody, and libzmq ends a process that has no descriptor left for the next
+    connection. A question that is answered at length keeps the loop busy."""
+
+    COUNT = 500
+    HANDLERS = 100_000
+    BURST = 8_000
+
+    def test_a_burst_that_ends_a_busy_broker_costs_no_answer(self):
+        with Origin(ports=2) as origin, Bus(workers=1, descriptors=DESCRIPTORS, crashes=True, origin_limit=4) as bus:
+            client = bus.stubborn_client(window=2 * self.COUNT)
+            for index in range(self.COUNT):
+                client.fetch("first", index, f"{origin.urls[0]}/slow/0.02?bytes=300&seed={index}")
+            first = client.broker
+            busy = bus.client(hello=False)
+            busy.say("HELLO EAR/1", client="busy", window="4096")
+            for index in range(self.HANDLERS):
+                busy.socket.send(f"FETCH busy/{index} 1 {origin.urls[1]}/hang\n".encode())
+            busy.expect("WELCOME")
+            busy.query("ping", timeout=60)
+            broker = bus.broker
+            for _ in range(20):
+                busy.socket.send(b"QUERY handlers\n")
+            sockets = self.burst(bus, self.BURST)
+            eventually(lambda: "Too many open files" in bus.program.stderr, bus.program.describe, timeout=20)
+            for one in sockets:
+                one.close()
+            busy.socket.close()
+            answers = client.collect()
+            self.assertNotEqual(client.broker, first)
+            self.assertNotEqual(bus.broker, broker)
+            self.assertEqual(sorted(int(request) for _, request in answers), list(range(self.COUNT)))
+            for (_, request), messages in answers.items():
+                self.assertEqual(len(messages), 1, messages)
+                self.assertResult(messages[0], body(300, request))
