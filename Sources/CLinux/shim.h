@@ -33,6 +33,14 @@ static inline char **linux_environment(void) { return environ; }
 /* pidfd_open(2), since Linux 5.3. The descriptor is close-on-exec. */
 static inline int linux_pidfd_open(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 
+/* SO_PEERPIDFD, unix(7), since Linux 6.5: a descriptor of the process at the other end, as it was when it connected; -1 with
+   ENOPROTOOPT from an older kernel. The descriptor is close-on-exec. */
+static inline int linux_peer_pidfd(int socket_descriptor) {
+    int pidfd = -1;
+    socklen_t length = sizeof pidfd;
+    return getsockopt(socket_descriptor, SOL_SOCKET, 77, &pidfd, &length) == 0 ? pidfd : -1;
+}
+
 /* pidfd_send_signal(2), since Linux 5.1. */
 static inline int linux_pidfd_send_signal(int pidfd, int signal_number) {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, 0);

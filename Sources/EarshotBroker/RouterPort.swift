@@ -1,3 +1,4 @@
+internal import DequeModule
 internal import EarshotLoop
 internal import Glibc
 internal import Logging
@@ -43,6 +44,8 @@ final class RouterPort {
     /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or to
     /// take its last message.
     private static let closeMilliseconds = 100
+    /// How long a connection may be silent from its beginning on: each costs a descriptor, and nobody needs a silent one.
+    private static let silence = Duration.seconds(10)
 
     private let socket: Socket
     private let monitor: Monitor
@@ -56,6 +59,11 @@ final class RouterPort {
     /// Whose an open descriptor is; until the monitor tells of its end.
     private var owners: [Int32: UInt64] = [:]
     private var processes: [Int32: WatchedProcess] = [:]
+    /// Connections that have said nothing yet, by descriptor, with a number of their own: descriptors are used again.
+    private var silent: [Int32: UInt64] = [:]
+    /// When each of them is closed, in order; those that spoke since included.
+    private var silenceEnds: Deque<(descriptor: Int32, number: UInt64, at: LoopTime)> = []
+    private var lastSilent: UInt64 = 0
     /// Peers whose end is known and not yet told, in order.
     private var dying: [UInt64] = []
     private var readSinceDeath = 0
@@ -168,7 +176,8 @@ final class RouterPort {
             number: lastNumber, routing: routing, descriptor: descriptor, pid: pid, hasEnvelope: hasEnvelope)
         numbers[routing] = lastNumber
         owners[descriptor] = lastNumber
-        watch(pid, for: lastNumber)
+        silent[descriptor] = nil
+        watch(pid, for: lastNumber, descriptor)
         return lastNumber
     }
 
@@ -180,16 +189,44 @@ final class RouterPort {
             switch event.kind {
             case .accepted:
                 connections += 1
+                awaitFirstWord(descriptor)
                 guard connections > connectionLimit else { continue }
                 refuse("more than \(connectionLimit) connections, as many as descriptors allow")
                 shutdown(descriptor, Int32(SHUT_RDWR))
             case .disconnected:
                 connections -= 1
+                silent[descriptor] = nil
                 guard let number = owners.removeValue(forKey: descriptor) else { continue }
                 condemn(number)
             case .connected, .connectRetried, .handshakeSucceeded, .handshakeFailed, .closed, .acceptFailed: break
             }
         }
+    }
+
+    // MARK: Silence
+
+    private func awaitFirstWord(_ descriptor: Int32) {
+        lastSilent += 1
+        silent[descriptor] = lastSilent
+        if silenceEnds.isEmpty { setSilenceTimer(after: Self.silence) }
+        silenceEnds.append((descriptor, lastSilent, loop.now.advanced(by: Self.silence)))
+    }
+
+    private func setSilenceTimer(after pause: Duration) {
+        _ = loop.setTimer(after: pause) { [unowned self] in endSilence() }
+    }
+
+    /// Closes the connections whose time to say something is over. One timer for all, while there are some.
+    private func endSilence() {
+        // What ended before is known first; if that cannot be read, the pass will fail by itself.
+        try? drainMonitor()
+        while let first = silenceEnds.first, first.at <= loop.now || silent[first.descriptor] != first.number {
+            silenceEnds.removeFirst()
+            guard silent[first.descriptor] == first.number else { continue }
+            silent[first.descriptor] = nil
+            shutdown(first.descriptor, Int32(SHUT_RDWR))
+        }
+        if let next = silenceEnds.first { setSilenceTimer(after: next.at.since(loop.now)) }
     }
 
     /// Tells of refused connections, of many in a second once: whoever is refused tries again.
@@ -201,19 +238,22 @@ final class RouterPort {
         nextWarning = loop.now.advanced(by: .seconds(1))
     }
 
-    private func watch(_ pid: Int32, for number: UInt64) {
+    private func watch(_ pid: Int32, for number: UInt64, _ connection: Int32) {
         guard pid > 0 else { return }
+        // One that has ended and was not told of yet is another process of this number.
+        if processes[pid]?.handle.hasEnded == true { processEnded(pid) }
         if processes[pid] != nil {
             processes[pid]?.peers.insert(number)
             return
         }
         do {
-            let handle = try ProcessDescriptor(pid: pid)
+            let handle = try ProcessDescriptor(peerOf: connection, pid: pid)
             let registration = try loop.add(handle.descriptor, .readable) { [unowned self] _ in processEnded(pid) }
             processes[pid] = WatchedProcess(handle: handle, registration: registration, peers: [number])
         } catch {
-            // The process is gone already, or hidden in another namespace: the monitor tells of the connection's end.
+            // It has ended already; a child of it may hold the connection open.
             logger.debug("cannot watch process \(pid): \(error)")
+            closeLater(number, connection)
         }
     }
 

@@ -17,6 +17,20 @@ public final class ProcessDescriptor {
         guard descriptor >= 0 else { throw SystemError("pidfd_open") }
     }
 
+    /// Opens the process at the other end of a connected Unix socket.
+    ///
+    /// The kernel remembers the process itself, so a later one of its number is never opened. Linux before 6.5 tells the
+    /// number alone, and that is opened.
+    ///
+    /// - Parameter pid: its number, SO_PEERCRED of unix(7).
+    /// - Throws: `SystemError`, `ESRCH` or `EINVAL` when it has ended and was waited for.
+    public init(peerOf socket: Int32, pid: Int32) throws(SystemError) {
+        self.pid = pid
+        let known = linux_peer_pidfd(socket)
+        descriptor = known < 0 && errno == ENOPROTOOPT ? linux_pidfd_open(pid) : known
+        guard descriptor >= 0 else { throw SystemError("open the process of a socket") }
+    }
+
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Whether the process has ended.
