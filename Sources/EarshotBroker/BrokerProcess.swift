@@ -162,16 +162,19 @@ public final class BrokerProcess {
     private func busEvent(_ event: RouterPort.Event, now: Tick) {
         switch event {
         case .connected(let peer, let isRequestReply):
-            core.clientConnected(ClientID(rawValue: peer), isRequestReply: isRequestReply)
+            core.clientConnected(
+                ClientID(rawValue: peer), isRequestReply: isRequestReply,
+                token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()))
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
             } catch {
-                core.clientSaidNonsense(error, by: ClientID(rawValue: peer))
+                core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
         case .surplus(let peer, _):
-            core.clientSaidNonsense(WireError(.limit, "a message is a head and a body"), by: ClientID(rawValue: peer))
+            let error = WireError(.limit, "a message is a head and a body")
+            core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
@@ -368,7 +371,7 @@ public final class BrokerProcess {
         guard let drainStarted else { return }
         let spent = loop.now.since(drainStarted)
         guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
-        let isDone = core.runningAttempts == 0 && core.outstandingDeliveries == 0
+        let isDone = core.runningAttempts == 0 && core.awaitedDeliveries == 0
         if isDone || spent >= drainTime { loop.stop() }
     }
 

@@ -37,7 +37,7 @@ public enum Action: Equatable, Sendable {
     /// Send a terminal, with its inline body if it has one. A socket that will not take it now is told by
     /// `BrokerCore.deliveryRefused`.
     case deliver(ClientID, Terminal, BodyID?)
-    /// Say the last word and forget the connection.
+    /// Say the last word and close the connection, if it still stands.
     case close(ClientID, reason: String)
     case sendWorker(WorkerID, PoolMessage)
     /// A JOB with the body of its request.

@@ -13,6 +13,7 @@ extension BrokerCore {
         auditInterests(check)
         auditWorkers(check)
         auditPurges(check)
+        auditSessions(check)
         return faults
     }
 
@@ -38,17 +39,42 @@ extension BrokerCore {
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
         let outstanding = interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
-        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
+        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count { $0 >= 0 } }
         check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
         for client in clients.indices {
-            let bytes = clients[client].deliveries.reduce(0) { sum, interest in
+            let due = clients[client].deliveries.filter { $0 >= 0 }
+            check(clients[client].due == due.count, "10: client \(client) is due \(due.count) terminals")
+            let bytes = due.reduce(0) { sum, interest in
                 sum + (outcomes[interests[interest].outcome].response?.fields.count ?? 0)
             }
+            let bodies = due.reduce(0) { sum, interest in
+                sum + (interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0)
+            }
+            check(clients[client].dueBodyBytes == bodies, "11: client \(client) is due \(bodies) bytes of bodies")
             check(clients[client].dueBytes == bytes, "11: client \(client) is due \(bytes) bytes of fields")
         }
         for handler in handlers.indices {
             check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
         }
+    }
+
+    private func auditSessions(_ check: Check) {
+        for client in clients.indices {
+            let session = clients[client]
+            check(awayClients.contains(client) == (session.isAway && !session.isGone), "12: client \(client) is away")
+            check(
+                session.isGone || session.isAway != (clientNumbers[session.id] == client),
+                "12: client \(client) is both connected and away, or neither")
+            check(
+                session.isGone || (tokenNumbers[session.token] == client) == (session.leaseMilliseconds > 0),
+                "12: client \(client) can be taken over without a lease, or not with one")
+            check(!session.isAway || session.sent == 0, "1: terminals are on their way to client \(client), away")
+            check(
+                max(session.sent, session.told) <= session.deliveries.count && session.deliveries.first ?? 0 >= 0,
+                "1: client \(client) has \(session.sent) of \(session.deliveries.count) terminals sent")
+        }
+        check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
+        check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token is nobody's")
     }
 
     private func auditPurges(_ check: Check) {

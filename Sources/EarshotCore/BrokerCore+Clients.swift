@@ -5,20 +5,35 @@ internal import OrderedCollections
 /// Connections of clients: how they come, what they hear, how they go.
 extension BrokerCore {
     /// A connection was seen for the first time.
-    /// - Parameter isRequestReply: it sends an empty first frame, as a REQ socket does.
-    public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool) {
+    /// - Parameters:
+    ///   - isRequestReply: it sends an empty first frame, as a REQ socket does.
+    ///   - token: nobody else's and not to be guessed; what its session is taken over with, if that gets a lease.
+    public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool, token: SessionToken) {
         guard clientNumbers[id] == nil else { return }
-        clientNumbers[id] = clients.insert(ClientSession(id: id, isRequestReply: isRequestReply))
+        clientNumbers[id] = clients.insert(ClientSession(id: id, token: token, isRequestReply: isRequestReply))
     }
 
-    /// A connection or its process is gone: all it wanted is purged.
+    /// A connection or its process is gone: all it wanted is purged, or waits for as long as its lease says.
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
         clock = now
-        dropSubtrees(of: client, now: now)
-        withdrawPurges(from: client) { _ in true }
-        clients[client].sent = 0
-        depart(client, now: now)
+        if mayReturn(client) { leaveAside(client, now: now) } else { endSession(client, now: now) }
+    }
+
+    /// A connection said something, and no HELLO that could be answered: from now on it has some time for that. Most say it
+    /// first, so an idle bus has no timer.
+    private mutating func awaitGreeting(of id: ClientID) {
+        guard let client = clientNumbers[id], clients[client].phase == .joining, !clients[client].isGreetingDue else {
+            return
+        }
+        clients[client].isGreetingDue = true
+        setTimer(clock.advanced(byMilliseconds: limits.greetingMilliseconds), .greeting(id))
+    }
+
+    /// A connection has had its time to say HELLO.
+    mutating func greetingEnded(_ id: ClientID) {
+        guard let client = clientNumbers[id], clients[client].phase == .joining else { return }
+        actions.append(.close(id, reason: "silent"))
     }
 
     /// A message of a client arrived.
@@ -30,12 +45,15 @@ extension BrokerCore {
         defer { if let body, !requestBodies.contains(body.id) { actions.append(.releaseBody(body.id)) } }
         guard let client = clientNumbers[id] else { return }
         clock = now
+        if clients[client].phase == .open { clients[client].heard += 1 }
         if case .hello(let hello) = message {
             helloReceived(hello, from: client)
+            awaitGreeting(of: id)
             return
         }
         guard clients[client].phase == .open else {
             refuse(client, "hello-required", "say HELLO EAR/1 first", message)
+            awaitGreeting(of: id)
             return
         }
         switch message {
@@ -52,19 +70,24 @@ extension BrokerCore {
         case .query(let query): answer(query, to: client, now: now)
         case .set(let setting): settingRequested(setting, by: client, now: now)
         case .bye:
-            let isRequestReply = clients[client].isRequestReply
-            let told = clients[client].acknowledged + UInt64(clients[client].sent)
-            clientLost(id, now: now)
+            let session = clients[client]
+            clientNumbers[id] = nil
+            endSession(client, now: now)
             // The connection stands: it may say HELLO again. Its terminals go on being counted from where they were.
-            clientConnected(id, isRequestReply: isRequestReply)
-            if let client = clientNumbers[id] { clients[client].acknowledged = told }
+            clientConnected(id, isRequestReply: session.isRequestReply, token: session.token)
+            guard let client = clientNumbers[id] else { return }
+            clients[client].acknowledged = session.acknowledged + UInt64(max(session.sent, session.told))
+            awaitGreeting(of: id)
         }
     }
 
     /// A message of a client could not be read.
-    public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID) {
-        guard clientNumbers[id] != nil else { return }
+    public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID, now: Tick) {
+        guard let client = clientNumbers[id] else { return }
+        clock = now
+        if clients[client].phase == .open { clients[client].heard += 1 }
         actions.append(.send(id, .error(ErrorReply(error))))
+        awaitGreeting(of: id)
     }
 
     private mutating func helloReceived(_ hello: Hello, from client: Int32) {
@@ -76,11 +99,16 @@ extension BrokerCore {
             refuse(client, "bad-message", "a REQ socket says window: none", .hello(hello))
             return
         }
-        clients[client].phase = .open
+        guard hello.leaseMilliseconds == 0 || hello.client != nil else {
+            refuse(client, "bad-message", "a lease is for a client that says its name", .hello(hello))
+            return
+        }
+        if let session = session(of: hello), !clients[client].isRequestReply {
+            takeOver(session, hello, by: client)
+            return
+        }
         clients[client].name = hello.client
-        clients[client].window = hello.window
-        say(.welcome(Welcome(broker: instance, window: hello.window)), to: client)
-        if isDraining { say(.goodbye(reason: "draining"), to: client) }
+        welcome(client, hello, isResumed: false)
     }
 
     mutating func refuse(_ client: Int32, _ code: String, _ detail: String, _ message: ClientMessage) {
@@ -152,7 +180,7 @@ extension BrokerCore {
         dropHandlerIfIdle(handler)
     }
 
-    private mutating func dropSubtrees(of client: Int32, now: Tick) {
+    mutating func dropSubtrees(of client: Int32, now: Tick) {
         for id in clients[client].subtrees {
             dropSubtree(id, of: client)
             for handler in handlersMatching(.subtree(id)) { listenerLeft(handler, now: now) }

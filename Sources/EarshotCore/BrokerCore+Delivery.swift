@@ -109,7 +109,10 @@ extension BrokerCore {
 
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
         clients[client].deliveries.append(interest)
+        clients[client].due += 1
         clients[client].dueBytes += fieldBytes(of: interest)
+        clients[client].dueBodyBytes += bodyBytes(of: interest)
+        if clients[client].stall == 0 { watchForStall(client) }
         interests[interest].outstanding += 1
         ledger.deliveries.due += 1
         ledger.deliveries.outstanding += 1
@@ -131,6 +134,7 @@ extension BrokerCore {
         while hasDue(client) {
             let interest = clients[client].deliveries[clients[client].sent]
             clients[client].sent += 1
+            guard interest >= 0 else { continue }
             let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
             let (terminal, body) = terminal(of: interest, sequence: sequence)
             actions.append(.deliver(clients[client].id, terminal, body))
@@ -138,16 +142,40 @@ extension BrokerCore {
         closeIfSlow(client)
     }
 
-    /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading.
-    mutating func closeIfSlow(_ client: Int32) {
-        guard clients[client].owed >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes
+    /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading. What a
+    /// removal will tell it does not count before its turn: it may read that as fast as it comes.
+    private mutating func closeIfSlow(_ client: Int32) {
+        guard clients[client].due >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes
         else { return }
+        close(client)
+    }
+
+    /// Begins to look whether a client to which very much is due acknowledges anything.
+    private mutating func watchForStall(_ client: Int32) {
+        clients[client].stall = 0
+        guard clients[client].dueBodyBytes >= limits.stalledBytes else { return }
+        clients[client].stall = nextSerial()
+        clients[client].stalledAt = clients[client].acknowledged
+        let subject = Timer.Subject.stalled(client: client, stall: clients[client].stall)
+        setTimer(clock.advanced(byMilliseconds: limits.stallMilliseconds), subject)
+    }
+
+    /// That time is over: a client that has acknowledged nothing in it is closed.
+    mutating func stallEnded(_ client: Int32) {
+        guard clients[client].dueBodyBytes >= limits.stalledBytes,
+            clients[client].acknowledged == clients[client].stalledAt
+        else {
+            watchForStall(client)
+            return
+        }
         close(client)
     }
 
     private mutating func close(_ client: Int32) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
+        // Not here: its requests may be what is being dealt with.
+        if clients[client].isAway { setTimer(clock, lease(of: client)) }
         actions.append(.close(clients[client].id, reason: "too-slow"))
     }
 
@@ -157,35 +185,51 @@ extension BrokerCore {
     mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
         if request == nil { withdrawPurges(from: client, where: isRemoved) }
         let sent = clients[client].sent
+        let told = clients[client].told
         guard sent < clients[client].deliveries.count else { return }
         var kept = Deque(clients[client].deliveries.prefix(sent))
         for interest in clients[client].deliveries.dropFirst(sent) {
-            let isMeant = request == nil || interests[interest].request == request
+            let isMeant = interest >= 0 && (request == nil || interests[interest].request == request)
             if isMeant, isRemoved(handlers[interests[interest].handler].id) {
                 loseDelivery(of: interest, by: client)
+                if kept.count < told { kept.append(-1) }
             } else {
                 kept.append(interest)
             }
         }
         clients[client].deliveries = kept
+        dropHoles(of: client)
+    }
+
+    /// Takes holes away from the front, as if they were acknowledged: there is nothing to acknowledge in them.
+    private mutating func dropHoles(of client: Int32) {
+        while let first = clients[client].deliveries.first, first < 0 { popDelivery(of: client) }
+    }
+
+    private mutating func popDelivery(of client: Int32) {
+        clients[client].deliveries.removeFirst()
+        clients[client].sent = max(0, clients[client].sent - 1)
+        clients[client].told = max(0, clients[client].told - 1)
+        clients[client].acknowledged += 1
     }
 
     /// A client has all terminals up to this sequence number.
     mutating func acknowledged(_ sequence: UInt64, by client: Int32) {
         let first = clients[client].acknowledged
-        guard sequence <= first + UInt64(clients[client].sent) else {
+        // What an earlier connection had may be acknowledged before it is sent again.
+        guard sequence <= first + UInt64(max(clients[client].sent, clients[client].told)) else {
             refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
             return
         }
         guard sequence > first else { return }
         let wasClosed = clients[client].isClosed(limits)
-        for _ in 0..<(sequence - first) {
-            guard let interest = clients[client].deliveries.popFirst() else { break }
-            clients[client].sent -= 1
-            clients[client].acknowledged += 1
+        while clients[client].acknowledged < sequence, let interest = clients[client].deliveries.first {
+            popDelivery(of: client)
+            guard interest >= 0 else { continue }
             ledger.deliveries.acknowledged += 1
             settleDelivery(of: interest, by: client)
         }
+        dropHoles(of: client)
         sendDue(to: client)
         if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
     }
@@ -197,7 +241,7 @@ extension BrokerCore {
         guard let client = clientNumbers[id], clients[client].window == nil else { return }
         let first = clients[client].acknowledged
         guard sequence > first, sequence <= first + UInt64(clients[client].sent) else { return }
-        for interest in clients[client].deliveries.prefix(Int(sequence - first)) {
+        for interest in clients[client].deliveries.prefix(Int(sequence - first)) where interest >= 0 {
             guard let file = outcomes[interests[interest].outcome].response?.file else { continue }
             fileHolders[file, default: 0] += 1
             lentFiles += 1
@@ -231,7 +275,9 @@ extension BrokerCore {
     private mutating func settleDelivery(of interest: Int32, by client: Int32) {
         ledger.deliveries.outstanding -= 1
         interests[interest].outstanding -= 1
+        clients[client].due -= 1
         clients[client].dueBytes -= fieldBytes(of: interest)
+        clients[client].dueBodyBytes -= bodyBytes(of: interest)
         if interests[interest].owner == client {
             interests[interest].owner = -1
             unlist(interest)
@@ -241,6 +287,10 @@ extension BrokerCore {
 
     private func fieldBytes(of interest: Int32) -> Int {
         outcomes[interests[interest].outcome].response?.fields.count ?? 0
+    }
+
+    private func bodyBytes(of interest: Int32) -> Int {
+        interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0
     }
 
     // MARK: Bodies that wait

@@ -29,10 +29,7 @@ extension BrokerCore {
         handlers[handler].requests.pending = 0
         handlers[handler].requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
-        for listener in listeners {
-            clients[listener].purgeNotices += count
-            closeIfSlow(listener)
-        }
+        for listener in listeners { clients[listener].purgeNotices += count }
         handlers[handler].purge = Purge(listeners: listeners, remaining: count)
         purging.append(handler)
         handOverName(of: handler)
@@ -80,7 +77,7 @@ extension BrokerCore {
             budget -= 1
         }
         while budget > 0, let interest = clients[client].deliveries.popFirst() {
-            loseDelivery(of: interest, by: client)
+            if interest >= 0 { loseDelivery(of: interest, by: client) }
             budget -= 1
         }
         while budget > 0, let interest = clients[client].owned.firstMember {

@@ -46,6 +46,7 @@ extension BrokerCore {
             }
         }
         json.member("clients", clientNumbers.count)
+        json.member("clients-away", awayClients.count)
         json.member("handlers", handlerNumbers.count)
         writeWorkers(to: &json)
         writeOrigins(to: &json, now: now)

@@ -115,12 +115,15 @@ extension BrokerCore {
             writeWait("removal", "its owner is gone, and it is about to be removed", to: &json)
             return
         }
-        writeWait(
-            "window",
-            client.isBlocked
-                ? "the client's socket is full: it has to read"
-                : "the client's window is full: it has to acknowledge",
-            to: &json)
+        let reason =
+            if client.isAway {
+                "the client's connection is gone, and it has not come back"
+            } else if client.isBlocked {
+                "the client's socket is full: it has to read"
+            } else {
+                "the client's window is full: it has to acknowledge"
+            }
+        writeWait("window", reason, to: &json)
         json.member("outstanding", client.owed)
         if let window = client.window { json.member("window", window) }
     }

@@ -23,6 +23,9 @@ extension BrokerCore {
                 releaseFile(file)
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
+            case .greeting(let client): greetingEnded(client)
+            case .lease(let client, let absence): leaseEnded(client, absence, now: now)
+            case .stalled(let client, _): if isLive(timer.subject) { stallEnded(client) }
             case .aside(let serial): asideEnded(serial)
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
@@ -54,12 +57,12 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
-            + aside.count
+            + aside.count + clients.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
 
-    private func isLive(_ subject: Timer.Subject) -> Bool {
+    func isLive(_ subject: Timer.Subject) -> Bool {
         switch subject {
         case .deadline(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
@@ -70,6 +73,10 @@ extension BrokerCore {
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
         case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
+        case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
+        case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
+        case .stalled(let client, let stall):
+            clients.contains(client) && clients[client].stall == stall && !clients[client].isGone
         case .lent, .opening, .spoolRetry: true
         case .aside(let serial): aside.values.contains { $0.serial == serial }
         case .heartbeat(let worker): workerNumbers[worker] != nil

@@ -2,6 +2,7 @@ internal import DequeModule
 internal import EarshotHTTP
 public import EarshotWire
 internal import HeapModule
+internal import OrderedCollections
 
 /// The broker's decisions: who wants what, what is fetched, by which worker, and who is told.
 ///
@@ -68,7 +69,12 @@ public struct BrokerCore {
     var revalidations: Deque<FlightName> = []
     var handlerNumbers: [HandlerID: Int32] = [:]
     var rootNumbers: [String: Int32] = [:]
+    /// Clients that are connected, by their connection.
     var clientNumbers: [ClientID: Int32] = [:]
+    /// Clients that have a lease, be they connected or away.
+    var tokenNumbers: [SessionToken: Int32] = [:]
+    /// Clients that are away, in the order in which they went.
+    var awayClients: OrderedSet<Int32> = []
     var workerNumbers: [WorkerID: Int32] = [:]
     var scopeNumbers: [OriginScopeKey: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
@@ -142,8 +148,10 @@ public struct BrokerCore {
         workers.indices.reduce(0) { $0 + workers[$1].leases.count }
     }
 
-    /// Terminals not yet acknowledged or lost.
-    public var outstandingDeliveries: Int { ledger.deliveries.outstanding }
+    /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.
+    public var awaitedDeliveries: Int {
+        awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].due }
+    }
 
     /// Whether a terminal or a flight needs a spool file, one that was released before included.
     public func needsFile(_ name: String) -> Bool { fileHolders[name] != nil }
@@ -153,7 +161,9 @@ public struct BrokerCore {
         return serial
     }
 
+    /// Who is away hears nothing: what matters is due to it as a terminal.
     mutating func say(_ message: BrokerMessage, to client: Int32) {
+        guard !clients[client].isAway else { return }
         actions.append(.send(clients[client].id, message))
     }
 }

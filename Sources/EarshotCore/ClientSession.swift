@@ -2,17 +2,30 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// One client's connection.
+/// One client: what it wants, hears and is owed, over one connection, or with a lease over several.
 struct ClientSession {
-    /// `joining -> open`; a connection that ends is dropped.
+    /// `joining -> open <-> away`. A session that ends is dropped, and so is one without a lease whose connection is gone.
     enum Phase {
         /// Connected, HELLO not yet seen.
         case joining
         case open
+        /// Its connection is gone, its lease runs.
+        case away
     }
 
+    /// Its connection; of one that is away the one that it had.
     var id: ClientID
+    /// What another connection says to go on with it.
+    var token: SessionToken
     var phase = Phase.joining
+    /// Whether it has but some time left for its HELLO.
+    var isGreetingDue = false
+    /// How long it is kept when its connection is gone; 0 for not at all.
+    var leaseMilliseconds = 0
+    /// The present time away, for the timer that ends it; 0 while it is connected.
+    var absence: UInt64 = 0
+    /// Messages taken in since its HELLO, those that were refused included.
+    var heard: UInt64 = 0
     /// Whether it can only take one answer for each message (REQ): it gets no progress.
     var isRequestReply: Bool
     var name: String?
@@ -24,10 +37,21 @@ struct ClientSession {
     var subtrees: Set<HandlerID> = []
     /// Requests it asked for that have no terminal yet.
     var owned = Chain()
-    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way.
+    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way. A hole, -1, keeps the
+    /// number of one that was withdrawn after an earlier connection had it; there is none at the front.
     var deliveries: Deque<Int32> = []
+    /// How many of the first have been on their way over an earlier connection, and keep their numbers.
+    var told = 0
+    /// How many are no holes.
+    var due = 0
     /// Bytes of header fields in them.
     var dueBytes = 0
+    /// Bytes of bodies in them.
+    var dueBodyBytes = 0
+    /// The present watch over how it reads, for the timer that ends it; 0 while not too much is due. And how far it had
+    /// acknowledged when that began.
+    var stall: UInt64 = 0
+    var stalledAt: UInt64 = 0
     var sent = 0
     /// Sequence number of the last terminal that was acknowledged.
     var acknowledged: UInt64 = 0
@@ -43,18 +67,27 @@ struct ClientSession {
     /// Terminals of requests being purged that it will get.
     var purgeNotices = 0
 
+    init(id: ClientID, token: SessionToken, isRequestReply: Bool) {
+        self.id = id
+        self.token = token
+        self.isRequestReply = isRequestReply
+    }
+
+    var isAway: Bool { phase == .away }
+
     /// Terminals due that are not on their way.
     var waiting: Int { deliveries.count - sent }
 
     /// Whether no more terminals may be put on their way.
-    var isFull: Bool { isBlocked || sent >= window ?? .max }
+    var isFull: Bool { isAway || isBlocked || sent >= window ?? .max }
 
     /// Terminals it has not acknowledged, those not begun included.
-    var owed: Int { deliveries.count + purgeNotices }
+    var owed: Int { due + purgeNotices }
 
-    /// Whether no work is to be started that only this client wants.
+    /// Whether no work is to be started that only this client wants. One that is away fills its window; without a window
+    /// nothing brakes what it would be due.
     func isClosed(_ limits: CoreLimits) -> Bool {
-        isGone || isBlocked || owed >= window ?? limits.dueDeliveries
+        isGone || isBlocked || isAway && window == nil || owed >= window ?? limits.dueDeliveries
     }
 }
 

@@ -21,6 +21,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestBodyBytesOfAll = 256 << 20
     /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.
     public var cookieJars = 100
+    /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is purged.
+    /// Each can be owed as much as one that is connected.
+    public var awayClients = 256
+    /// How long a connection may take to say HELLO; a program says it at once.
+    public var greetingMilliseconds = 10_000
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
     /// How long a file is kept for a client that does not acknowledge: time to open it.
@@ -71,6 +76,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var dueDeliveries = 1_000_000
     /// Bytes of header fields in them, at which it is closed as well: bodies wait in the spool, fields in memory.
     public var dueBytes = 256 << 20
+    /// Bytes of bodies in them that may be due to a client that acknowledges nothing for `stallMilliseconds`: a tenth of the
+    /// spool, which is for all.
+    public var stalledBytes = 1 << 30
+    /// See `stalledBytes`: a person who looks at a stopped program, or a disk that is slow, is given ten minutes.
+    public var stallMilliseconds = 600_000
 
     public init() {}
 }

@@ -11,6 +11,12 @@ struct Timer: Comparable {
         case abandoned(handler: Int32, absence: UInt64)
         /// A file lent to a client that does not acknowledge is taken back.
         case lent(file: String)
+        /// A connection has said no HELLO.
+        case greeting(ClientID)
+        /// A client that is away did not come back.
+        case lease(client: Int32, absence: UInt64)
+        /// A client to which very much is due had its time to acknowledge some of it.
+        case stalled(client: Int32, stall: UInt64)
         /// What was kept aside is kept no longer.
         case aside(serial: UInt64)
         /// A flight's pause before its next attempt is over.

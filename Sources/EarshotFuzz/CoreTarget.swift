@@ -4,8 +4,8 @@ internal import EarshotWire
 /// A core with two clients and two workers that are told whatever the input says.
 ///
 /// The input is records that end with 0xff. The first byte says what happens: `0`, `1` a client says what follows; `2`,
-/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes; `7`,
-/// `8` a worker does; `9` the sockets refuse the next terminals; `w` they are writable again; `d` the broker drains.
+/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes, which
+/// says what follows, or HELLO; `7`, `8` a worker does; `9` the sockets refuse the next terminals; `w` they are writable again; `d` the broker drains.
 struct CoreTarget {
     /// Records of one input, so that inputs stay quick to run.
     private static let records = 400
@@ -56,7 +56,7 @@ struct CoreTarget {
         case UInt8(ascii: "5"), UInt8(ascii: "6"):
             let index = Int(kind - UInt8(ascii: "5"))
             core.clientLost(clients[index], now: now)
-            clients[index] = connectClient(window: index == 0 ? 3 : nil)
+            clients[index] = connectClient(window: index == 0 ? 3 : nil, saying: rest)
         case UInt8(ascii: "7"), UInt8(ascii: "8"):
             let index = Int(kind - UInt8(ascii: "7"))
             core.workerDisconnected(workers[index], isProcessAlive: rest.isEmpty, now: now)
@@ -76,7 +76,7 @@ struct CoreTarget {
         do throws(WireError) {
             core.clientSaid(try ClientMessage(head: head), by: client, now: now)
         } catch {
-            core.clientSaidNonsense(error, by: client)
+            core.clientSaidNonsense(error, by: client, now: now)
         }
     }
 
@@ -110,11 +110,18 @@ struct CoreTarget {
         }
     }
 
-    private mutating func connectClient(window: Int?) -> ClientID {
+    private mutating func connectClient(window: Int?, saying first: [UInt8] = []) -> ClientID {
         lastPeer += 1
         let client = ClientID(rawValue: lastPeer)
-        core.clientConnected(client, isRequestReply: false)
-        core.clientSaid(.hello(Hello(client: nil, window: window)), by: client, now: now)
+        // Tokens that an input can name.
+        core.clientConnected(client, isRequestReply: false, token: SessionToken(high: 0, low: lastPeer))
+        guard first.isEmpty else {
+            clientSays(first, client)
+            return client
+        }
+        var hello = Hello(client: "c", window: window)
+        hello.leaseMilliseconds = 1_000
+        core.clientSaid(.hello(hello), by: client, now: now)
         return client
     }
 

@@ -34,6 +34,25 @@ enum Ascii {
     }
 }
 
+/// 64 bits as 16 lower-case hexadecimal digits.
+enum Hexadecimal {
+    /// Nil if `text` is not 16 such digits.
+    static func number(_ text: some StringProtocol) -> UInt64? {
+        guard text.utf8.count == 16 else { return nil }
+        var value: UInt64 = 0
+        for byte in text.utf8 {
+            guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
+            value = value << 4 | UInt64(digit)
+        }
+        return value
+    }
+
+    static func text(_ value: UInt64) -> String {
+        let digits = String(value, radix: 16)
+        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    }
+}
+
 /// Decimal numbers as the wire writes them: digits only, no sign, no space.
 enum Decimal {
     /// Nil if empty, not digits, or over 64 bits.

@@ -81,6 +81,12 @@ public struct Welcome: Equatable, Sendable {
     public var broker: BrokerInstance
     /// The window granted; nil for none.
     public var window: Int?
+    /// Milliseconds for which the session is kept when its connection is gone; 0 for not at all.
+    public var leaseMilliseconds = 0
+    /// What a later connection says to go on with the session; nil without a lease.
+    public var token: SessionToken?
+    /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new session.
+    public var heard: UInt64?
 
     public init(broker: BrokerInstance, window: Int?) {
         self.broker = broker
@@ -95,6 +101,9 @@ public struct Welcome: Equatable, Sendable {
             case "broker": broker = try HeadReader.instance(value)
             case "window":
                 window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            case "lease": leaseMilliseconds = try HeadReader.lease(value)
+            case "token": token = try HeadReader.token(value)
+            case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
             default: break
             }
         }
@@ -107,6 +116,9 @@ public struct Welcome: Equatable, Sendable {
         writer.operand(Hello.version)
         writer.field("broker", broker.description)
         writer.field("window", window.map { String($0) } ?? "none")
+        writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
+        writer.field("token", token?.description)
+        writer.field("resumed", heard.map { String($0) })
         return writer.finished()
     }
 }

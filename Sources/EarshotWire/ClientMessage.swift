@@ -104,6 +104,11 @@ public struct Hello: Equatable, Sendable {
     public var client: String?
     /// Terminals that may be unacknowledged, 1 to 4,096; nil: a terminal counts as delivered when the socket took it.
     public var window: Int?
+    /// Milliseconds for which the session is kept when its connection is gone, 0 to `WireLimits.seconds`; a broker grants
+    /// `WireLimits.leaseSeconds` at most.
+    public var leaseMilliseconds = 0
+    /// From the WELCOME of the session to go on with; nil for a new one.
+    public var token: SessionToken?
 
     public init(client: String?, window: Int? = 256) {
         self.client = client
@@ -118,6 +123,8 @@ public struct Hello: Equatable, Sendable {
             case "client": client = try HeadReader.identifier(value, "client")
             case "window":
                 window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            case "lease": leaseMilliseconds = try HeadReader.lease(value)
+            case "token": token = try HeadReader.token(value)
             default: break
             }
         }
@@ -128,6 +135,8 @@ public struct Hello: Equatable, Sendable {
         writer.operand(Self.version)
         writer.field("client", client)
         writer.field("window", window.map { String($0) } ?? "none")
+        writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
+        writer.field("token", token?.description)
         return writer.finished()
     }
 }

@@ -175,6 +175,21 @@ extension HeadReader {
         return instance
     }
 
+    /// Seconds, 0 among them.
+    static func lease(_ text: String) throws(WireError) -> Int {
+        guard let value = Decimal.milliseconds(text) else {
+            throw WireError(.badMessage, "lease is seconds, at most \(WireLimits.seconds)")
+        }
+        return value
+    }
+
+    static func token(_ text: String) throws(WireError) -> SessionToken {
+        guard let token = SessionToken(text) else {
+            throw WireError(.badMessage, "a token is 32 lower-case hexadecimal digits")
+        }
+        return token
+    }
+
     static func count(_ text: String, _ name: StaticString) throws(WireError) -> Int {
         try integer(text, in: 0...Int.max, name)
     }

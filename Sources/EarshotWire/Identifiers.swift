@@ -82,19 +82,32 @@ public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 16 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
-        guard text.utf8.count == 16 else { return nil }
-        var value: UInt64 = 0
-        for byte in text.utf8 {
-            guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
-            value = value << 4 | UInt64(digit)
-        }
+        guard let value = Hexadecimal.number(text) else { return nil }
         rawValue = value
     }
 
-    public var description: String {
-        let digits = String(rawValue, radix: 16)
-        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    public var description: String { Hexadecimal.text(rawValue) }
+}
+
+/// What proves that a connection may go on with a session: 128 random bits, 32 lower-case hexadecimal digits on the wire.
+public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
+    private let high: UInt64
+    private let low: UInt64
+
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
     }
+
+    /// Nil if `text` is not 32 lower-case hexadecimal digits.
+    public init?(_ text: String) {
+        guard text.utf8.count == 32, let high = Hexadecimal.number(text.prefix(16)),
+            let low = Hexadecimal.number(text.dropFirst(16))
+        else { return nil }
+        self.init(high: high, low: low)
+    }
+
+    public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }
 }
 
 /// One try at a flight by one worker, unique over all brokers' lives: `instance.flight.attempt`.

@@ -26,6 +26,8 @@ public enum WireLimits {
     public static let heldAttempts = 10_000
     /// Terminals a client may leave unacknowledged: stays below the broker's send high-water mark.
     public static let window = 4_096
+    /// Seconds for which a broker keeps the session of a client whose connection is gone, at most: an hour.
+    public static let leaseSeconds = 3_600
     /// Seconds any time given by a peer may last: a day.
     public static let seconds = 86_400
 }

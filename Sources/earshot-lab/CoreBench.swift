@@ -34,7 +34,8 @@ struct CoreBench {
         let limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: limits, secret: nil, seed: 1)
         for client in clients {
-            core.clientConnected(client, isRequestReply: false)
+            core.clientConnected(
+                client, isRequestReply: false, token: SessionToken(high: 0, low: client.rawValue))
             core.clientSaid(.hello(Hello(client: nil)), by: client, now: now)
         }
     }

@@ -33,10 +33,16 @@ struct CoreRig {
 
     mutating func client(_ number: UInt64, window: Int? = 256) -> ClientID {
         let id = ClientID(rawValue: number)
-        core.clientConnected(id, isRequestReply: false)
+        connect(id)
         core.clientSaid(.hello(Hello(client: "c\(number)", window: window)), by: id, now: now)
         return id
     }
+
+    mutating func connect(_ id: ClientID, isRequestReply: Bool = false) {
+        core.clientConnected(id, isRequestReply: isRequestReply, token: Self.token(of: id))
+    }
+
+    static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
 
     mutating func worker(_ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = []) -> WorkerID {
         let id = WorkerID(rawValue: number)

@@ -215,7 +215,7 @@ struct DeliveryTests {
     @Test mutating func `a connection that did not say HELLO is told to`() {
         let id = ClientID(rawValue: 5)
         rig.pass { rig in
-            rig.core.clientConnected(id, isRequestReply: false)
+            rig.connect(id)
             rig.fetch("h", "1", "http://1/", by: id)
         }
         guard case .error(let reply)? = rig.replies(to: id).first else {

@@ -63,7 +63,7 @@ struct RandomWalkTests {
             case 0..<3 where clients.count < 6:
                 let id = ClientID(rawValue: nextPeer)
                 nextPeer += 1
-                rig.core.clientConnected(id, isRequestReply: false)
+                rig.connect(id)
                 let window: Int? = [1, 3, 256, nil][pick(4)]
                 rig.core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: rig.now)
                 clients.append(id)
@@ -265,7 +265,7 @@ struct RandomWalkTests {
                     rig.say(.subscribe(HandlerPattern(pattern)!), by: client)
                 }
             }
-            for _ in 0..<20_000 where rig.core.ledger.requests.pending + rig.core.outstandingDeliveries > 0 {
+            for _ in 0..<20_000 where rig.core.ledger.requests.pending + rig.core.ledger.deliveries.outstanding > 0 {
                 if workers.isEmpty { act(4) }
                 rig.pass { _ in }
                 take()

@@ -48,14 +48,18 @@ class Message:
 
 
 class Client:
-    """One connection. `window`: terminals that may be unacknowledged, or "none". Acknowledges what it reads."""
+    """One connection. `window`: terminals that may be unacknowledged, or "none". Acknowledges what it reads. `lease`:
+    seconds for which the broker keeps the session when the connection is gone."""
 
-    def __init__(self, runtime, window=256, hello=True, linger=1000):
+    def __init__(self, runtime, window=256, hello=True, linger=1000, lease=None):
+        self.runtime = runtime
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.linger = linger
         self.socket.rcvhwm = 0
         self.socket.reconnect_ivl = 10
         self.window = window
+        self.lease = lease
+        self.token = None
         self.name = f"test-{uuid.uuid4()}"
         self.broker = None
         self._inbox = collections.deque()
@@ -97,9 +101,35 @@ class Client:
             raise AssertionError(f"the broker took nothing for 10 s: {line}")
         self.socket.send_multipart(frames)
 
+    def cut(self):
+        """The connection breaks while the process lives on."""
+        self.socket.close(linger=0)
+
+    def come_back(self):
+        """Another connection that goes on with this one's session, once the broker has seen the end of this one."""
+        while True:
+            successor = Client(self.runtime, self.window, hello=False, lease=self.lease)
+            successor.name, successor.token = self.name, self.token
+            if successor.greet() == "WELCOME":
+                return successor
+            successor.cut()
+
     def hello(self):
-        self.say("HELLO EAR/1", client=self.name, window=self.window)
-        self.broker = self.expect("WELCOME").fields["broker"]
+        answer = self.greet()
+        if answer != "WELCOME":
+            raise AssertionError(answer)
+
+    def greet(self):
+        """Says HELLO. WELCOME, or the code of the refusal."""
+        fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token}
+        self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
+        answer = self._read(10)
+        if answer is None or answer.verb != "WELCOME":
+            return answer and answer.operands[0]
+        self.broker = answer.fields["broker"]
+        self.token = answer.fields.get("token")
+        self.heard = int(answer.fields["resumed"]) if "resumed" in answer.fields else None
+        return "WELCOME"
 
     def fetch(self, handler, request, url, headers=(), body=None, **fields):
         self.say(f"FETCH {handler} {request} {url}", headers, body, **fields)

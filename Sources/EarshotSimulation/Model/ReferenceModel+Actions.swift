@@ -1,3 +1,4 @@
+internal import DequeModule
 internal import EarshotCore
 internal import EarshotWire
 
@@ -14,9 +15,11 @@ extension ReferenceModel {
             reply = nil
         case .deliver(let id, let terminal, let body): delivered(terminal, body, to: id)
         case .close(let id, _):
-            guard let client = connections[id] else { return }
+            guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
+            let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
+            closed(id)
             expect(
-                client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
+                isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(_, .cancel(let attempt)):
@@ -60,7 +63,7 @@ extension ReferenceModel {
             let name = RequestName(handler: progress.handler, request: progress.request)
             expect(
                 listed[name]?.phase == .open && !client.isRequestReply
-                    && listeners(of: progress.handler).contains(id),
+                    && listeners(of: progress.handler).contains(client.id),
                 2, "client \(id.rawValue) is told the progress of \(name)")
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
@@ -79,7 +82,9 @@ extension ReferenceModel {
         reply = nil
         let isRight =
             switch (message, expected) {
-            case (.welcome(let welcome), .welcome): welcome.broker == instance
+            case (.welcome(let welcome), .welcome(let lease, let token, let heard)):
+                welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
+                    && welcome.token == (lease > 0 ? token : nil)
             case (.cancelled(let handler, let request), .cancelled(let asked, let of)):
                 handler == asked && request == of
             case (.removed(let pattern, let count), .removed(let asked, let right)):
@@ -99,6 +104,11 @@ extension ReferenceModel {
             object(2, "a terminal of \(name) goes to client \(id.rawValue), which is gone")
             return
         }
+        if let request = againFirst(of: client) {
+            expect(request.name == name, 1, "client \(id.rawValue) is sent \(name) again, and \(request.name) is next")
+            sent(request, terminal, body, to: client)
+            return
+        }
         guard let request = client.due[name]?.first else {
             let isRemoved = client.removed.contains(name) || client.removedHandlers.contains(name.handler)
             object(
@@ -111,6 +121,21 @@ extension ReferenceModel {
         client.due[name]?.removeFirst()
         if client.due[name]?.isEmpty == true { client.due[name] = nil }
         client.dueCount -= 1
+        sent(request, terminal, body, to: client)
+    }
+
+    /// The next terminal that has to be sent again, taken from those; numbers of withdrawn ones before it are used up.
+    private func againFirst(of client: SessionRecord) -> RequestRecord? {
+        while let first = client.told.popFirst() {
+            if let first { return first }
+            client.inFlight.append(nil)
+        }
+        return nil
+    }
+
+    private func sent(_ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord) {
+        let name = request.name
+        let id = client.connection
         client.inFlight.append(request)
         expect(
             terminal.sequence == client.lastSequence, 1,
@@ -278,7 +303,7 @@ extension ReferenceModel {
     private func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
-            if let owner = request.owner, let client = connections[owner], !client.isServed(limits) { return }
+            if let owner = request.owner, let client = sessions[owner], !client.isServed(limits) { return }
             highest = max(highest ?? .background, request.priority)
         }
         return highest

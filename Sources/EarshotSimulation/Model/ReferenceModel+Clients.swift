@@ -7,6 +7,7 @@ internal import HeapModule
 extension ReferenceModel {
     func clientSaid(_ message: ClientMessage, by id: ClientID) {
         guard let client = connections[id] else { return }
+        if client.isOpen { client.heard += 1 }
         if case .hello(let hello) = message {
             helloSaid(hello, by: client)
             return
@@ -39,36 +40,32 @@ extension ReferenceModel {
             let change = try? SettingChange(setting.words)
             reply = (id, change.map { .changed($0.words) } ?? .error("bad-setting"))
         case .bye:
-            clientLost(id)
-            let next = ConnectionRecord(id, isRequestReply: client.isRequestReply)
+            end(client)
+            let next = SessionRecord(
+                id, isRequestReply: client.isRequestReply, token: client.token, connectedAt: now)
             // Terminals are counted per connection, whatever is said on it.
-            next.acknowledged = client.lastSequence
+            next.acknowledged = max(client.lastSequence, client.toldSequence)
             connections[id] = next
+            sessions[id] = next
         }
     }
 
-    private func helloSaid(_ hello: Hello, by client: ConnectionRecord) {
-        guard !client.isOpen, !client.isRequestReply || hello.window == nil else {
-            reply = (client.id, .error("bad-message"))
-            return
-        }
-        client.isOpen = true
-        client.window = hello.window
-        reply = (client.id, .welcome)
-    }
-
-    func clientLost(_ id: ClientID) {
-        guard let client = connections.removeValue(forKey: id) else { return }
+    /// Purges all of a session.
+    func end(_ client: SessionRecord) {
+        if connections[client.connection] === client { connections[client.connection] = nil }
+        sessions[client.id] = nil
+        away.removeAll { $0 === client }
+        client.awayUntil = nil
         for handler in client.handlers { stopListening(client, to: handler) }
         for subtree in client.subtrees { stopListening(client, below: subtree) }
-        for request in client.inFlight { deliveryLost(request, by: client) }
+        for case let request? in client.inFlight + client.told { deliveryLost(request, by: client) }
         for owed in client.due.values { for request in owed { deliveryLost(request, by: client) } }
         for request in client.owned.values { remove(request, by: client) }
     }
 
     // MARK: Removal
 
-    private func removalAsked(_ pattern: HandlerPattern, by client: ConnectionRecord) {
+    private func removalAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
         let meant = handlers(pattern, Array(listedByHandler.keys))
         var count = 0
         for handler in meant {
@@ -79,12 +76,12 @@ extension ReferenceModel {
         }
         client.removedHandlers.formUnion(meant)
         for handler in handlers(pattern, Array(client.handlers)) { stopListening(client, to: handler) }
-        withdraw(client.due.keys.filter { pattern.matches($0.handler) }, from: client)
-        reply = (client.id, .removed(pattern, count))
+        withdraw(client.unsent.filter { pattern.matches($0.handler) }, from: client)
+        reply = (client.connection, .removed(pattern, count))
     }
 
     /// Ends a request: its name is free, everybody who listens but `client` is told.
-    func remove(_ request: RequestRecord, by client: ConnectionRecord) {
+    func remove(_ request: RequestRecord, by client: SessionRecord) {
         unlist(request)
         client.removed.insert(request.name)
         guard request.phase != .ended else { return }
@@ -95,19 +92,19 @@ extension ReferenceModel {
     }
 
     /// Invariant 2: from now on nothing of these requests may go to this client.
-    func withdraw(_ names: [RequestName], from client: ConnectionRecord) {
+    func withdraw(_ names: [RequestName], from client: SessionRecord) {
         for request in client.withdraw(names) { deliveryLost(request, by: client) }
     }
 
     // MARK: Subscriptions
 
-    func hasRoomToSubscribe(_ client: ConnectionRecord) -> Bool {
+    func hasRoomToSubscribe(_ client: SessionRecord) -> Bool {
         client.handlers.count + client.subtrees.count < limits.subscriptionsPerClient
     }
 
-    private func subscriptionAsked(_ pattern: HandlerPattern, by client: ConnectionRecord) {
+    private func subscriptionAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
         guard hasRoomToSubscribe(client) else {
-            reply = (client.id, .error("too-many-handlers"))
+            reply = (client.connection, .error("too-many-handlers"))
             return
         }
         switch pattern {
@@ -119,13 +116,13 @@ extension ReferenceModel {
         }
     }
 
-    func listen(_ client: ConnectionRecord, to handler: HandlerID) {
+    func listen(_ client: SessionRecord, to handler: HandlerID) {
         guard client.handlers.insert(handler).inserted else { return }
         handlerListeners[handler, default: []].insert(client.id)
         listenerCame(to: handler)
     }
 
-    private func unsubscribe(_ client: ConnectionRecord, from pattern: HandlerPattern) {
+    private func unsubscribe(_ client: SessionRecord, from pattern: HandlerPattern) {
         switch pattern {
         case .handler(let handler):
             if client.handlers.contains(handler) { stopListening(client, to: handler) }
@@ -134,14 +131,14 @@ extension ReferenceModel {
         }
     }
 
-    private func stopListening(_ client: ConnectionRecord, to handler: HandlerID) {
+    private func stopListening(_ client: SessionRecord, to handler: HandlerID) {
         client.handlers.remove(handler)
         handlerListeners[handler]?.remove(client.id)
         if handlerListeners[handler]?.isEmpty == true { handlerListeners[handler] = nil }
         listenerLeft(handler)
     }
 
-    private func stopListening(_ client: ConnectionRecord, below subtree: HandlerID) {
+    private func stopListening(_ client: SessionRecord, below subtree: HandlerID) {
         client.subtrees.remove(subtree)
         subtreeListeners[subtree]?.remove(client.id)
         if subtreeListeners[subtree]?.isEmpty == true { subtreeListeners[subtree] = nil }
@@ -196,34 +193,42 @@ extension ReferenceModel {
 
     // MARK: Acknowledgement
 
-    func acknowledged(_ sequence: UInt64, by client: ConnectionRecord) {
-        guard sequence <= client.lastSequence else {
-            reply = (client.id, .error("bad-message"))
+    func acknowledged(_ sequence: UInt64, by client: SessionRecord) {
+        guard sequence <= max(client.lastSequence, client.toldSequence) else {
+            reply = (client.connection, .error("bad-message"))
             return
         }
-        while client.acknowledged < sequence, let request = client.inFlight.popFirst() {
+        while client.acknowledged < sequence, let numbered = client.popNumbered() {
             client.acknowledged += 1
+            guard let request = numbered else { continue }
             ledger.deliveries.acknowledged += 1
             deliverySettled(request, by: client)
         }
+        client.dropHoles()
     }
 
     func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
         guard let client = connections[id], sequence > client.acknowledged else { return }
         client.isBlocked = true
-        while client.lastSequence >= sequence, let request = client.inFlight.popLast() {
+        while client.lastSequence >= sequence, let last = client.inFlight.last {
+            let isTold = client.lastSequence <= client.toldSequence
+            client.inFlight.removeLast()
+            guard !isTold, let request = last else {
+                client.told.prepend(last)
+                continue
+            }
             client.due[request.name, default: []].insert(request, at: 0)
             client.dueCount += 1
         }
     }
 
-    func deliveryLost(_ request: RequestRecord, by client: ConnectionRecord) {
+    func deliveryLost(_ request: RequestRecord, by client: SessionRecord) {
         ledger.deliveries.lost += 1
         deliverySettled(request, by: client)
     }
 
     /// The owner's delivery frees the name, whoever else has not acknowledged yet.
-    private func deliverySettled(_ request: RequestRecord, by client: ConnectionRecord) {
+    private func deliverySettled(_ request: RequestRecord, by client: SessionRecord) {
         ledger.deliveries.outstanding -= 1
         request.outstanding -= 1
         if request.owner == client.id {

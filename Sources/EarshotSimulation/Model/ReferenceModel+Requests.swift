@@ -5,19 +5,19 @@ internal import HeapModule
 
 /// Requests: how they are accepted, share flights, and end.
 extension ReferenceModel {
-    func fetchAsked(_ fetch: Fetch, by client: ConnectionRecord) {
+    func fetchAsked(_ fetch: Fetch, by client: SessionRecord) {
         let name = RequestName(handler: fetch.handler, request: fetch.request)
         if fetch.options.replacesHandler {
             for request in requests(of: fetch.handler) { remove(request, by: client) }
-            withdraw(client.due.keys.filter { $0.handler == fetch.handler }, from: client)
+            withdraw(client.unsent.filter { $0.handler == fetch.handler }, from: client)
         }
         if fetch.options.subscribes, !client.handlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
-            reply = (client.id, .error("too-many-handlers"))
+            reply = (client.connection, .error("too-many-handlers"))
             blame = 11
             return
         }
         if let known = listed[name], !known.isSame(as: fetch) {
-            reply = (client.id, .error("id-in-use"))
+            reply = (client.connection, .error("id-in-use"))
             return
         }
         if let known = listed[name] {
@@ -54,7 +54,7 @@ extension ReferenceModel {
     }
 
     /// Why a request cannot be served at all. The bounds are invariant 11.
-    private func refusal(of fetch: Fetch, by client: ConnectionRecord, isOwned: Bool) -> String? {
+    private func refusal(of fetch: Fetch, by client: SessionRecord, isOwned: Bool) -> String? {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
@@ -69,19 +69,20 @@ extension ReferenceModel {
     }
 
     /// The same request again: the newest asker owns it, and hears of it.
-    private func askedAgain(_ request: RequestRecord, _ fetch: Fetch, by client: ConnectionRecord) {
+    private func askedAgain(_ request: RequestRecord, _ fetch: Fetch, by client: SessionRecord) {
         guard fetch.options.subscribes else { return }
         switch request.phase {
         case .open:
             if let owner = request.owner, owner != client.id {
-                connections[owner]?.owned[request.serial] = nil
+                sessions[owner]?.owned[request.serial] = nil
                 request.owner = client.id
                 client.owned[request.serial] = request
             }
         case .held: break
         case .ended:
             let isOwed = client.due[request.name]?.contains { $0 === request } ?? false
-            if !isOwed, !client.inFlight.contains(where: { $0 === request }) { owe(request, to: client) }
+            let isNumbered = (client.inFlight + client.told).contains { $0 === request }
+            if !isOwed, !isNumbered { owe(request, to: client) }
         }
         listen(client, to: fetch.handler)
     }
@@ -196,12 +197,12 @@ extension ReferenceModel {
         // An owner that does not listen has nothing to acknowledge, so it does not free the name.
         if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
         for listener in listeners {
-            if let client = connections[listener] { owe(request, to: client) }
+            if let client = sessions[listener] { owe(request, to: client) }
         }
         if listeners.isEmpty { forget(request) }
     }
 
-    private func owe(_ request: RequestRecord, to client: ConnectionRecord) {
+    private func owe(_ request: RequestRecord, to client: SessionRecord) {
         client.owe(request)
         request.outstanding += 1
         ledger.deliveries.due += 1
@@ -212,7 +213,7 @@ extension ReferenceModel {
     func account(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        if let owner = request.owner { connections[owner]?.owned[request.serial] = nil }
+        if let owner = request.owner { sessions[owner]?.owned[request.serial] = nil }
     }
 
     private func orphan(_ request: RequestRecord) {
@@ -249,6 +250,7 @@ extension ReferenceModel {
                 let attempts = Int(request.flight?.leaf.attempts ?? 0)
                 detach(request)
                 settle(request, Ending(code: "deadline", attempts: attempts))
+            case .lease(let client, let until): leaseEnded(client, until: until)
             case .grace(let request): if request.phase == .held { orphan(request) }
             case .abandoned(let request):
                 guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }

@@ -13,6 +13,8 @@ final class ReferenceModel {
             case deadline(RequestRecord)
             case grace(RequestRecord)
             case abandoned(RequestRecord)
+            /// The end of a time away, if it is still that one.
+            case lease(SessionRecord, until: Tick)
         }
 
         var at: Tick
@@ -39,7 +41,8 @@ final class ReferenceModel {
 
     /// The answer an event must get at once.
     enum Reply {
-        case welcome
+        /// Milliseconds of lease, and how much of the session was heard if it is taken over.
+        case welcome(lease: Int, token: SessionToken, heard: UInt64?)
         case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
         case answer
@@ -52,7 +55,12 @@ final class ReferenceModel {
     var limits: CoreLimits
     var now = Tick(nanoseconds: 0)
     var isDraining = false
-    var connections: [ClientID: ConnectionRecord] = [:]
+    /// Sessions that have a connection, by that.
+    var connections: [ClientID: SessionRecord] = [:]
+    /// All sessions, by their first connection: so they are named as owners and listeners.
+    var sessions: [ClientID: SessionRecord] = [:]
+    /// Sessions without a connection, in the order in which they lost it.
+    var away: [SessionRecord] = []
     var pool: [WorkerID: PoolRecord] = [:]
     var origins: [Substring: OriginRecord] = [:]
     var scopes: [ScopeName: ScopeRecord] = [:]
@@ -102,7 +110,7 @@ final class ReferenceModel {
     /// Whether nothing is wanted, running or owed.
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
-            && connections.values.allSatisfy { $0.owned.isEmpty }
+            && sessions.values.allSatisfy { $0.owned.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
@@ -125,6 +133,9 @@ final class ReferenceModel {
         for action in actions {
             guard violation == nil else { break }
             take(action, after: event)
+        }
+        if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
+            object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
@@ -150,9 +161,10 @@ final class ReferenceModel {
     private func take(_ event: BrokerEvent, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
-            if connections[id] == nil { connections[id] = ConnectionRecord(id, isRequestReply: isRequestReply) }
+            if connections[id] == nil { connected(id, isRequestReply: isRequestReply) }
         case .clientSaid(let id, let message): clientSaid(message, by: id)
         case .clientSaidNonsense(let id, let error):
+            if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
             if connections[id] != nil { reply = (id, .error(error.code.rawValue)) }
         case .clientLost(let id): clientLost(id)
         case .deliveryTaken(let id, let sequence):
@@ -197,7 +209,7 @@ final class ReferenceModel {
             "\(told.deliveries.acknowledged) deliveries are acknowledged, by the model \(ledger.deliveries.acknowledged)"
         )
         expect(
-            told.deliveries.lost == ledger.deliveries.lost, 10,
+            told.deliveries.lost == ledger.deliveries.lost, blame,
             "\(told.deliveries.lost) deliveries are lost, by the model \(ledger.deliveries.lost)")
         expect(
             told.flights.stale == ledger.flights.stale, 6,

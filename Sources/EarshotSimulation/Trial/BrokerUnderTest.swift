@@ -34,6 +34,12 @@ struct BrokerUnderTest {
             return core.takeActions()
         }
         let failures = core.ledger.requests.failed["deadline", default: 0]
+        if canary == .purgedBeforeLease, case .clientLost(let id) = event {
+            var purged = core
+            purged.clientSaid(.bye, by: id, now: now)
+            // Who has nothing to lose is no occasion.
+            if purged.ledger.requests.removed > core.ledger.requests.removed { core = purged }
+        }
         if let changed = changed(event) { tell(changed, now: now) }
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
             endAnother(now: now)
@@ -44,9 +50,9 @@ struct BrokerUnderTest {
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
-            core.clientConnected(id, isRequestReply: isRequestReply)
+            core.clientConnected(id, isRequestReply: isRequestReply, token: Trial.token(of: id))
         case .clientSaid(let id, let message): core.clientSaid(message, by: id, now: now)
-        case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id)
+        case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
         case .deliveryTaken(let id, let sequence): core.deliveryTaken(sequence, by: id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
@@ -117,8 +123,10 @@ struct BrokerUnderTest {
 
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
+        var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
         for action in actions {
             switch (canary, action) {
+            case (.lostRedelivery, .deliver) where isGreeting: isGreeting = false
             case (.duplicateTerminal, .deliver): changed += [action, action]
             case (.terminalAfterRemoval, .deliver(let client, let terminal, _)):
                 delivered[RequestOf(client: client, handler: terminal.handler)] = action

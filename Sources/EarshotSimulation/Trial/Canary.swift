@@ -4,6 +4,8 @@
 public enum Canary: String, CaseIterable, Sendable {
     /// A terminal is delivered twice.
     case duplicateTerminal = "duplicate-terminal"
+    /// Of what was not acknowledged, one that comes back is not sent the first.
+    case lostRedelivery = "lost-redelivery"
     /// A terminal is delivered again after its client removed the handler.
     case terminalAfterRemoval = "terminal-after-removal"
     /// A JOB is given to the worker again, as its next attempt.
@@ -27,13 +29,15 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A client may queue more than its limit.
     case unboundedClient = "unbounded-client"
 
+    /// A client that is away is purged before its lease is over.
+    case purgedBeforeLease = "purged-before-lease"
     /// A transfer goes on at another byte than the one behind what is kept.
     case splicedBody = "spliced-body"
 
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
-        case .duplicateTerminal: 1
+        case .duplicateTerminal, .lostRedelivery: 1
         case .terminalAfterRemoval: 2
         case .secondAttempt: 3
         case .lostCancellation: 4
@@ -44,7 +48,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .originOverLimit, .unspacedStarts: 9
         case .uncountedAcknowledgement: 10
         case .unboundedClient: 11
-        case .splicedBody: 12
+        case .purgedBeforeLease, .splicedBody: 12
         }
     }
 }

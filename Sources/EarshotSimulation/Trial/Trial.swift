@@ -7,6 +7,9 @@ struct Trial {
     /// How often all tables are looked through, in events.
     static let auditPeriod = 1_000
 
+    /// What a connection's session is taken over with.
+    static func token(of client: ClientID) -> SessionToken { SessionToken(high: 0x5eed, low: client.rawValue) }
+
     private(set) var broker: BrokerUnderTest
     private(set) var model: ReferenceModel
     /// Events so far, `dispatch` not counted.

@@ -42,6 +42,7 @@ struct Setting {
         limits.requests = [200, 1_000, 10_000][random.below(3)]
         limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
         limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
+        limits.awayClients = [1, 3, 256][random.below(3)]
         drains = random.perMille(200)
         limits.dueBytes = [500, 5_000, 1 << 20][random.below(3)]
         limits.purgesPerPass = [1, 4, 500][random.below(3)]

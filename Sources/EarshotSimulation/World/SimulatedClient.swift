@@ -19,8 +19,17 @@ struct SimulatedClient {
     var isSlow: Bool
     /// Handlers it uses, by number.
     var handlers: [Int]
+    /// Milliseconds of the lease it asks for.
+    var lease: Int
+    /// Of the WELCOME of its session.
+    var token: SessionToken?
+    /// Whether it waits for a WELCOME before it says more: it may have to say nothing again.
+    var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
-    /// The last terminal that arrived on this connection.
+    /// Messages said in its session, and with which of them each request was asked for.
+    var said: UInt64 = 0
+    var saidAs: [Want: UInt64] = [:]
+    /// The last terminal of its session that arrived.
     var received: UInt64 = 0
     var willAcknowledge = false
 }

@@ -9,7 +9,8 @@ extension World {
         let window: Int? = [nil, nil, 1, 3, 16, 256, 256, 64][kind]
         let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
         return SimulatedClient(
-            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250), handlers: handlers)
+            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250), handlers: handlers,
+            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
@@ -18,21 +19,60 @@ extension World {
         let link = lastLink
         links[link] = Link(peer: number)
         clients[number].link = link
-        clients[number].received = 0
         clients[number].willAcknowledge = false
         try tell(.clientConnected(ClientID(rawValue: link), isRequestReply: clients[number].isRequestReply))
         greet(number, link)
         plan(random.around(setting.pause), .clientActs(number))
     }
 
-    /// HELLO, and again all it still wants.
+    /// HELLO. All that is still wanted follows at once, unless it can be that nothing has to be said again.
     private mutating func greet(_ number: Int, _ link: UInt64) {
-        say(.hello(Hello(client: "c\(number)", window: clients[number].window)), link)
-        for (_, fetch) in clients[number].wants.sorted(by: { $0.key < $1.key }) { say(.fetch(fetch), link) }
+        var hello = Hello(client: "c\(number)", window: clients[number].window)
+        hello.leaseMilliseconds = clients[number].lease
+        hello.token = clients[number].token
+        if hello.token != nil, random.perMille(50) {
+            // Another's, or nobody's.
+            hello.token = Trial.token(of: ClientID(rawValue: UInt64(random.below(Int(lastLink) + 2))))
+        }
+        clients[number].awaitsWelcome = hello.token != nil
+        say(.hello(hello), link)
+        if hello.token == nil {
+            clients[number].received = 0
+            sessionBegan(number, link)
+        }
+    }
+
+    /// Asks again for all that is wanted.
+    private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
+        clients[number].said = 0
+        for want in clients[number].wants.keys.sorted() { ask(want, number, link) }
+    }
+
+    private mutating func ask(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
+        guard let fetch = clients[number].wants[want] else { return }
+        say(.fetch(fetch), link)
+        clients[number].saidAs[want] = clients[number].said
+    }
+
+    private mutating func welcomed(_ welcome: Welcome, _ number: Int, _ link: UInt64) {
+        clients[number].token = welcome.token
+        guard clients[number].awaitsWelcome else { return }
+        clients[number].awaitsWelcome = false
+        guard let heard = welcome.heard else {
+            clients[number].received = 0
+            sessionBegan(number, link)
+            return
+        }
+        clients[number].said = heard
+        for want in clients[number].wants.keys.sorted() where clients[number].saidAs[want, default: .max] > heard {
+            ask(want, number, link)
+        }
+        if clients[number].window != nil { say(.acknowledge(clients[number].received), link) }
     }
 
     /// Puts a message on the wire; a share of them as bytes, to be read by the decoder.
     private mutating func say(_ message: ClientMessage, _ link: UInt64) {
+        if case .hello = message {} else if let number = links[link]?.peer { clients[number].said += 1 }
         let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
         send(up: link, .fromClient(link: link, said))
     }
@@ -58,6 +98,7 @@ extension World {
     mutating func clientActs(_ number: Int) {
         guard !isEnding, let link = clients[number].link else { return }
         plan(random.around(setting.pause), .clientActs(number))
+        guard !clients[number].awaitsWelcome else { return }
         switch random.below(1_000) {
         case ..<4 where setting.has(.lostConnections): cut(link)
         case ..<8 where setting.has(.removals): leave(number, link)
@@ -91,8 +132,10 @@ extension World {
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
         // A client library asks once for what it wants; few programs use an ID again at once.
         if clients[number].wants[want] != nil, !random.perMille(100) { return }
-        if fetch.options.subscribes { clients[number].wants[want] = fetch }
         say(.fetch(fetch), link)
+        guard fetch.options.subscribes else { return }
+        clients[number].wants[want] = fetch
+        clients[number].saidAs[want] = clients[number].said
     }
 
     /// Of such a request none may be taken for another: a field tells them apart.
@@ -172,9 +215,12 @@ extension World {
 
     private mutating func leave(_ number: Int, _ link: UInt64) {
         say(.bye, link)
+        clients[number].token = nil
         if random.perMille(500) {
             clients[number].wants = [:]
+            let received = clients[number].received
             greet(number, link)
+            clients[number].received = received
         } else {
             cut(link)
         }
@@ -183,9 +229,14 @@ extension World {
     private mutating func talkNonsense(_ link: UInt64) {
         switch random.below(6) {
         case 0: say(.acknowledge(random.next() >> 40), link)
-        case 1: say(.hello(Hello(client: nil, window: 2)), link)
+        case 1:
+            // Counted as any other message of a session.
+            send(up: link, .fromClient(link: link, .message(.hello(Hello(client: nil, window: 2)))))
+            if let number = links[link]?.peer { clients[number].said += 1 }
         case 2: say(.cancel(catalogue.handlers[0], catalogue.requests[0]), link)
-        default: send(up: link, .fromClient(link: link, .bytes(nonsense())))
+        default:
+            send(up: link, .fromClient(link: link, .bytes(nonsense())))
+            if let number = links[link]?.peer { clients[number].said += 1 }
         }
     }
 
@@ -210,8 +261,10 @@ extension World {
         try checkWire(message)
         switch message {
         case .terminal(let terminal):
+            // A duplicate, of before the connection broke.
+            let isNew = terminal.sequence > clients[number].received
             clients[number].received = max(clients[number].received, terminal.sequence)
-            settled(terminal.handler, terminal.request, number)
+            if isNew { settled(terminal.handler, terminal.request, number) }
             guard clients[number].window != nil, !clients[number].willAcknowledge else { return }
             clients[number].willAcknowledge = true
             let isSlow = clients[number].isSlow && setting.has(.slowReaders) && !isEnding
@@ -220,7 +273,10 @@ extension World {
                 .clientAcknowledges(client: number, link: link))
         case .error(let error):
             if let handler = error.handler, let request = error.request { settled(handler, request, number) }
-        case .welcome, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
+            // The broker has not heard yet that the old connection is gone.
+            if error.code == "session-in-use" { cut(link) }
+        case .welcome(let welcome): welcomed(welcome, number, link)
+        case .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
         }
     }
 
@@ -232,7 +288,7 @@ extension World {
     }
 
     mutating func clientAcknowledges(_ number: Int, _ link: UInt64) {
-        guard clients[number].link == link else { return }
+        guard clients[number].link == link, !clients[number].awaitsWelcome else { return }
         clients[number].willAcknowledge = false
         say(.acknowledge(clients[number].received), link)
     }

@@ -1,0 +1,374 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Leases: what a client has outlives its connection, and is its own again when it comes back.
+struct SessionTests {
+    private var rig = CoreRig()
+
+    private mutating func connect(
+        _ number: UInt64, window: Int? = 256, lease: Int = 1_000, token: SessionToken? = nil, name: String? = "c"
+    ) -> ClientID {
+        let id = ClientID(rawValue: number)
+        var hello = Hello(client: name, window: window)
+        hello.leaseMilliseconds = lease
+        hello.token = token
+        rig.connect(id)
+        rig.say(.hello(hello), by: id)
+        return id
+    }
+
+    private mutating func lose(_ client: ClientID) {
+        rig.pass { $0.core.clientLost(client, now: $0.now) }
+    }
+
+    /// The numbers of the terminals that a client was sent in the last pass.
+    private func sequences(for client: ClientID) -> [UInt64] {
+        rig.actions.compactMap { if case .deliver(client, let terminal, _) = $0 { terminal.sequence } else { nil } }
+    }
+
+    private func welcome(of client: ClientID) -> Welcome? {
+        rig.replies(to: client).compactMap { if case .welcome(let welcome) = $0 { welcome } else { nil } }.first
+    }
+
+    private func error(to client: ClientID) -> String? {
+        rig.replies(to: client).compactMap { if case .error(let reply) = $0 { reply.code } else { nil } }.first
+    }
+
+    /// Gives a client so many terminals, by one worker of its own.
+    private mutating func answer(_ count: Int, under handler: String = "h", by client: ClientID) {
+        let worker = rig.worker(900, slots: 64)
+        let from = rig.core.ledger.requests.submitted
+        rig.pass { rig in
+            for number in from..<(from + count) {
+                rig.fetch(handler, "\(number)", "http://h\(number)/", by: client)
+            }
+        }
+        let jobs = rig.jobs
+        #expect(jobs.count == count)
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+    }
+
+    @Test mutating func `a lease is granted up to an hour, with a token, and none is without`() throws {
+        var clients: [ClientID] = []
+        rig.pass { _ in }
+        clients = [connect(1, lease: 0), connect(2, lease: 7_000), connect(3, lease: 86_400_000)]
+        rig.actions = rig.core.takeActions()
+        let welcomes = clients.map { welcome(of: $0) }
+        #expect(welcomes.map { $0?.leaseMilliseconds } == [0, 7_000, 3_600_000])
+        #expect(welcomes.map { $0?.token } == [nil, CoreRig.token(of: clients[1]), CoreRig.token(of: clients[2])])
+        #expect(welcomes.map { $0?.heard } == [nil, nil, nil])
+    }
+
+    @Test mutating func `a lease is for a client with a name, and never for a REQ socket`() {
+        let nameless = connect(1, name: nil)
+        rig.actions = rig.core.takeActions()
+        #expect(error(to: nameless) == "bad-message")
+        let request = ClientID(rawValue: 2)
+        rig.connect(request, isRequestReply: true)
+        var hello = Hello(client: "r", window: nil)
+        hello.leaseMilliseconds = 5_000
+        rig.say(.hello(hello), by: request)
+        rig.actions = rig.core.takeActions()
+        #expect(welcome(of: request)?.leaseMilliseconds == 0)
+        lose(request)
+        #expect(rig.core.isIdle && rig.core.clients.count == 1)
+    }
+
+    @Test mutating func `who is away is purged when its lease is over, and not before`() {
+        let a = connect(1)
+        _ = rig.worker()
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        #expect(rig.jobs.count == 1)
+        lose(a)
+        rig.wait(milliseconds: 999)
+        #expect(rig.core.ledger.requests.pending == 1)
+        #expect(rig.cancellations.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.core.ledger.requests.removed == 1)
+        #expect(rig.cancellations.count == 1)
+        #expect(rig.core.clients.count == 0)
+    }
+
+    @Test mutating func `who comes back gets what it had not acknowledged, in order and under its numbers, once`() {
+        let a = connect(1)
+        answer(5, by: a)
+        #expect(sequences(for: a) == [1, 2, 3, 4, 5])
+        rig.pass { $0.say(.acknowledge(2), by: a) }
+        lose(a)
+        let b = connect(2, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(sequences(for: b) == [3, 4, 5])
+        rig.pass { $0.say(.acknowledge(5), by: b) }
+        #expect(rig.core.ledger.deliveries.acknowledged == 5)
+        answer(1, by: b)
+        #expect(sequences(for: b) == [6])
+    }
+
+    @Test mutating func `a takeover is told with what was heard, and what was due follows`() {
+        let a = connect(1, window: 2)
+        answer(4, by: a)
+        #expect(sequences(for: a) == [1, 2])
+        lose(a)
+        _ = rig.core.takeActions()
+        let b = connect(2, window: 3, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(welcome(of: b)?.heard == 4)
+        #expect(welcome(of: b)?.token == CoreRig.token(of: a))
+        #expect(sequences(for: b) == [1, 2, 3])
+        rig.pass { $0.say(.acknowledge(3), by: b) }
+        #expect(sequences(for: b) == [4])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `nobody takes over a session whose connection stands, or without its name or its token`() {
+        let a = connect(1)
+        answer(1, by: a)
+        _ = rig.core.takeActions()
+        let early = connect(2, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(error(to: early) == "session-in-use")
+        lose(a)
+        _ = rig.core.takeActions()
+        let others = [
+            connect(3, token: CoreRig.token(of: a), name: "d"), connect(4, token: SessionToken(high: 7, low: 99)),
+            connect(5, lease: 0),
+        ]
+        rig.actions = rig.core.takeActions()
+        for other in others {
+            #expect(welcome(of: other)?.heard == nil)
+            #expect(error(to: other) == nil)
+            #expect(sequences(for: other).isEmpty)
+        }
+        rig.say(.hello(Hello(client: "c")), by: early)
+        let right = connect(6, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(sequences(for: right) == [1])
+    }
+
+    @Test mutating func `what ends while its client is away is due to it, and its window holds back the rest`() {
+        let worker = rig.worker(slots: 64)
+        let a = connect(1, window: 2)
+        lose(a)
+        let b = connect(2, window: 2, token: CoreRig.token(of: a))
+        rig.pass { rig in for number in 0..<5 { rig.fetch("h", "\(number)", "http://h\(number)/", by: b) } }
+        #expect(rig.jobs.count == 5)
+        let running = rig.jobs
+        rig.pass { rig in for number in 5..<9 { rig.fetch("h", "\(number)", "http://h\(number)/", by: b) } }
+        let more = rig.jobs
+        lose(b)
+        rig.pass { rig in for job in running + more { rig.done(job, by: worker) } }
+        #expect(rig.core.ledger.deliveries.outstanding == 9)
+        #expect(!rig.actions.contains { if case .deliver = $0 { true } else { false } })
+        // Of a full window nothing is started; when it comes back and reads, the rest is.
+        let watcher = connect(7, name: "w")
+        rig.pass { $0.fetch("g", "1", "http://g/", by: watcher) }
+        #expect(rig.jobs.count == 1)
+        let c = connect(3, window: 20, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(sequences(for: c) == [1, 2, 3, 4, 5, 6, 7, 8, 9])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `nothing is started for a full window or none while its client is away`() {
+        for window in [1, nil] {
+            rig = CoreRig()
+            let worker = rig.worker(slots: 1)
+            let a = connect(1, window: window)
+            rig.pass { rig in for number in 0..<3 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) } }
+            let first = rig.jobs[0]
+            lose(a)
+            rig.pass { $0.done(first, by: worker) }
+            #expect(rig.jobs.isEmpty, "window \(window ?? -1)")
+            let b = connect(2, window: 3, token: CoreRig.token(of: a))
+            rig.pass()
+            #expect(rig.jobs.count == 1, "window \(window ?? -1)")
+            rig.pass { $0.say(.acknowledge(1), by: b) }
+            #expect(rig.core.audit() == [])
+        }
+    }
+
+    @Test mutating func `what is withdrawn after its number was told leaves the number to nobody`() {
+        let worker = rig.worker(slots: 64)
+        let a = connect(1, window: 3)
+        let handlers = ["h", "h", "h", "g", "h"]
+        rig.pass { rig in
+            for (number, handler) in handlers.enumerated() {
+                rig.fetch(handler, "\(number)", "http://\(number)/", by: a)
+            }
+        }
+        let jobs = rig.jobs.sorted { $0.url < $1.url }
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        #expect(sequences(for: a) == [1, 2, 3])
+        lose(a)
+        // 1, 2 and 3 have numbers. Of those 1 goes out again, 2 and 3 wait.
+        let b = connect(2, window: 1, token: CoreRig.token(of: a))
+        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: b) }
+        #expect(rig.core.ledger.deliveries.lost == 1)
+        rig.pass { $0.say(.acknowledge(1), by: b) }
+        #expect(rig.terminals(for: b) == ["h 2 200"])
+        #expect(sequences(for: b) == [3])
+        #expect(rig.core.audit() == [])
+        // What had no number leaves none.
+        rig.pass { $0.remove("g", by: b) }
+        rig.pass { $0.say(.acknowledge(3), by: b) }
+        #expect(sequences(for: b) == [4])
+        rig.pass { $0.say(.acknowledge(4), by: b) }
+        #expect(rig.core.ledger.deliveries.outstanding == 0)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an acknowledgement of what an earlier connection had needs no second sending`() {
+        let a = connect(1, window: 4)
+        answer(4, by: a)
+        lose(a)
+        let b = connect(2, window: 1, token: CoreRig.token(of: a))
+        rig.pass { $0.say(.acknowledge(4), by: b) }
+        #expect(rig.core.ledger.deliveries.acknowledged == 4)
+        #expect(error(to: b) == nil)
+        rig.pass { $0.say(.acknowledge(5), by: b) }
+        #expect(error(to: b) == "bad-message")
+        answer(1, by: b)
+        #expect(sequences(for: b) == [5])
+    }
+
+    @Test mutating func `BYE purges at once, whatever the lease`() {
+        let a = connect(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        rig.pass { $0.say(.bye, by: a) }
+        #expect(rig.core.ledger.requests.removed == 1)
+        lose(a)
+        #expect(rig.core.clients.count == 0)
+    }
+
+    @Test mutating func `of too many that are away the one that went first is purged`() {
+        var limits = CoreLimits()
+        limits.awayClients = 2
+        rig = CoreRig(limits: limits)
+        let clients = (1...3).map { connect($0, name: "c\($0)") }
+        for client in clients { rig.pass { $0.fetch("h\(client.rawValue)", "1", "http://h/", by: client) } }
+        for client in clients { lose(client) }
+        #expect(rig.core.ledger.requests.removed == 1)
+        #expect(rig.core.handlerNumbers[HandlerID("h1")!] == nil)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `who goes hears as due of the purge of one that went before`() {
+        var limits = CoreLimits()
+        limits.awayClients = 1
+        rig = CoreRig(limits: limits)
+        let (first, second) = (connect(1, name: "f"), connect(2, name: "s"))
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: second) }
+        rig.pass { $0.fetch("h", "1", "http://h/", by: first) }
+        lose(first)
+        lose(second)
+        #expect(rig.core.ledger.deliveries.outstanding == 1)
+        #expect(!rig.actions.contains { if case .deliver = $0 { true } else { false } })
+    }
+
+    @Test mutating func `who is owed too much while away is purged`() {
+        var limits = CoreLimits()
+        limits.dueDeliveries = 4
+        rig = CoreRig(limits: limits)
+        let a = connect(1, window: nil)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        lose(a)
+        let b = connect(2, name: "b")
+        answer(4, by: b)
+        #expect(rig.core.ledger.deliveries.lost == 4)
+        #expect(rig.core.clients.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `who was closed for reading too slowly does not come back to its session`() {
+        var limits = CoreLimits()
+        limits.dueDeliveries = 4
+        rig = CoreRig(limits: limits)
+        let a = connect(1, window: 1)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        let b = connect(2, name: "b")
+        answer(4, by: b)
+        #expect(rig.actions.contains(.close(a, reason: "too-slow")) || rig.core.clients[0].isClosing)
+        lose(a)
+        _ = rig.core.takeActions()
+        let c = connect(3, token: CoreRig.token(of: a))
+        rig.actions = rig.core.takeActions()
+        #expect(welcome(of: c) != nil && welcome(of: c)?.heard == nil)
+    }
+
+    @Test mutating func `a watcher is not closed for a removal that it can read as it comes`() {
+        var limits = CoreLimits()
+        limits.dueDeliveries = 50
+        limits.purgesPerPass = 5
+        rig = CoreRig(limits: limits)
+        let watcher = connect(1, window: 10)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: watcher) }
+        let a = connect(2, name: "b")
+        rig.pass { rig in for number in 0..<200 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) } }
+        var heard = 0
+        rig.pass { $0.remove("h", by: a) }
+        repeat {
+            heard += rig.terminals(for: watcher).count
+            #expect(!rig.actions.contains { if case .close = $0 { true } else { false } })
+            let upTo = UInt64(heard)
+            rig.pass { $0.say(.acknowledge(upTo), by: watcher) }
+        } while rig.core.isPurging || !rig.terminals(for: watcher).isEmpty
+        #expect(heard == 200)
+    }
+
+    @Test mutating func `a reader that takes nothing of very much is closed after a time, one that reads is not`() {
+        var limits = CoreLimits()
+        limits.stalledBytes = 9
+        limits.stallMilliseconds = 1_000
+        rig = CoreRig(limits: limits)
+        let (reader, stopped, small) = (connect(1, name: "r"), connect(2, name: "s"), connect(3, name: "t"))
+        answer(2, under: "small", by: small)
+        answer(4, under: "read", by: reader)
+        answer(4, under: "unread", by: stopped)
+        rig.wait(milliseconds: 500)
+        rig.pass { $0.say(.acknowledge(1), by: reader) }
+        rig.wait(milliseconds: 499)
+        #expect(rig.actions.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.close(stopped, reason: "too-slow")])
+        // From here on the other one does as little.
+        rig.wait(milliseconds: 999)
+        #expect(rig.actions.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.close(reader, reason: "too-slow")])
+        rig.wait(milliseconds: 100_000)
+        #expect(!rig.actions.contains(.close(small, reason: "too-slow")))
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a connection without HELLO is closed after 10 s, and one that said it is not`() {
+        let silent = ClientID(rawValue: 1)
+        rig.connect(silent)
+        rig.say(.query(.ping), by: silent)
+        rig.say(.query(.ping), by: silent)
+        let a = connect(2)
+        rig.wait(milliseconds: 9_999)
+        #expect(!rig.actions.contains { if case .close = $0 { true } else { false } })
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.close(silent, reason: "silent")])
+        rig.pass { $0.say(.bye, by: a) }
+        rig.wait(milliseconds: 10_000)
+        #expect(rig.actions == [.close(a, reason: "silent")])
+    }
+
+    @Test mutating func `10,000 that come and go leave nothing`() {
+        for number in 1...10_000 as ClosedRange<UInt64> {
+            let client = connect(number, lease: number % 2 == 0 ? 1_000 : 0)
+            rig.pass { $0.core.clientLost(client, now: $0.now) }
+        }
+        #expect(rig.core.clients.count == 256)
+        rig.wait(milliseconds: 1_000)
+        for _ in 0..<10 where rig.core.clients.count > 0 { rig.pass() }
+        #expect(rig.core.clients.count == 0)
+        #expect(rig.core.tokenNumbers.isEmpty && rig.core.awayClients.isEmpty)
+        rig.wait(milliseconds: 10_000)
+        for _ in 0..<100 where rig.core.timerCount > 0 { rig.pass() }
+        #expect(rig.core.timerCount == 0)
+    }
+}

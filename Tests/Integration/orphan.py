@@ -1,0 +1,26 @@
+"""A client that leaves a child behind, which holds its connection: `orphan.py RUNTIME HANDLER URL`.
+
+Asks for URL and says `asked CHILD` when the broker has read it. The child, a fork without an exec, lives until its
+input ends.
+"""
+
+import os
+import sys
+
+from client import Client
+
+
+def main():
+    runtime, handler, url = sys.argv[1:]
+    client = Client(runtime)
+    client.fetch(handler, 0, url)
+    client.query("ping")
+    child = os.fork()
+    if child:
+        print(f"asked {child}", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Clients whose connection breaks, that die, stop, say nothing or come in crowds: who is kept, who is purged, and when.
+
+A few of each; with EARSHOT_LONG=1 a thousand.
+"""
+
+import os
+import pathlib
+import signal
+import time
+
+import zmtp
+from client import Client
+from figures import milliseconds, tell
+from harness import HERE, PYTHON, Bus, TestCase
+from origin import Origin, body
+from processes import Program, Watched, eventually, kill
+
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
+TRIALS = 1_000 if IS_LONG else 30
+DEATHS = 1_000 if IS_LONG else 20
+CONNECTIONS = 10_000 if IS_LONG else 1_000
+
+
+class LeaseTestCase(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.bus = cls.enterClassContext(Bus(workers=1, slots=256, origin_limit=256))
+        cls.observer = cls.bus.client()
+
+    def start(self, *arguments):
+        program = Program([PYTHON, "-B", *arguments], self.bus.environment)
+        self.addCleanup(lambda: program.running and program.kill())
+        return program
+
+    def peer(self, handler, count, url):
+        peer = self.start(HERE / "peer.py", self.bus.runtime, handler, count, url)
+        peer.await_line("asked", "stdout", timeout=60)
+        return peer
+
+    def away(self):
+        return self.observer.query("status")["clients-away"]
+
+    def await_away(self, count):
+        eventually(lambda: self.away() == count, lambda: f"{count} clients are away, not {self.away()}")
+
+    def ledger(self):
+        return self.balance(self.observer)
+
+
+class TakeoverTests(LeaseTestCase):
+    def test_who_comes_back_gets_what_was_not_acknowledged_and_what_ended_meanwhile(self):
+        client = self.bus.client(lease=30)
+        for index in range(5):
+            client.fetch("back", index, f"{self.origin.url}/bytes/700?seed={index}")
+        client.fetch("back", "late", f"{self.origin.url}/gate/back?bytes=900")
+        eventually(lambda: self.ledger()["deliveries"]["outstanding"] == 5, "five are under way")
+        before = self.ledger()["requests"]["removed"]
+        client.cut()
+        self.await_away(1)
+        self.origin.open_gate("back")
+        eventually(lambda: self.ledger()["deliveries"]["outstanding"] == 6, "the last one waits for it")
+        client = client.come_back()
+        self.assertEqual(client.heard, 6)
+        answers = client.terminals(6)
+        self.assertEqual([int(m.fields["seq"]) for m in answers], [1, 2, 3, 4, 5, 6])
+        self.assertEqual(len({m.id for m in answers}), 6)
+        for message in answers[:5]:
+            self.assertResult(message, body(700, message.id[1]))
+        self.assertResult(answers[5], body(900))
+        self.assertEqual(client.rest(), [])
+        self.assertEqual(self.origin.count("/gate/back"), 1, "fetched once")
+        self.assertEqual(self.ledger()["requests"]["removed"], before)
+        client.close()
+
+    def test_nobody_else_gets_it(self):
+        client = self.bus.client(lease=30)
+        client.fetch("mine", 1, f"{self.origin.url}/bytes/100")
+        eventually(lambda: self.ledger()["deliveries"]["outstanding"] == 1, "it is under way")
+
+        def greet(name, token):
+            other = self.bus.client(hello=False)
+            other.name, other.token = name, token
+            return other, other.greet()
+
+        self.assertEqual(greet(client.name, client.token)[1], "session-in-use")
+        client.cut()
+        self.await_away(1)
+        wrong = "0" * 32
+        for name, token in ((client.name, wrong), ("another", client.token), (client.name, None)):
+            other, answer = greet(name, token)
+            self.assertEqual((answer, other.heard), ("WELCOME", None))
+            self.assertEqual(other.rest(), [])
+        client = client.come_back()
+        self.assertResult(client.terminal(), body(100))
+        client.close()
+
+    def test_when_the_lease_is_over_all_is_purged(self):
+        client = self.bus.client(lease=0.3)
+        client.fetch("over", 1, f"{self.origin.url}/gate/over")
+        self.origin.await_running(1)
+        client.cut()
+        began = time.monotonic()
+        self.origin.await_aborts("/gate/over", 1)
+        self.assertGreater(time.monotonic() - began, 0.25)
+        self.await_away(0)
+        client = client.come_back()
+        self.assertIsNone(client.heard, "a new session")
+        client.close()
+
+    def test_get_is_asked_for_by_a_dead_program_no_longer_than_its_lease(self):
+        """Without a lease, as `earshot get` has it, at once."""
+        program = self.bus.start("get", f"{self.origin.url}/gate/dead")
+        self.origin.await_count("/gate/dead", 1)
+        program.kill()
+        self.origin.await_aborts("/gate/dead", 1)
+
+
+class LivenessTests(LeaseTestCase):
+    def test_who_is_busy_or_stopped_or_cut_for_less_than_the_lease_is_never_purged(self):
+        url = f"{self.origin.url}/gate/alive"
+        stopped = self.peer("stopped", 3, url)
+        client = self.bus.client(lease=30)
+        for index in range(3):
+            client.fetch("cut", index, f"{url}?i={index}")
+        self.origin.await_running(3)
+        before = self.ledger()["requests"]
+        for _ in range(TRIALS):
+            stopped.signal(signal.SIGSTOP)
+            client.cut()
+            self.await_away(1)
+            # The broker has time for many a pass, in which it could be wrong.
+            for _ in range(5):
+                self.observer.query("ping")
+            stopped.signal(signal.SIGCONT)
+            client = client.come_back()
+            self.assertIsNotNone(client.heard)
+        after = self.ledger()["requests"]
+        self.assertEqual((after["removed"], after["pending"]), (before["removed"], before["pending"]))
+        self.assertEqual(self.origin.count("/gate/alive"), 3, "nothing was fetched again")
+        self.origin.open_gate("alive")
+        self.assertEqual(len(client.terminals(3)), 3)
+        self.assertEqual(client.rest(), [])
+        client.close()
+        stopped.kill()
+
+    def test_who_is_killed_is_purged_at_once(self):
+        taken = []
+        for number in range(DEATHS):
+            peer = self.peer(f"killed/{number}", 0, f"{self.origin.url}/gate/killed?n={number}")
+            before = self.ledger()["requests"]
+            self.assertEqual(before["pending"], 1)
+            began = time.monotonic()
+            peer.signal(signal.SIGKILL)
+            while self.observer.query("ledger")["requests"]["pending"]:
+                self.assertLess(time.monotonic() - began, 10)
+            taken.append(time.monotonic() - began)
+            peer.wait()
+        tell(f"{DEATHS} x kill -9: purged within {milliseconds(taken, 50):.1f} ms (median),"
+             f" {milliseconds(taken, 99):.1f} ms (99 %)")
+        self.assertLess(milliseconds(taken, 99), 100)
+
+    def test_a_child_that_holds_the_connection_does_not_keep_its_dead_parent(self):
+        program = self.start(HERE / "orphan.py", self.bus.runtime, "forked", f"{self.origin.url}/gate/forked")
+        child = Watched(int(program.await_line("asked", "stdout").split()[1]))
+        self.addCleanup(child.close)
+        self.origin.await_count("/gate/forked", 1)
+        kill(program.pid)
+        self.origin.await_aborts("/gate/forked", 1)
+        self.await_requests(self.observer, pending=0)
+        self.assertFalse(child.await_death(0), "its child lives on")
+        child.signal(signal.SIGKILL)
+
+    def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(self):
+        last = pathlib.Path("/proc/sys/kernel/ns_last_pid")
+        if not os.access(last, os.W_OK):
+            self.skipTest("process numbers cannot be chosen here")
+        # The one that connects dies before it has said a word; its child has the connection, and speaks when told to.
+        speak, told = os.pipe()
+        heard, say = os.pipe()
+        number = os.fork()
+        if number == 0:
+            connection = zmtp.connect(self.bus.runtime / "bus")
+            if os.fork() == 0:
+                os.write(say, str(os.getpid()).encode())
+                os.read(speak, 1)
+                zmtp.send(connection, b"HELLO EAR/1\n")
+                os.read(speak, 1)
+            os._exit(0)
+        os.waitpid(number, 0)
+        child = Watched(int(os.read(heard, 20)))
+        self.addCleanup(child.close)
+        stranger = self.process_numbered(number, last)
+        try:
+            os.write(told, b"x")
+            self.bus.client().query("ping")
+            eventually(lambda: self.observer.query("status")["clients"] == 2, "who has no process is gone", 5)
+            self.assertFalse(child.await_death(0), "its child holds the connection")
+            self.assertIsNone(stranger.poll(), "nobody did it any harm")
+        finally:
+            child.signal(signal.SIGKILL)
+            stranger.kill()
+            stranger.wait()
+            for descriptor in (speak, told, heard, say):
+                os.close(descriptor)
+
+    def process_numbered(self, number, last):
+        import subprocess
+        for _ in range(2_000):
+            last.write_text(str(number - 1))
+            process = subprocess.Popen(["/bin/sleep", "60"])
+            if process.pid == number:
+                return process
+            process.kill()
+            process.wait()
+        self.skipTest(f"no process got the number {number}")
+
+    def test_a_connection_that_says_nothing_is_closed_after_10_seconds(self):
+        began = time.monotonic()
+        silent = zmtp.connect(self.bus.runtime / "bus")
+        wordy = self.bus.client(hello=False)
+        wordy.say("QUERY ping")
+        self.assertEqual(wordy.expect("ERROR").operands, ["hello-required"])
+        self.assertTrue(zmtp.await_end(silent, 15))
+        self.assertGreater(time.monotonic() - began, 9.5)
+        self.assertEqual(wordy.expect("GOODBYE", timeout=5).fields["reason"], "silent")
+        silent.close()
+
+    def test_many_that_come_and_go_harm_nobody(self):
+        client = self.bus.client()
+        descriptors = len(os.listdir(f"/proc/{self.bus.broker}/fd"))
+        for number in range(CONNECTIONS):
+            connection = zmtp.connect(self.bus.runtime / "bus")
+            if number % 2:
+                zmtp.send(connection, b"HELLO EAR/1\nclient: x\nlease: 1\n")
+            connection.close()
+            if number % 100 == 0:
+                client.fetch("among", number, f"{self.origin.url}/bytes/10?seed={number}")
+                self.assertResult(client.terminal(), body(10, number))
+        self.await_away(0)
+        eventually(lambda: len(os.listdir(f"/proc/{self.bus.broker}/fd")) <= descriptors, "no descriptor is left")
+        client.close()
+
+
+class StoppedReaderTests(LeaseTestCase):
+    COUNT = 20_000 if IS_LONG else 2_000
+    SECONDS = 30 if IS_LONG else 2
+
+    def test_a_reader_that_was_stopped_gets_everything(self):
+        from crowd import Crowd
+        slow = Crowd(self.bus, "load", self.COUNT, self.origin.url + "/bytes/1000?seed={}", window=256)
+        self.addCleanup(lambda: slow.running and slow.kill())
+        slow.await_asked()
+        slow.signal(signal.SIGSTOP)
+        fast = self.bus.client()
+        end = time.monotonic() + self.SECONDS
+        count = 0
+        while time.monotonic() < end:
+            fast.fetch("beside", count, f"{self.origin.url}/bytes/1000?seed=beside{count}")
+            self.assertResult(fast.terminal(), body(1000, f"beside{count}"))
+            count += 1
+        slow.signal(signal.SIGCONT)
+        outcome = slow.outcome()
+        self.assertEqual({name: outcome[name] for name in ("answered", "again", "failed")},
+                         {"answered": self.COUNT, "again": 0, "failed": 0})
+        tell(f"stopped for {self.SECONDS} s: {self.COUNT} answers each once, {count} beside it")
+        fast.close()
