@@ -1,18 +1,22 @@
 internal import DequeModule
 public import EarshotLoop
 public import EarshotWire
+internal import Glibc
 internal import ZeroMQ
 
 /// A client of the bus, in a loop of its owner's.
 ///
 /// What is asked for outlives the connection: when the broker goes, another socket is made, HELLO said and everything
 /// still wanted asked for again, until it has its terminal, which is delivered once. All calls and all events are on
-/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted.
+/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted, with a
+/// lease after that time, unless it has said goodbye by ``close()``.
 public final class ClientConnection {
     /// Messages taken in one pass: no peer starves the timers.
     private static let messagesPerPass = 256
     /// Milliseconds between two tries to connect: at first, and at most.
     private static let reconnectMilliseconds = 10...100
+    /// How long a farewell may take to leave.
+    private static let farewellMilliseconds: Int32 = 100
 
     private let loop: EventLoop
     private let endpoint: String
@@ -34,17 +38,24 @@ public final class ClientConnection {
     /// - Parameters:
     ///   - client: this instance's name in the broker's reports, 1 to 64 bytes of visible ASCII.
     ///   - window: terminals that may be unfinished at once, 1 to 4,096.
+    ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and at most
+    ///     an hour, so that nothing is fetched twice for that. It also keeps it so long for a process that was killed.
     ///   - onEvent: called for each event; it may call this object.
     /// - Throws: `ZeroMQError` or `SystemError` when there are no sockets to be had.
     public init(
-        endpoint: String, client: String? = nil, window: Int = 256, loop: EventLoop,
+        endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         self.loop = loop
         self.endpoint = endpoint
         self.onEvent = onEvent
         context = try Context.make()
-        core = ClientCore(hello: Hello(client: client, window: window))
+        var hello = Hello(client: client, window: window)
+        hello.leaseMilliseconds = Int(
+            min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
+        // A lease is for a client with a name.
+        if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
+        core = ClientCore(hello: hello)
         try connect()
         hook = loop.addHook { [unowned self] in
             do {
@@ -64,7 +75,11 @@ public final class ClientConnection {
         if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
         hook = nil
         reconnectTimer = nil
-        link?.close()
+        let farewell = core.left()
+        carryOut(farewell)
+        // A socket that fails now ends as one that did not: what it held is dropped.
+        try? flush()
+        link?.close(linger: farewell.isEmpty ? 0 : Self.farewellMilliseconds)
         link = nil
     }
 

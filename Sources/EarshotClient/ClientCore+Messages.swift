@@ -4,19 +4,22 @@ internal import EarshotWire
 /// What the broker's messages mean to what is wanted.
 extension ClientCore {
     mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
-        resetLink()
+        refusals = 0
+        if let heard = welcome.heard, token != nil { return resumed(heard, welcome) }
+        endSession()
         phase = .ready
+        token = welcome.token
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
-        actions += subscriptions.map { .send(.subscribe($0)) }
-        actions += awaited.map { .send($0.message) }
+        for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
+        for index in awaited.indices { actions += sayQuestion(index) }
         actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
         lostSubmissions = []
         for key in requests.keys.sorted(by: { requests[$0]?.order ?? 0 < requests[$1]?.order ?? 0 }) {
             if requests[key]?.isLost == true {
                 requests[key] = nil
                 actions.append(.report(.refused(Self.connectionLost(key))))
-            } else if let message = requests[key]?.takeMessage() {
-                actions.append(.send(message))
+            } else {
+                actions += sayRequest(key)
             }
         }
         return actions
@@ -32,10 +35,14 @@ extension ClientCore {
         return reply
     }
 
-    mutating func resetLink() {
+    /// Nothing of what was under way counts any more: the next session begins anew.
+    mutating func endSession() {
         link += 1
-        for key in requests.keys { requests[key]?.linkLost() }
-        if phase == .ready { loseSubmissions() }
+        token = nil
+        said = 0
+        notices = []
+        for key in requests.keys { requests[key]?.sessionLost() }
+        loseSubmissions()
         ledger = DeliveryLedger()
         isDraining = false
         for key in waiting { requests[key]?.waitsFor = nil }
@@ -44,8 +51,10 @@ extension ClientCore {
 
     /// Forgets the submissions that were said, as far as they must not be done twice.
     private mutating func loseSubmissions() {
-        awaited.removeAll { entry in
-            guard case .submission(let fetch) = entry, !fetch.options.isRepeatable else { return false }
+        awaited.removeAll { question in
+            guard case .submission(let fetch) = question.what, question.wasSaid, !fetch.options.isRepeatable else {
+                return false
+            }
             lostSubmissions.append(RequestKey(fetch))
             return true
         }
@@ -54,6 +63,7 @@ extension ClientCore {
     mutating func terminalReceived(_ terminal: Terminal) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
         guard ledger.receive(terminal.sequence, of: key) else { return [] }
+        if let number = requests[key]?.number { heard(number) }
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
@@ -63,7 +73,10 @@ extension ClientCore {
         // A broker that is about to end has not answered: the next one will.
         if isStale(key) || isRefusedByDraining {
             ledger.finish(terminal.sequence)
-            if isRefusedByDraining { requests[key]?.wasSaid = false }
+            if isRefusedByDraining {
+                requests[key]?.wasSaid = false
+                requests[key]?.number = .max
+            }
             return []
         }
         let request = requests.removeValue(forKey: key)
@@ -75,8 +88,8 @@ extension ClientCore {
 
     /// Whether a message about `key` is of before its cancellation or removal: the answer to that is still to come.
     func isStale(_ key: RequestKey) -> Bool {
-        awaited.contains { entry in
-            switch entry {
+        awaited.contains { question in
+            switch question.what {
             case .cancel(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
             case .query, .setting, .submission: false
@@ -85,9 +98,10 @@ extension ClientCore {
     }
 
     mutating func answered(_ query: Query) -> [ClientAction] {
-        guard let index = awaited.firstIndex(of: .query(query)) else { return [] }
+        guard let index = awaited.firstIndex(where: { $0.what == .query(query) }) else { return [] }
+        heard(awaited[index].number)
         // In order on one connection: what was submitted before the query was taken in before its answer.
-        let earlier = awaited[..<index].filter { if case .submission = $0 { false } else { true } }
+        let earlier = awaited[..<index].filter { if case .submission = $0.what { false } else { true } }
         awaited.replaceSubrange(...index, with: earlier)
         return [.report(.answered(query))]
     }
@@ -97,8 +111,13 @@ extension ClientCore {
         case "hello-required":
             // Once for each message that was under way; the first is enough.
             guard phase == .ready else { return [] }
-            resetLink()
+            endSession()
             return linkOpened()
+        case "session-in-use":
+            // The broker has not seen the end of the old connection yet.
+            refusals += 1
+            if refusals >= Self.mostRefusals { token = nil }
+            return [.reconnect]
         case "version":
             return [.report(.state(.incompatible)), .report(.refused(reply))]
         default: break
@@ -107,9 +126,9 @@ extension ClientCore {
             let key = RequestKey(handler, request)
             requests[key] = nil
             waiting.remove(key)
-            awaited.removeAll { if case .submission(let fetch) = $0 { RequestKey(fetch) == key } else { false } }
+            awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
         } else if reply.verb == "QUERY" {
-            if let index = awaited.firstIndex(where: { if case .query = $0 { true } else { false } }) {
+            if let index = awaited.firstIndex(where: { if case .query = $0.what { true } else { false } }) {
                 awaited.remove(at: index)
             }
         } else if reply.verb == "SET" {
@@ -129,11 +148,9 @@ extension ClientCore {
             guard fetch.options.replacesHandler else { return [] }
             // What is asked for meanwhile comes before it, and must not be purged by it.
             requests[key]?.wasSaid = true
-            awaited.append(.remove(.handler(key.handler)))
-            return [.send(.remove(.handler(key.handler)))]
+            return ask(.remove(.handler(key.handler)))
         }
-        guard !isDraining, let message = requests[key]?.takeMessage() else { return [] }
-        return [.send(message)]
+        return isDraining ? [] : sayRequest(key)
     }
 
     mutating func forget(_ isMeant: (RequestKey) -> Bool) {
@@ -141,29 +158,25 @@ extension ClientCore {
         waiting = waiting.filter { !isMeant($0) }
     }
 
-    mutating func settle(_ entry: Awaited) -> Bool {
-        guard let index = awaited.firstIndex(of: entry) else { return false }
-        awaited.remove(at: index)
+    mutating func settle(_ what: Awaited) -> Bool {
+        guard let index = awaited.firstIndex(where: { $0.what == what }) else { return false }
+        heard(awaited.remove(at: index).number)
         return true
     }
 
     /// Answers come in the order of the questions, and in a normal form of their own.
     mutating func settleSetting() -> Bool {
-        guard let index = awaited.firstIndex(where: { if case .setting = $0 { true } else { false } }) else {
+        guard let index = awaited.firstIndex(where: { if case .setting = $0.what { true } else { false } }) else {
             return false
         }
-        awaited.remove(at: index)
+        heard(awaited.remove(at: index).number)
         return true
-    }
-
-    func say(_ message: ClientMessage) -> [ClientAction] {
-        phase == .ready ? [.send(message)] : []
     }
 }
 
 extension ClientCore.Awaited {
     /// What it was said with.
-    fileprivate var message: ClientMessage {
+    var message: ClientMessage {
         switch self {
         case .cancel(let key): .cancel(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)

@@ -5,7 +5,8 @@ internal import EarshotWire
 ///
 /// All that is wanted outlives connections and brokers. After each WELCOME everything is said again: first the
 /// subscriptions, then what awaits an answer, then each open request; asking twice for one request is one request. So
-/// each terminal is delivered once.
+/// each terminal is delivered once. With a lease the WELCOME may tell that the broker has kept the session: then only what
+/// it has not heard is said again, and terminals that come a second time are known by their numbers.
 struct ClientCore {
     /// `apart -> greeting -> ready`, and from both back to `apart`.
     enum Phase: Equatable {
@@ -27,6 +28,26 @@ struct ClientCore {
         case submission(Fetch)
     }
 
+    /// One of those.
+    struct Question {
+        let what: Awaited
+        /// With which message of the session it was, or will be, said.
+        var number: UInt64
+        /// Whether it was said, in whatever session.
+        var wasSaid: Bool
+    }
+
+    /// What is said and not answered, but that must not be lost.
+    struct Notice {
+        let message: ClientMessage
+        var number: UInt64
+    }
+
+    /// Notices kept at most; a session of which more may be lost is not gone on with.
+    static let mostNotices = 1_000
+    /// How often the connection that is gone may still stand in the broker's eyes before another session is begun.
+    static let mostRefusals = 100
+
     let hello: Hello
     var phase = Phase.apart
     var isDraining = false
@@ -35,12 +56,20 @@ struct ClientCore {
     /// Requests with `waitsFor`, so that an acknowledgement need not look at all.
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
-    var awaited = Deque<Awaited>()
+    var awaited = Deque<Question>()
     /// Submissions over connections that are gone, which must not be done twice.
     var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
-    /// Counts connections, so that what is finished late is not taken for one of the next.
+    /// Counts sessions, so that what is finished late is not taken for one of the next.
     var link: UInt64 = 0
+    /// What the next connection goes on with; nil if there is nothing to go on with.
+    var token: SessionToken?
+    /// Messages said in the session, those that wait for a connection included.
+    var said: UInt64 = 0
+    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a lease.
+    var notices = Deque<Notice>()
+    /// Times in a row that the session's connection was still standing.
+    var refusals = 0
 
     init(hello: Hello) {
         self.hello = hello
@@ -51,15 +80,25 @@ struct ClientCore {
     /// A connection was begun; what is sent waits until it stands.
     mutating func linkOpened() -> [ClientAction] {
         phase = .greeting
+        var hello = hello
+        hello.token = token
         return [.send(.hello(hello))]
     }
 
-    /// The connection is gone, and with it all that was under way.
+    /// The connection is gone, and with it all that was under way; without a lease the session is.
     mutating func linkLost() -> [ClientAction] {
         let wasApart = phase == .apart
-        resetLink()
         phase = .apart
+        isDraining = false
+        if token == nil { endSession() }
         return wasApart ? [] : [.report(.state(.apart))]
+    }
+
+    /// The client ends: the broker need not keep what it wanted.
+    mutating func left() -> [ClientAction] {
+        guard phase == .ready, token != nil else { return [] }
+        token = nil
+        return [.send(.bye)]
     }
 
     /// A message of the broker arrived.
@@ -88,12 +127,12 @@ struct ClientCore {
     /// A pass has ended: what was finished in it is acknowledged in one.
     mutating func passEnded() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
-        var actions: [ClientAction] = [.send(.acknowledge(sequence))]
+        var actions = say(.acknowledge(sequence))
         for key in waiting {
             guard let waitsFor = requests[key]?.waitsFor, waitsFor <= sequence else { continue }
             waiting.remove(key)
             requests[key]?.waitsFor = nil
-            if !isDraining, let message = requests[key]?.takeMessage() { actions.append(.send(message)) }
+            if !isDraining { actions += sayRequest(key) }
         }
         return actions
     }
@@ -103,8 +142,7 @@ struct ClientCore {
     /// A request, to be heard of until its terminal; or a submission, if it says `subscribes: false`.
     mutating func fetch(_ fetch: Fetch) -> [ClientAction] {
         guard fetch.options.subscribes else {
-            awaited.append(.submission(fetch))
-            return say(.fetch(fetch))
+            return ask(.submission(fetch))
         }
         if fetch.options.replacesHandler { forget { $0.handler == fetch.handler } }
         return ask(fetch, losses: 0)
@@ -113,40 +151,36 @@ struct ClientCore {
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
         requests[key] = nil
         waiting.remove(key)
-        awaited.append(.cancel(key))
-        return say(.cancel(key.handler, key.request))
+        return ask(.cancel(key))
     }
 
     mutating func remove(_ pattern: HandlerPattern) -> [ClientAction] {
         forget { pattern.matches($0.handler) }
-        awaited.append(.remove(pattern))
-        return say(.remove(pattern))
+        return ask(.remove(pattern))
     }
 
     mutating func subscribe(_ pattern: HandlerPattern) -> [ClientAction] {
         guard !subscriptions.contains(pattern) else { return [] }
         subscriptions.append(pattern)
-        return say(.subscribe(pattern))
+        return notify(.subscribe(pattern))
     }
 
     mutating func unsubscribe(_ pattern: HandlerPattern) -> [ClientAction] {
         subscriptions.removeAll { $0 == pattern }
-        return say(.unsubscribe(pattern))
+        return notify(.unsubscribe(pattern))
     }
 
     mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {
         requests[key]?.fetch.options.priority = priority
-        return say(.priority(key.handler, key.request, priority))
+        return notify(.priority(key.handler, key.request, priority))
     }
 
     mutating func query(_ query: Query) -> [ClientAction] {
-        awaited.append(.query(query))
-        return say(.query(query))
+        ask(.query(query))
     }
 
     mutating func set(_ setting: SettingWords) -> [ClientAction] {
-        awaited.append(.setting(setting))
-        return say(.set(setting))
+        ask(.setting(setting))
     }
 
     /// The consumer is done with a delivery. Late ones, of a connection that is gone, mean nothing.

@@ -27,7 +27,11 @@ final class ClientLink {
     }
 
     /// Takes both sockets out of the loop; to be called before the last reference goes.
-    func close() {
+    ///
+    /// - Parameter linger: milliseconds that what was said last may take to leave.
+    func close(linger: Int32 = 0) {
+        // A socket that is not told so drops it, and that is all.
+        if linger > 0 { try? socket.linger(milliseconds: linger) }
         for registration in registrations { loop.remove(registration) }
         registrations = []
     }

@@ -27,6 +27,9 @@ struct DeliveryLedger {
         return true
     }
 
+    /// The number up to which all was acknowledged; nil if nothing was.
+    var acknowledged: UInt64? { lastAcknowledged > 0 ? lastAcknowledged : nil }
+
     /// The number under which `key`'s terminal is not acknowledged yet: its ID is not free until it is.
     func unacknowledged(_ key: RequestKey) -> UInt64? { sequences[key] }
 

@@ -12,14 +12,17 @@ struct OpenRequest: Equatable {
     var losses = 0
     /// Asked for only once the terminal of this number is acknowledged: until then the broker holds the ID taken.
     var waitsFor: UInt64?
+    /// With which message of the session it was, or will be, asked for.
+    var number = UInt64.max
     /// Whether it was asked for before, over whatever connection. It does not replace its handler's requests twice.
     var wasSaid = false
-    /// Whether it was asked for over a connection that is gone, and must not be done twice: nobody knows whether it was.
+    /// Whether it was asked for in a session that is gone, and must not be done twice: nobody knows whether it was.
     var isLost = false
 
-    /// The connection that it was asked over is gone.
-    mutating func linkLost() {
+    /// The session that it was asked in is gone.
+    mutating func sessionLost() {
         isLost = isLost || wasSaid && !fetch.options.isRepeatable
+        number = .max
     }
 
     /// What to say now.

@@ -77,6 +77,9 @@ public struct Socket: ~Copyable {
         guard unsafe zmq_unbind(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_unbind") }
     }
 
+    /// Lets what was sent leave for so many milliseconds after the socket is closed, within the life of the context.
+    public func linger(milliseconds: Int32) throws(ZeroMQError) { try handle.set(ZMQ_LINGER, milliseconds) }
+
     /// The endpoint of the last bind or connect, with the port the system chose.
     public func lastEndpoint() throws(ZeroMQError) -> String {
         var bytes = [UInt8](repeating: 0, count: 1024)

@@ -57,7 +57,7 @@ internal import Glibc
         return value
     }
 
-    private func set<Value: FixedWidthInteger>(_ name: Int32, _ value: Value) throws(ZeroMQError) {
+    func set<Value: FixedWidthInteger>(_ name: Int32, _ value: Value) throws(ZeroMQError) {
         var value = value
         guard unsafe zmq_setsockopt(pointer, name, &value, MemoryLayout<Value>.size) == 0 else {
             throw ZeroMQError("zmq_setsockopt")

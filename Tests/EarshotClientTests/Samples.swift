@@ -56,3 +56,14 @@ func delivery(_ actions: [ClientAction]) -> Delivery? {
 func deliveries(_ actions: [ClientAction]) -> [Terminal] {
     actions.compactMap { if case .deliver(let delivery) = $0 { delivery.terminal } else { nil } }
 }
+
+let token = SessionToken(high: 1, low: 2)
+
+/// The WELCOME of a broker that grants a lease; `heard` of a session that it has kept.
+func welcome(_ instance: UInt64, heard: UInt64?) -> BrokerMessage {
+    var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
+    welcome.leaseMilliseconds = 5_000
+    welcome.token = token
+    welcome.heard = heard
+    return .welcome(welcome)
+}

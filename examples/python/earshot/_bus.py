@@ -38,7 +38,7 @@ class Bus:
     """
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float) -> None:
+                 timeout: float, lease: float) -> None:
         self._runtime = runtime
         self._private = private
         self._patience = timeout
@@ -46,7 +46,7 @@ class Bus:
         name = "".join(c if c.isalnum() else "-" for c in program)[:32]
         # IDs of this life of this connection: what another one asked for is never taken for ours.
         self._nonce = secrets.token_hex(6)
-        self._core = Core(f"{name}-{self._nonce}", window)
+        self._core = Core(f"{name}-{self._nonce}", window, lease)
         self._last = 0
         self._transfers: dict[Key, Transfer] = {}
         self._answers: dict[int, asyncio.Future[Message | None]] = {}
@@ -365,12 +365,14 @@ class Bus:
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0) -> Bus:
+            timeout: float = 10.0, lease: float = 0.0) -> Bus:
     """The bus, to be entered: `async with earshot.connect() as bus:`.
 
     `runtime`: the broker's runtime folder, else `EARSHOT_RUNTIME`, else the user's usual one. `private`: a bus for this
     process alone, which lives as long as the process; its program is `EARSHOT_BINARY`, else `earshot` in the `PATH`.
     `window`: results that may be held at once, 1 to 4096; None: no limit, and files are kept for 60 s alone.
-    `timeout`: seconds in which a broker that is being started again has to answer. Raises `NoBroker` on entering.
+    `timeout`: seconds in which a broker that is being started again has to answer. `lease`: seconds for which the
+    broker goes on with what this process wants when the connection breaks, at most 3600; also when the process is
+    killed. Raises `NoBroker` on entering.
     """
-    return Bus(runtime, private, window, timeout)
+    return Bus(runtime, private, window, timeout, lease)

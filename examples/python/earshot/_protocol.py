@@ -3,13 +3,18 @@
 Pure: events are methods, what is to be done comes back as a list of actions. All that is wanted outlives connections
 and brokers. After each WELCOME everything is said again: first the subscriptions, then what awaits an answer, then
 each open request. Request IDs are never used twice, so a terminal belongs to what is still wanted or to nothing.
+
+With a lease the WELCOME may tell that the broker has kept the session. Then only what it has not heard is said again,
+and terminals that come a second time are known by their `seq`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
+import functools
+from collections import Counter, deque
 from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ._messages import Fetch, Message, decode, encode, matches
@@ -18,6 +23,11 @@ MOST_LOSSES = 3
 """How often a request is asked for again because its file was gone before it could be opened."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two connections of which the first was closed without a WELCOME."""
+
+MOST_NOTICES = 1000
+"""Messages without an answer that are remembered until the broker has heard them. Of more the session is given up."""
+MOST_REFUSALS = 20
+"""How often the connection that is gone may still stand in the broker's eyes before another session is begun."""
 
 Key = tuple[str, str]
 """Handler and request ID."""
@@ -122,10 +132,12 @@ class _Wanted:
     fetch: Fetch
     order: int
     said: bool = False
+    number: int = 0
+    """With which message of the session it was asked for."""
 
-    def take_message(self) -> Send:
+    def take_head(self) -> bytes:
         again, self.said = self.said, True
-        return Send(self.fetch.encode(again))
+        return self.fetch.encode(again)
 
 
 @dataclass(frozen=True)
@@ -135,22 +147,31 @@ class _Question:
     operands: tuple[str, ...]
     survives: bool
 
-    def message(self) -> Send:
-        return Send(encode(self.verb, *self.operands))
+    def head(self) -> bytes:
+        return encode(self.verb, *self.operands)
 
 
 _ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET"}
 
 
 class Core:
-    """One client. `window`: terminals that may be unacknowledged, 1 to 4096; None: the broker awaits no ACK."""
+    """One client. `window`: terminals that may be unacknowledged, 1 to 4096; None: the broker awaits no ACK. `lease`:
+    seconds for which the broker keeps the session when the connection is gone, 0 to 3600."""
 
-    def __init__(self, client: str, window: int | None = 256) -> None:
+    def __init__(self, client: str, window: int | None = 256, lease: float = 0) -> None:
         if window is not None and not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
+        if not 0 <= lease <= 3600:
+            raise ValueError(f"a lease is from 0 to 3600 seconds, not {lease}")
         self._window = window
-        self._hello = encode("HELLO", "EAR/1",
-                             fields=(("client", client), ("window", "none" if window is None else window)))
+        self._hello: list[tuple[str, object]] = [("client", client), ("window", "none" if window is None else window)]
+        if lease:
+            self._hello.append(("lease", f"{lease:.3f}"))
+        self._session: str | None = None
+        self._refusals = 0
+        self._said = 0
+        self._numbers: dict[int, int] = {}
+        self._notices: deque[tuple[int, bytes]] = deque()
         self.phase = Phase.APART
         self.draining = False
         self._failures = 0
@@ -167,19 +188,23 @@ class Core:
 
     def opened(self) -> list[Action]:
         """A connection was begun; what is sent waits until it stands."""
-        self._reset()
+        if self._session is None:
+            self._reset()
         self.phase = Phase.GREETING
-        return [Send(self._hello)]
+        token = [("token", self._session)] if self._session else []
+        return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
     def lost(self) -> list[Action]:
-        """The connection is gone, and with it all that was under way on it."""
+        """The connection is gone, and with it all that was under way on it; without a lease the session is."""
         if self.phase is Phase.USELESS:
             return []
         pause = 0.0
         if self.phase is not Phase.READY:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
             self._failures += 1
-        self._reset()
+        self.draining = False
+        if self._session is None:
+            self._reset()
         self.phase = Phase.APART
         settled = [question for question in self._questions.values() if not question.survives]
         return [*(self._settle(question, None) for question in settled), Reopen(pause)]
@@ -211,7 +236,7 @@ class Core:
         if self._window is None or self.phase is not Phase.READY or upto <= self._acknowledged:
             return []
         self._acknowledged = upto
-        return [Send(encode("ACK", str(upto)))]
+        return [self._say(encode("ACK", str(upto)))]
 
     # What the caller wants.
 
@@ -224,7 +249,7 @@ class Core:
         wanted = _Wanted(fetch, self._count)
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
-            actions.append(wanted.take_message())
+            actions.append(self._say_wanted(wanted))
         return actions
 
     def cancel(self, key: Key, token: int) -> list[Action]:
@@ -240,7 +265,7 @@ class Core:
         # REMOVE ends the subscriptions to the handlers that it means. That to a subtree stays.
         if self.phase is Phase.READY:
             ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
-            actions += [Send(encode("SUBSCRIBE", p)) for p in sorted(ended)]
+            actions += [self._notify(encode("SUBSCRIBE", p)) for p in sorted(ended)]
         return actions
 
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
@@ -251,13 +276,13 @@ class Core:
         """What becomes of a handler's requests shall be heard, whoever asked."""
         known = pattern in self._watches.values()
         self._watches[token] = pattern
-        return [] if known or self.phase is not Phase.READY else [Send(encode("SUBSCRIBE", pattern))]
+        return [] if known else self._tell(encode("SUBSCRIBE", pattern))
 
     def unwatch(self, token: int) -> list[Action]:
         """One watch ends. A handler under which this client wants something stays subscribed to."""
         pattern = self._watches.pop(token, None)
         needed = pattern is None or pattern in self._watches.values() or pattern in self._wanted
-        return [] if needed or self.phase is not Phase.READY else [Send(encode("UNSUBSCRIBE", str(pattern)))]
+        return [] if needed else self._tell(encode("UNSUBSCRIBE", str(pattern)))
 
     def prioritize(self, key: Key, priority: str) -> list[Action]:
         """Another class for a request that waits."""
@@ -267,7 +292,7 @@ class Core:
         fields = tuple(pair for pair in wanted.fetch.fields if pair[0] != "priority") + (("priority", priority),)
         old = wanted.fetch
         wanted.fetch = Fetch(old.handler, old.request, old.url, fields, old.headers, old.replace)
-        return [Send(encode("PRIORITY", *key, priority))] if wanted.said and self.phase is Phase.READY else []
+        return self._tell(encode("PRIORITY", *key, priority)) if wanted.said else []
 
     def finish(self, id: DeliveryID) -> None:
         """One of those who got this is done with it. Late ones, of an earlier greeting, mean nothing."""
@@ -287,13 +312,48 @@ class Core:
     def _welcomed(self, message: Message) -> list[Action]:
         if self.phase is not Phase.GREETING:
             return [Note("a WELCOME nobody asked for")]
-        self.phase, self._failures = Phase.READY, 0
+        self.phase, self._failures, self._refusals = Phase.READY, 0, 0
         actions: list[Action] = [Greeted(message.fields.get("broker", ""))]
-        actions += [Send(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
-        actions += [question.message() for question in self._questions.values()]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
-        actions += [wanted.take_message() for wanted in sorted(everything, key=lambda wanted: wanted.order)]
+        everything.sort(key=lambda wanted: wanted.order)
+        heard = message.number("resumed")
+        if heard is not None and self._session is not None:
+            return actions + self._resumed(heard, everything)
+        if self._session is not None:
+            self._reset()
+        self._said = 0
+        self._session = message.fields.get("token")
+        actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
+        actions += [self._say_question(question) for question in self._questions.values()]
+        actions += [self._say_wanted(wanted) for wanted in everything]
         return actions
+
+    def _resumed(self, heard: int, everything: list[_Wanted]) -> list[Action]:
+        """The broker has kept the session, and heard so many of its messages. What it has not heard is said again in
+        its order. What it was asked and has answered to nobody is asked again, but for a removal, which has been."""
+        self._heard(heard)
+        actions: list[Action] = []
+        unheard: list[tuple[int, Callable[[], Send]]] = []
+        for question in list(self._questions.values()):
+            number = self._numbers[question.token]
+            if question.verb in ("CANCEL", "REMOVE") and number <= heard:
+                actions.append(self._settle(question, None))
+            else:
+                unheard.append((number, functools.partial(self._say_question, question)))
+        unheard += [(number, functools.partial(self._notify, head)) for number, head in self._notices if number > heard]
+        for wanted in everything:
+            if wanted.number > heard:
+                wanted.said = False
+                unheard.append((wanted.number, functools.partial(self._say_wanted, wanted)))
+        last = self._said
+        unheard += [(last + wanted.order, functools.partial(self._say_wanted, wanted))
+                    for wanted in everything if not wanted.number]
+        self._notices.clear()
+        self._said = heard
+        if self._acknowledged:
+            actions.append(self._say(encode("ACK", str(self._acknowledged))))
+        unheard.sort(key=lambda entry: entry[0])
+        return actions + [say() for _, say in unheard]
 
     def _terminal(self, message: Message) -> list[Action]:
         sequence, key = message.number("seq") or 0, (message.operands[0], message.operands[1])
@@ -303,13 +363,16 @@ class Core:
         if self._is_ending(key):
             return []
         if message.verb == "FAILED" and message.operands[2] == "stopping" and self.wants(key):
+            self._wanted[key[0]][key[1]].number = 0
             return []  # A broker that is about to end has not answered: the next one will.
         watches = tuple(token for token, pattern in self._watches.items() if matches(pattern, key[0]))
-        wanted = self._take(key) is not None
-        if not wanted and not watches:
+        mine = self._take(key)
+        if mine is not None:
+            self._heard(mine.number)
+        if mine is None and not watches:
             return []
-        self._unfinished[sequence] = wanted + len(watches)
-        return [Deliver((self._link, sequence), message, wanted, watches)]
+        self._unfinished[sequence] = (mine is not None) + len(watches)
+        return [Deliver((self._link, sequence), message, mine is not None, watches)]
 
     def _progress(self, message: Message) -> list[Action]:
         key = (message.operands[0], message.operands[1])
@@ -332,7 +395,16 @@ class Core:
         verb = message.fields.get("verb")
         if code == "hello-required":
             # Once for each message that was under way; the first is enough.
-            return self.opened() if self.phase is Phase.READY else []
+            if self.phase is not Phase.READY:
+                return []
+            self._session = None
+            return self.opened()
+        if code == "session-in-use":
+            # The broker has not seen the end of the old connection yet.
+            self._refusals += 1
+            if self._refusals >= MOST_REFUSALS:
+                self._session = None
+            return self.lost()
         if verb == "HELLO" or code == "version":
             self.phase = Phase.USELESS
             return [GiveUp(code, detail)]
@@ -348,21 +420,66 @@ class Core:
 
     def _reset(self) -> None:
         self._link += 1
+        self._session = None
+        self._said = 0
+        self._notices.clear()
+        for requests in self._wanted.values():
+            for wanted in requests.values():
+                wanted.number = 0
         self.draining = False
         self._seen = self._acknowledged = 0
         self._unfinished.clear()
 
+    def _say(self, head: bytes) -> Send:
+        self._said += 1
+        return Send(head)
+
+    def _say_wanted(self, wanted: _Wanted) -> Send:
+        send = self._say(wanted.take_head())
+        wanted.number = self._said
+        return send
+
+    def _say_question(self, question: _Question) -> Send:
+        send = self._say(question.head())
+        self._numbers[question.token] = self._said
+        return send
+
+    def _notify(self, head: bytes) -> Send:
+        """Says what has no answer, or none that matters, and remembers it until it was heard."""
+        send = self._say(head)
+        if self._session is not None:
+            self._notices.append((self._said, head))
+            if len(self._notices) > MOST_NOTICES:
+                self._session = None
+        return send
+
+    def _tell(self, head: bytes) -> list[Action]:
+        """Says it now, or as soon as the session goes on."""
+        send = self._notify(head) if self.phase is Phase.READY or self._session is not None else None
+        return [send] if send and self.phase is Phase.READY else []
+
+    def _heard(self, number: int) -> None:
+        while self._notices and self._notices[0][0] <= number:
+            self._notices.popleft()
+
     def _ask(self, question: _Question) -> list[Action]:
-        message = question.message()
         if self.phase is not Phase.READY and not question.survives:
+            self._tell(question.head())
             return [Settle(question.token, None)]
         self._questions[question.token] = question
         if question.verb in ("CANCEL", "REMOVE"):
             self._ending[question.operands] += 1
-        return [message] if self.phase is Phase.READY else []
+        send = self._say_question(question)
+        return [send] if self.phase is Phase.READY else []
 
     def _settle(self, question: _Question, answer: Message | None) -> Settle:
         del self._questions[question.token]
+        number = self._numbers.pop(question.token)
+        if answer is not None:
+            self._heard(number)
+        elif not question.survives and self._session is not None:
+            # Nobody awaits its answer any more. It has to be heard all the same.
+            self._notices.append((number, question.head()))
         if question.verb in ("CANCEL", "REMOVE"):
             self._ending[question.operands] -= 1
             if not self._ending[question.operands]:

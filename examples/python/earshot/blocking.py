@@ -245,6 +245,6 @@ class Bus:
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0) -> Bus:
+            timeout: float = 10.0, lease: float = 0.0) -> Bus:
     """The bus, to be entered: `with earshot.blocking.connect() as bus:`. The rest is as in `earshot.connect`."""
-    return Bus(_bus.connect(runtime, private=private, window=window, timeout=timeout))
+    return Bus(_bus.connect(runtime, private=private, window=window, timeout=timeout, lease=lease))

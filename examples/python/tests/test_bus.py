@@ -16,6 +16,37 @@ from origin import body
 from processes import eventually, kill
 
 
+class SessionTests(BusTestCase):
+    @timed
+    async def test_a_connection_that_breaks_costs_nothing_with_a_lease(self):
+        async with self.connect(lease=20) as bus, bus.handler("kept") as handler:
+            transfers = [handler.start(f"{self.url}/gate/kept?bytes=500&seed={seed}") for seed in range(3)]
+            await self.in_thread(self.origin.await_running, 3)
+            for _ in range(3):
+                bus._apply(bus._core.lost())
+                await bus.ping()
+            self.origin.open_gate("kept")
+            for seed, transfer in enumerate(transfers):
+                self.assertEqual((await transfer).read(), body(500, seed))
+            self.assertEqual(self.origin.count("/gate/kept"), 3, "nothing was fetched again")
+            ledger = await bus.query("ledger")
+            self.assertEqual(ledger["requests"]["removed"], 0)
+            check_ledgers(ledger)
+
+    @timed
+    async def test_who_leaves_is_not_waited_for(self):
+        async with self.connect() as observer:
+            async with self.connect(lease=20) as bus, bus.handler("left") as handler:
+                transfer = handler.start(f"{self.url}/gate/left")
+                await self.in_thread(self.origin.await_running, 1)
+                bus._close()
+                with self.assertRaises(earshot.Closed):
+                    await transfer
+            while (await observer.query("ledger"))["requests"]["pending"]:
+                await asyncio.sleep(0)
+            self.assertEqual((await observer.status())["clients-away"], 0)
+
+
 class FetchTests(BusTestCase):
     @timed
     async def test_one_url(self):

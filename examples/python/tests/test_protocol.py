@@ -4,22 +4,29 @@ import unittest
 
 import support  # noqa: F401 (it sets the paths)
 from earshot._messages import Fetch
-from earshot._protocol import (LONGEST_PAUSE, Core, Deliver, Drop, GiveUp, Greeted, Note, Phase, Refuse, Reopen, Report,
-                               Send, Settle)
+from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, Core, Deliver, Drop, GiveUp, Greeted, Note,
+                               Phase, Refuse, Reopen, Report, Send, Settle)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
+LEASED = f"{WELCOME}\nlease: 5\ntoken: {'0f' * 16}"
 NEXT = "WELCOME EAR/1\nbroker: 0000000000000002\nwindow: 4"
 
 
 class Script:
     """A core, and what it wanted done in short: `say`, `hear` and the rest return texts."""
 
-    def __init__(self, window=4, greeted=True):
-        self.core = Core("test", window)
+    def __init__(self, window=4, greeted=True, lease=0):
+        self.core = Core("test", window, lease)
         self.deliveries = []
         self.brief(self.core.opened())
         if greeted:
-            self.hear(WELCOME)
+            self.hear(LEASED if lease else WELCOME)
+
+    def resume(self, heard):
+        """The connection breaks, and the broker has kept the session."""
+        self.brief(self.core.lost())
+        self.brief(self.core.opened())
+        return self.hear(f"{LEASED}\nresumed: {heard}")
 
     def brief(self, actions):
         texts = []
@@ -67,6 +74,79 @@ class Script:
 
     def finish(self, index):
         self.core.finish(self.deliveries[index].id)
+
+
+class SessionTests(unittest.TestCase):
+    def test_the_next_hello_says_the_token_and_a_new_session_is_asked_for_all(self):
+        script = Script(lease=5)
+        script.fetch("h", "1")
+        script.brief(script.core.lost())
+        (hello,) = script.core.opened()
+        self.assertIn(b"\nlease: 5.000\ntoken: 0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f\n", hello.head)
+        self.assertEqual(script.hear(NEXT), ["greeted", "say FETCH h 1 http://x/"])
+        script.brief(script.core.lost())
+        (hello,) = script.core.opened()
+        self.assertNotIn(b"token", hello.head)
+
+    def test_what_was_not_heard_is_said_again_in_its_order_and_nothing_else(self):
+        script = Script(lease=5)
+        script.fetch("h", "1")
+        script.brief(script.core.watch(7, "others/"))
+        script.fetch("h", "2", replace=True)
+        script.brief(script.core.unwatch(7))
+        script.brief(script.core.remove("gone", 8, survives=True))
+        script.fetch("h", "3")
+        unheard = ["say UNSUBSCRIBE others/", "say REMOVE gone", "say FETCH h 3 http://x/"]
+        self.assertEqual(script.resume(3), ["greeted", *unheard])
+        self.assertEqual(script.resume(4), ["greeted", *unheard[1:]])
+        self.assertEqual(script.resume(6), ["greeted", "settle 8 None"])
+        self.assertEqual(script.resume(0), ["greeted", "say FETCH h 2 http://x/ instead", "say FETCH h 3 http://x/"])
+
+    def test_a_removal_that_nobody_awaits_any_more_reaches_the_broker(self):
+        script = Script(lease=5)
+        script.fetch("h", "1")
+        script.brief(script.core.remove("h", 8, survives=False))
+        self.assertEqual(script.brief(script.core.lost()), ["settle 8 None", "reopen 0"])
+        script.fetch("g", "1")
+        self.assertEqual(script.brief(script.core.cancel(("f", "1"), 9)), ["settle 9 None"])
+        script.brief(script.core.opened())
+        self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
+                         ["greeted", "say REMOVE h", "say CANCEL f 1", "say FETCH g 1 http://x/"])
+        self.assertEqual(script.hear("REMOVED h 1"), [])
+
+    def test_a_terminal_that_comes_again_is_known_and_acknowledged_again(self):
+        script = Script(lease=5)
+        for request in "123":
+            script.fetch("h", request)
+        script.result("h", "1", 1)
+        script.finish(0)
+        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        script.result("h", "2", 2)
+        self.assertEqual(script.resume(4), ["greeted", "say ACK 1"])
+        self.assertEqual(script.result("h", "1", 1) + script.result("h", "2", 2), [])
+        self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
+        script.finish(2)
+        self.assertEqual(script.acknowledged(), [], "the second is in use")
+        script.finish(1)
+        self.assertEqual(script.acknowledged(), ["say ACK 3"])
+
+    def test_a_session_whose_connection_stands_is_tried_again_and_given_up_at_last(self):
+        script = Script(lease=5)
+        script.brief(script.core.lost())
+        for attempt in range(MOST_REFUSALS):
+            (hello,) = script.core.opened()
+            self.assertIn(b"token", hello.head, attempt)
+            (again,) = script.hear("ERROR session-in-use\nverb: HELLO")
+            self.assertTrue(again.startswith("reopen "), again)
+        (hello,) = script.core.opened()
+        self.assertNotIn(b"token", hello.head)
+
+    def test_of_more_than_is_remembered_the_session_is_given_up(self):
+        script = Script(lease=5)
+        for token in range(MOST_NOTICES + 1):
+            script.brief(script.core.watch(token, f"h/{token}"))
+        script.brief(script.core.lost())
+        self.assertNotIn(b"token", script.core.opened()[0].head)
 
 
 class DeliveryTests(unittest.TestCase):

@@ -1,0 +1,103 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// One session over several connections: what was said in it is numbered, so that only what the broker has not heard is
+/// said again.
+extension ClientCore {
+    // MARK: Saying
+
+    /// Says something at once, or not at all: what waits for a connection has its number all the same, so that it is
+    /// among what was not heard.
+    mutating func say(_ message: ClientMessage) -> [ClientAction] {
+        said += 1
+        return phase == .ready ? [.send(message)] : []
+    }
+
+    /// Says something that is answered.
+    mutating func ask(_ what: Awaited) -> [ClientAction] {
+        awaited.append(Question(what: what, number: .max, wasSaid: false))
+        return sayQuestion(awaited.endIndex - 1)
+    }
+
+    mutating func sayQuestion(_ index: Int) -> [ClientAction] {
+        let actions = say(awaited[index].what.message)
+        awaited[index].number = said
+        awaited[index].wasSaid = awaited[index].wasSaid || !actions.isEmpty
+        return actions
+    }
+
+    mutating func sayRequest(_ key: RequestKey) -> [ClientAction] {
+        guard let message = requests[key]?.takeMessage() else { return [] }
+        let actions = say(message)
+        requests[key]?.number = said
+        return actions
+    }
+
+    /// Says something that is not answered.
+    mutating func notify(_ message: ClientMessage) -> [ClientAction] {
+        let actions = say(message)
+        guard token != nil else { return actions }
+        notices.append(Notice(message: message, number: said))
+        // What may be lost is not known any more: the next connection begins anew.
+        if notices.count > Self.mostNotices {
+            notices = []
+            token = nil
+        }
+        return actions
+    }
+
+    /// The broker has heard all up to this message.
+    mutating func heard(_ number: UInt64) {
+        guard number < .max else { return }
+        while let first = notices.first, first.number <= number { notices.removeFirst() }
+    }
+
+    // MARK: Going on
+
+    /// Goes on with the session, of which the broker has heard so many messages: what it has not heard is said again, in
+    /// its order, and what it has answered to nobody is settled or asked again.
+    mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
+        phase = .ready
+        token = welcome.token
+        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        self.heard(heard)
+        actions += settleHeard(heard)
+        var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
+        for notice in notices { unheard.append((notice.number, { $0.notify(notice.message) })) }
+        for question in awaited { unheard.append((question.number, { $0.sayAgain(question) })) }
+        for (key, request) in requests where request.number > heard && request.waitsFor == nil {
+            if request.number < .max { requests[key]?.wasSaid = false }
+            // What was never asked for comes last, in its order.
+            let number = request.number == .max ? (UInt64.max >> 1) + request.order : request.number
+            unheard.append((number, { $0.sayRequest(key) }))
+        }
+        notices = []
+        awaited = []
+        said = heard
+        if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }
+        for (_, say) in unheard.sorted(by: { $0.number < $1.number }) { actions += say(&self) }
+        return actions
+    }
+
+    private mutating func sayAgain(_ question: Question) -> [ClientAction] {
+        awaited.append(question)
+        return sayQuestion(awaited.endIndex - 1)
+    }
+
+    /// Takes what the broker has heard, and whose answer is lost or never was, out of what awaits one: but for questions,
+    /// which are asked again. What was removed is removed; asked again, the answer would be that there is nothing.
+    private mutating func settleHeard(_ heard: UInt64) -> [ClientAction] {
+        var actions: [ClientAction] = []
+        awaited.removeAll { question in
+            guard question.number <= heard else { return false }
+            switch question.what {
+            case .cancel(let key): actions.append(.report(.cancelled(key)))
+            case .remove(let pattern): actions.append(.report(.removed(pattern, count: 0)))
+            case .submission: break
+            case .query, .setting: return false
+            }
+            return true
+        }
+        return actions
+    }
+}

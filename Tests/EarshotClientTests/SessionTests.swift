@@ -1,0 +1,189 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// A client with a lease goes on with its session: what the broker has heard is not said again.
+@Suite struct SessionTests {
+    private var hello: Hello {
+        var hello = Hello(client: "test")
+        hello.leaseMilliseconds = 5_000
+        return hello
+    }
+
+    private func leased() -> ClientCore {
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(welcome(1, heard: nil))
+        return core
+    }
+
+    private func resume(_ core: inout ClientCore, heard: UInt64) -> [ClientAction] {
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        return core.received(welcome(1, heard: heard))
+    }
+
+    @Test func `the next HELLO says the token, and a session that is gone is forgotten`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.linkLost()
+        var next = hello
+        next.token = token
+        #expect(core.linkOpened() == [.send(.hello(next))])
+        // Another broker knows nothing of it.
+        #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1"))])
+        _ = core.linkLost()
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+    }
+
+    @Test func `what was not heard is said again in its order, and nothing else`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.subscribe(pattern("others/"))
+        _ = core.fetch(fetch("2"))
+        _ = core.unsubscribe(pattern("others/"))
+        _ = core.remove(.handler(HandlerID("gone")!))
+        _ = core.setPriority(key("1"), .high)
+        _ = core.fetch(fetch("3"))
+        let unheard: [ClientMessage] = [
+            .unsubscribe(pattern("others/")), .remove(.handler(HandlerID("gone")!)),
+            .priority(handler, key("1").request, .high), .fetch(fetch("3")),
+        ]
+        #expect(sent(resume(&core, heard: 3)) == unheard)
+        // They have new numbers, one behind the other.
+        #expect(sent(resume(&core, heard: 5)) == Array(unheard.dropFirst(2)))
+        #expect(sent(resume(&core, heard: 7)) == [])
+    }
+
+    @Test func `what is asked for while nobody is there comes last`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.linkLost()
+        _ = core.fetch(fetch("2"))
+        _ = core.subscribe(pattern("others/"))
+        _ = core.cancel(key("1"))
+        _ = core.linkOpened()
+        let said = sent(core.received(welcome(1, heard: 0)))
+        #expect(said == [.subscribe(pattern("others/")), .cancel(handler, key("1").request), .fetch(fetch("2"))])
+    }
+
+    @Test func `a terminal that comes again is known, and acknowledged again`() throws {
+        var core = leased()
+        for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
+        _ = core.received(.terminal(result("1", sequence: 1)))
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        let held = try #require(delivery(core.received(.terminal(result("2", sequence: 2, file: "/spool/2")))))
+        #expect(sent(resume(&core, heard: 3)) == [.acknowledge(1)])
+        #expect(core.received(.terminal(result("1", sequence: 1))) == [])
+        #expect(core.received(.terminal(result("2", sequence: 2, file: "/spool/2"))) == [])
+        #expect(deliveries(core.received(.terminal(result("3", sequence: 3)))).count == 1)
+        #expect(core.passEnded() == [])
+        // Its consumer got it over the connection that is gone.
+        core.finish(held.id)
+        #expect(core.passEnded() == [.send(.acknowledge(3))])
+    }
+
+    @Test func `an ID whose terminal is in use is asked for again once that is acknowledged`() throws {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        let held = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
+        #expect(core.fetch(fetch("1")) == [])
+        #expect(sent(resume(&core, heard: 1)) == [])
+        core.finish(held.id)
+        #expect(core.passEnded() == [.send(.acknowledge(1)), .send(.fetch(fetch("1")))])
+    }
+
+    @Test func `what may not be done twice goes on, and is said again only if it was not heard`() {
+        var core = leased()
+        var post = fetch("1")
+        post.options.method = "POST"
+        post.options.coalesces = false
+        var late = post
+        late.request = key("2").request
+        var submission = post
+        submission.request = key("3").request
+        submission.options.subscribes = false
+        for fetch in [post, late, submission] { _ = core.fetch(fetch) }
+        #expect(sent(resume(&core, heard: 1)) == [.fetch(late), .fetch(submission)])
+        #expect(sent(resume(&core, heard: 3)) == [])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        let lost = core.received(welcome(2, heard: nil)).compactMap { action in
+            if case .report(.refused(let reply)) = action { "\(reply.request!) \(reply.code)" } else { nil }
+        }
+        #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
+    }
+
+    @Test func `answers that were lost are settled, questions are asked again`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.cancel(key("1"))
+        _ = core.remove(.handler(handler))
+        _ = core.query(.status)
+        let actions = resume(&core, heard: 4)
+        #expect(
+            actions == [
+                .report(.state(.connected(BrokerInstance(rawValue: 1)))), .report(.cancelled(key("1"))),
+                .report(.removed(.handler(handler), count: 0)), .send(.query(.status)),
+            ])
+        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
+        // Nothing of the removal is left: what is asked for anew is delivered.
+        _ = core.fetch(fetch("2"))
+        #expect(deliveries(core.received(.terminal(result("2", sequence: 1)))).count == 1)
+    }
+
+    @Test func `a request that replaces others does so although its first saying was lost, and once`() {
+        var core = leased()
+        var replacing = fetch("1")
+        replacing.options.replacesHandler = true
+        _ = core.fetch(replacing)
+        #expect(sent(resume(&core, heard: 0)) == [.fetch(replacing)])
+        #expect(sent(resume(&core, heard: 1)) == [])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2, heard: nil))) == [.fetch(fetch("1"))])
+    }
+
+    @Test func `a session whose connection still stands is asked for again, and given up at last`() {
+        var core = leased()
+        var refusal = ErrorReply(code: "session-in-use")
+        refusal.verb = "HELLO"
+        for _ in 1..<ClientCore.mostRefusals {
+            _ = core.linkLost()
+            _ = core.linkOpened()
+            #expect(core.received(.error(refusal)) == [.reconnect])
+        }
+        _ = core.linkLost()
+        var next = hello
+        next.token = token
+        #expect(core.linkOpened() == [.send(.hello(next))])
+        #expect(core.received(.error(refusal)) == [.reconnect])
+        _ = core.linkLost()
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+    }
+
+    @Test func `of more that may be lost than is remembered the session is not gone on with`() {
+        var core = leased()
+        for number in 0...ClientCore.mostNotices { _ = core.subscribe(pattern("h/\(number)")) }
+        _ = core.linkLost()
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+        // An answer tells that what was said before was heard.
+        core = leased()
+        for number in 0...ClientCore.mostNotices {
+            _ = core.subscribe(pattern("h/\(number)"))
+            _ = core.query(.ping)
+            _ = core.received(.answer(.ping))
+        }
+        #expect(core.notices.isEmpty)
+        #expect(core.token != nil)
+    }
+
+    @Test func `who leaves says so when the broker would wait for it`() {
+        var core = leased()
+        #expect(core.left() == [.send(.bye)])
+        #expect(core.left() == [])
+        core = ready()
+        #expect(core.left() == [])
+    }
+}
