@@ -49,6 +49,7 @@ extension BrokerProcess {
         // A file that is gone is not found by the worker either, which begins anew.
         case .lendPart(let kept, let name): spool.rename(kept, to: name)
         case .removePart(let name): spool.remove(name)
+        case .sweepSpool: spool.sweepParts { core.isHeld($0) }
         case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: try carryOutInCache(action)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")

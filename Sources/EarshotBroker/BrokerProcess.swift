@@ -106,9 +106,13 @@ public final class BrokerProcess {
         if let path = options.cacheFolder { cache = openCache(CacheFolder(path)) }
         core.isCaching = cache != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+        core.identify = Self.identity
+        let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
+        core.beginAdoption(now: now)
+        // Whoever writes files works for an earlier broker, be there a supervisor or not.
         core.awaitWorkers(
-            options.expectedWorkers,
-            until: Tick(nanoseconds: LoopTime.read().nanoseconds).advanced(byMilliseconds: Self.openingMilliseconds))
+            max(options.expectedWorkers, spool.writers()), until: now.advanced(byMilliseconds: Self.openingMilliseconds)
+        )
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
@@ -260,14 +264,18 @@ public final class BrokerProcess {
             guard let file = core.part(of: completion.attempt, by: worker), file != completion.file else { return }
             keepPart(file, of: completion.attempt, by: worker, pid: pid)
         case .bye: keepParts(of: worker, pid: pid)
-        case .ready, .progress, .slots, .pong: break
+        case .ready, .holds, .progress, .slots, .pong: break
         }
     }
 
     private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
-        guard core.holds(attempt, worker), Spool.isPart(file, of: attempt, pid: pid),
-            let bytes = spool.keep(file, as: BrokerCore.keptName(of: attempt))
-        else { return }
+        guard Spool.isPart(file, of: attempt, pid: pid) else { return }
+        guard core.holds(attempt, worker) else {
+            // Nobody goes on with it.
+            spool.remove(file)
+            return
+        }
+        guard let bytes = spool.keep(file, as: BrokerCore.keptName(of: attempt)) else { return }
         core.partKept(of: attempt, bytes: bytes, by: worker)
     }
 
@@ -392,6 +400,14 @@ public final class BrokerProcess {
                 "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
         }
         return "ipc://" + path
+    }
+
+    private static func identity(_ bytes: [UInt8]) -> FlightIdentity {
+        var hash = SHA256()
+        hash.update(bytes.span)
+        let digest = hash.finalize().bytes
+        func word(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
+        return FlightIdentity(high: word(digest[..<8]), low: word(digest[8..<16]))
     }
 
     private static func randomNumber() -> UInt64 {

@@ -86,16 +86,27 @@ final class Spool {
         unsafe unlinkat(folder, name, 0)
     }
 
-    /// Removes unfinished files of workers that are gone. O(files).
-    func sweepParts() {
-        for name in (try? names()) ?? [] {
-            guard name.hasSuffix(".part"), let pid = name.split(separator: "-").first.flatMap({ Int32($0) }) else {
-                continue
-            }
-            // A process that has ended and was not reaped yet counts as gone.
-            if (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true { remove(name) }
+    /// Removes unfinished files of workers that are gone, and of attempts that are not `held`. O(files).
+    func sweepParts(held: (AttemptID) -> Bool = { _ in true }) {
+        for (name, pid, attempt) in parts() where Self.hasEnded(pid) || !(attempt.map(held) ?? true) { remove(name) }
+    }
+
+    /// How many processes that have not ended have files here. O(files).
+    func writers() -> Int { Set(parts().map(\.pid)).count { !Self.hasEnded($0) } }
+
+    /// Unfinished files: whose they are and what they are of, nil for files of the broker's own.
+    private func parts() -> [(name: String, pid: Int32, attempt: AttemptID?)] {
+        ((try? names()) ?? []).compactMap { name in
+            guard name.hasSuffix(".part") else { return nil }
+            let words = name.split(separator: "-", maxSplits: 1)
+            guard words.count == 2, let pid = Int32(words[0]) else { return nil }
+            let attempt = words[1].split(separator: ".").prefix(3).joined(separator: ".")
+            return (name, pid, AttemptID(attempt))
         }
     }
+
+    /// A process that has ended and was not reaped yet counts as gone.
+    private static func hasEnded(_ pid: Int32) -> Bool { (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true }
 
     private func isContent(_ name: String) -> Bool {
         name.utf8.count == 64 && name.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }

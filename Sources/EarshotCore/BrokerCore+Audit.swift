@@ -21,7 +21,7 @@ extension BrokerCore {
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
-            && aside.isEmpty && runningAttempts == 0
+            && aside.isEmpty && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
             && origins.count == 0
             && requestBodies.ids.isEmpty && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -136,7 +136,7 @@ extension BrokerCore {
             case .asking, .queued, .backingOff: break
             case .running(let worker):
                 check(
-                    workers.contains(worker) && workers[worker].leases[flight.id]?.flight == number,
+                    workers.contains(worker) && workers[worker].leases[attempt(of: number)]?.flight == number,
                     "6: flight \(flight.id) runs without a lease")
             case .following(let child):
                 check(
@@ -188,23 +188,46 @@ extension BrokerCore {
         var running = [Int32: Int]()
         var lower = [Int32: Int]()
         for worker in workers.indices {
-            let cancelling = workers[worker].leases.values.count { $0.flight < 0 }
+            let cancelling = workers[worker].leases.values.count { $0.flight < 0 && $0.orphan == nil }
             check(cancelling == workers[worker].cancelling, "9: worker \(worker) cancels \(cancelling)")
             check(workers[worker].leases.count <= workers[worker].ceiling, "11: worker \(worker) is overfull")
             check(
                 workers[worker].leases.values.count { !$0.isHigh } == workers[worker].lower,
                 "7: worker \(worker) counts \(workers[worker].lower) of lower classes")
-            for (id, lease) in workers[worker].leases {
+            for (attempt, lease) in workers[worker].leases {
                 running[lease.origin, default: 0] += 1
                 if !lease.isHigh { lower[lease.origin, default: 0] += 1 }
+                if let identity = lease.orphan {
+                    check(
+                        orphans[identity]?.isHeld(by: worker, as: attempt) == true,
+                        "9: \(attempt) is held for nobody, and for ever")
+                }
                 guard lease.flight >= 0 else { continue }
                 check(
-                    flights.contains(lease.flight) && flights[lease.flight].id == id
-                        && flights[lease.flight].attempts == lease.attempt,
-                    "3: worker \(worker) holds flight \(id), which does not know it")
+                    flights.contains(lease.flight) && self.attempt(of: lease.flight) == attempt,
+                    "3: worker \(worker) holds \(attempt), whose flight does not know it")
             }
         }
         auditOrigins(running, lower, check)
+        auditOrphans(check)
+    }
+
+    private func auditOrphans(_ check: Check) {
+        var bytes = 0
+        for (identity, orphan) in orphans {
+            switch orphan {
+            case .running(let worker, let attempt):
+                check(
+                    workers.contains(worker) && workers[worker].leases[attempt]?.orphan == identity,
+                    "12: \(attempt) is kept, and no worker holds it")
+            case .answered(let response): bytes += response.body == nil ? 0 : response.length
+            }
+        }
+        check(orphanBytes == bytes, "11: answers to nobody have \(bytes) bytes, not \(orphanBytes)")
+        check(orphans.isEmpty || isAdopting || isDraining, "12: \(orphans.count) orphans are kept for ever")
+        for (flight, attempt) in adopted {
+            check(flights.contains(flight) && flights[flight].isRunning, "6: \(attempt) is adopted by no flight")
+        }
     }
 
     private func auditOrigins(_ running: [Int32: Int], _ lower: [Int32: Int], _ check: Check) {

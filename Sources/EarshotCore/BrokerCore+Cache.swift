@@ -306,6 +306,7 @@ extension BrokerCore {
         flights[behind].isRevalidation = true
         flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
         cachePlans[behind] = CachePlan(adding: adding, stored: stored)
+        guard !adopts(behind) else { return }
         revalidations.append(FlightName(number: behind, id: flights[behind].id))
     }
 

@@ -6,6 +6,7 @@ extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
         continuePurges(now: now)
+        useAnswers(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.
         isBehind = false
         guard !isDraining, isOpen() else { return }
@@ -39,8 +40,9 @@ extension BrokerCore {
         }
     }
 
-    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, and have ended it, so
-    /// that nothing is fetched twice at once; or until `limit`, for a worker may be gone with that broker.
+    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, nor while one has not
+    /// told of all of it or is to end it, so that nothing is fetched twice at once; but no longer than until `limit`, for a
+    /// worker may be gone with that broker.
     public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
         awaitedWorkers = count
         setTimer(limit, .opening)
@@ -49,8 +51,10 @@ extension BrokerCore {
     private mutating func isOpen() -> Bool {
         guard let awaited = awaitedWorkers else { return true }
         let known = workers.indices.filter { workers[$0].phase != .joining }
-        if known.count >= awaited, known.allSatisfy({ workers[$0].foreign.isEmpty }) { awaitedWorkers = nil }
-        return awaitedWorkers == nil
+        guard known.count >= awaited else { return false }
+        // Who dies from now on is not waited for again.
+        awaitedWorkers = 0
+        return known.allSatisfy { workers[$0].foreign.isEmpty }
     }
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
@@ -115,16 +119,15 @@ extension BrokerCore {
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
-        let attempt = AttemptID(broker: instance, flight: record.id, attempt: record.attempts)
+        let attempt = attempt(of: flight)
         let lent = lendPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes)
         var lease = WorkerSession.Lease(
-            attempt: record.attempts, origin: origin, isHigh: isHigh, flight: flight, startedAt: now, maxBytes: maxBytes
-        )
+            origin: origin, isHigh: isHigh, flight: flight, startedAt: now, maxBytes: maxBytes)
         lease.part = lent?.part
         lease.isResuming = lent != nil
         lease.growingBytes = lent?.resume.bytes ?? 0
         spoolUse.growingBytes &+= lease.growingBytes
-        workers[worker].leases[record.id] = lease
+        workers[worker].leases[attempt] = lease
         watch(worker, now: now)
         ledger.flights.assigned += 1
         var job = Job(attempt: attempt, url: record.request.url.description)
@@ -140,6 +143,8 @@ extension BrokerCore {
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
         job.resume = lent?.resume
+        // A later broker would not know the fields of the response that it goes on with.
+        if lent == nil { job.flight = identity(of: flight) }
         job.route = record.request.route
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
@@ -158,7 +163,7 @@ extension BrokerCore {
     }
 
     /// The largest size its interests allow; nil if one of them sets none.
-    private mutating func sizeLimit(of flight: Int32) -> Int? {
+    mutating func sizeLimit(of flight: Int32) -> Int? {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
         forEachInterest(of: flight) { core, interest in

@@ -12,7 +12,7 @@ extension BrokerCore {
         return scope
     }
 
-    private mutating func originNumber(_ named: Origin) -> Int32 {
+    mutating func originNumber(_ named: Origin) -> Int32 {
         let hash = named.hashValue
         if let origin = originNumbers.find(hash, { origins[$0].origin == named }) { return origin }
         var entry = OriginEntry(named)
@@ -76,7 +76,7 @@ extension BrokerCore {
 
     /// Keeps an origin's next start away from its last one. The record stays until that is over, whoever still wants
     /// something there.
-    private mutating func pause(_ origin: Int32, now: Tick) {
+    mutating func pause(_ origin: Int32, now: Tick) {
         let end = origins[origin].pauseEnd
         origins[origin].pause = end > now ? nextSerial() : 0
         if end > now { setTimer(end, .paused(origin: origin, pause: origins[origin].pause)) }

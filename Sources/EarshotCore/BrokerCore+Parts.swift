@@ -19,7 +19,7 @@ extension BrokerCore {
             actions.append(.removePart(Self.keptName(of: attempt)))
             return
         }
-        workers[worker].leases[attempt.flight]?.keptBytes = bytes
+        workers[worker].leases[attempt]?.keptBytes = bytes
     }
 
     /// The time of something kept aside is over.
@@ -34,16 +34,16 @@ extension BrokerCore {
     /// The files in which the bodies of a worker's attempts grow, as far as anything could go on with them.
     public func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workerNumbers[id] else { return [] }
-        return workers[worker].leases.sorted { $0.key < $1.key }.compactMap { flight, lease in
-            guard let part = lease.part, !part.fields.isEmpty else { return nil }
-            return (AttemptID(broker: instance, flight: flight, attempt: lease.attempt), part.file)
+        return workers[worker].leases.sorted { $0.value.flight < $1.value.flight }.compactMap { attempt, lease in
+            guard let part = lease.part, !part.fields.isEmpty, lease.orphan == nil else { return nil }
+            return (attempt, part.file)
         }
     }
 
     /// The file that `parts` names for this attempt; nil if there is none.
     public func part(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard holds(attempt, id), let worker = workerNumbers[id],
-            let part = workers[worker].leases[attempt.flight]?.part,
+            let part = workers[worker].leases[attempt]?.part,
             !part.fields.isEmpty
         else { return nil }
         return part.file
@@ -53,22 +53,21 @@ extension BrokerCore {
 
     /// A worker told of the file it writes: another than before begins with another representation's first byte.
     mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
-        guard let told, attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
-            lease.attempt == attempt.attempt,
+        guard let told, let lease = workers[worker].leases[attempt],
             ["part", "anew.part"].contains(where: { told.file == "\(workers[worker].pid)-\(attempt).\($0)" })
         else { return }
         if lease.part?.file != told.file {
-            workers[worker].leases[attempt.flight]?.part = GrowingPart(
+            workers[worker].leases[attempt]?.part = GrowingPart(
                 file: told.file, fields: HeaderFields(lines: told.httpFields), generation: attempt)
         } else if !told.httpFields.isEmpty {
-            workers[worker].leases[attempt.flight]?.part?.fields = HeaderFields(lines: told.httpFields)
+            workers[worker].leases[attempt]?.part?.fields = HeaderFields(lines: told.httpFields)
         }
     }
 
     /// What is left of an attempt that has ended goes to its flight, or aside if that is gone.
-    mutating func keepPart(of lease: WorkerSession.Lease, flight id: UInt64) {
+    mutating func keepPart(of lease: WorkerSession.Lease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
-        let file = Self.keptName(of: AttemptID(broker: instance, flight: id, attempt: lease.attempt))
+        let file = Self.keptName(of: attempt)
         let request = lease.flight >= 0 ? flights[lease.flight].request : lease.abandoned?.request
         guard let growing = lease.part, let request,
             let body = ResumeRule().beginning(
@@ -156,7 +155,7 @@ extension BrokerCore {
         )
     }
 
-    private mutating func remove(_ part: KeptPart) {
+    mutating func remove(_ part: KeptPart) {
         spoolUse.keptBytes -= part.bytes
         actions.append(.removePart(part.file))
     }

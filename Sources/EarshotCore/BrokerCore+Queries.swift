@@ -67,6 +67,7 @@ extension BrokerCore {
                 json.member("started", ledger.flights.started)
                 json.member("joined", ledger.flights.joined)
                 json.member("assigned", ledger.flights.assigned)
+                json.member("adopted", ledger.flights.adopted)
                 json.member("cancelled", ledger.flights.cancelled)
                 json.member("retried", ledger.flights.retried)
                 json.member("lost", ledger.flights.lost)

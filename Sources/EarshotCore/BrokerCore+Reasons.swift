@@ -41,7 +41,7 @@ extension BrokerCore {
         case .running(let worker):
             json.member("reason", "a worker fetches it")
             json.member("worker", workers[worker].pid)
-            json.member("received", workers[worker].leases[flight.id]?.receivedBytes ?? 0)
+            json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
         case .backingOff:
             writeWait("retry", "an attempt failed; the next one is after a pause", to: &json)
             json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))

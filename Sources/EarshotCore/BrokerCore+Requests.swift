@@ -167,6 +167,7 @@ extension BrokerCore {
         if let flight = joinableFlight(key) { return (flight, false) }
         let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
         askCache(for: flight)
+        if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
     }
 
@@ -230,7 +231,7 @@ extension BrokerCore {
         case .running(let worker):
             raise(leaf, at: worker, to: options.maxBytes)
             // Who comes half-way has the first half at once.
-            if let lease = workers[worker].leases[flights[leaf].id], lease.receivedBytes > 0 {
+            if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
         case .asking, .backingOff, .following: break
@@ -251,11 +252,12 @@ extension BrokerCore {
     }
 
     /// Lets a running attempt bring what the newest of its requests allows.
-    private mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
-        let id = flights[flight].id
-        guard let present = workers[worker].leases[id]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else { return }
-        workers[worker].leases[id]?.maxBytes = maxBytes
-        let attempt = AttemptID(broker: instance, flight: id, attempt: flights[flight].attempts)
+    mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
+        let attempt = attempt(of: flight)
+        guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
+            return
+        }
+        workers[worker].leases[attempt]?.maxBytes = maxBytes
         actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
     }
 
@@ -288,6 +290,7 @@ extension BrokerCore {
     }
 
     mutating func enqueue(flight: Int32, first: Bool = false) {
+        guard !adopts(flight) else { return }
         enter(.queued, flight)
         if flights[flight].isRevalidation {
             revalidations.append(FlightName(number: flight, id: flights[flight].id))

@@ -10,13 +10,13 @@ extension BrokerCore {
 
     /// Counts what a running attempt has told of its file.
     /// - Returns: whether that is nothing new.
-    mutating func countGrowth(of flight: UInt64, at worker: Int32) -> Bool {
-        guard let lease = workers[worker].leases[flight], lease.part != nil else { return true }
+    mutating func countGrowth(of attempt: AttemptID, at worker: Int32) -> Bool {
+        guard let lease = workers[worker].leases[attempt], lease.part != nil else { return true }
         // What is more than all there may be needs no exact number.
         let bytes = min(lease.receivedBytes, limits.spoolBytes + 1)
         guard bytes > lease.growingBytes else { return true }
         spoolUse.growingBytes &+= bytes - lease.growingBytes
-        workers[worker].leases[flight]?.growingBytes = bytes
+        workers[worker].leases[attempt]?.growingBytes = bytes
         return false
     }
 

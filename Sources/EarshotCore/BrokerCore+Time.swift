@@ -27,6 +27,7 @@ extension BrokerCore {
             case .lease(let client, let absence): leaseEnded(client, absence, now: now)
             case .stalled(let client, _): if isLive(timer.subject) { stallEnded(client) }
             case .aside(let serial): asideEnded(serial)
+            case .adoption: adoptionEnded()
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
@@ -77,7 +78,7 @@ extension BrokerCore {
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].stall == stall && !clients[client].isGone
-        case .lent, .opening, .spoolRetry: true
+        case .lent, .opening, .adoption, .spoolRetry: true
         case .aside(let serial): aside.values.contains { $0.serial == serial }
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }

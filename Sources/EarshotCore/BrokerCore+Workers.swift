@@ -13,7 +13,7 @@ extension BrokerCore {
     /// its flights run elsewhere only after `workerLost`.
     public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
         guard let worker = workerNumbers[id] else { return }
-        guard isProcessAlive, !workers[worker].leases.isEmpty else {
+        guard isProcessAlive, workers[worker].isBusy else {
             workerLost(id, now: now)
             return
         }
@@ -32,11 +32,14 @@ extension BrokerCore {
         for lease in workers[worker].leases.values where lease.flight >= 0 { settlePurges(of: lease.flight) }
         let leases = workers[worker].leases.sorted { $0.value.flight < $1.value.flight }
         workers.remove(worker)
-        for (id, lease) in leases {
+        // Before anything that follows looks for them.
+        for case let identity? in leases.map(\.value.orphan) { orphans[identity] = nil }
+        for (attempt, lease) in leases {
             spoolUse.growingBytes &-= lease.growingBytes
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
-            keepPart(of: lease, flight: id)
+            keepPart(of: lease, attempt)
             guard lease.flight >= 0 else { continue }
+            adopted[lease.flight] = nil
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
             if isDeath { flights[lease.flight].workerDeaths += 1 }
@@ -79,6 +82,7 @@ extension BrokerCore {
         case .done, .pong: break
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
+        case .holds(let held): attemptHeld(held, by: worker, now: now)
         case .failed(let attempt, let code, _, let received, let part):
             partTold(part, of: attempt, at: worker)
             attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
@@ -103,7 +107,12 @@ extension BrokerCore {
     /// Whether a worker holds this attempt, so that its completion, and the file it names, mean something.
     public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
         guard let worker = workerNumbers[id] else { return false }
-        return attempt.broker == instance && workers[worker].leases[attempt.flight]?.attempt == attempt.attempt
+        return workers[worker].leases[attempt] != nil
+    }
+
+    /// Whether any worker holds this attempt, to fetch it or to end it.
+    public func isHeld(_ attempt: AttemptID) -> Bool {
+        workers.indices.contains { workers[$0].leases[attempt] != nil || workers[$0].foreign.contains(attempt) }
     }
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
@@ -123,7 +132,8 @@ extension BrokerCore {
         actions.append(.sendWorker(id, .limits(workerLimits)))
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
-            actions.append(.sendWorker(id, .cancel(attempt)))
+            // What may be gone on with is told of next.
+            if !isAdopting || !ready.tellsHolds { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
         if workers[worker].isBusy { watch(worker, now: now) }
         if isDraining { actions.append(.sendWorker(id, .drain)) }
@@ -146,10 +156,14 @@ extension BrokerCore {
         }
         let flight = lease.flight
         var response = Outcome.Response(
-            status: completion.status, url: flights[flight].request.url.description, length: completion.length,
-            sha256: completion.sha256, file: completion.file, body: body, fields: completion.httpFields,
-            startedAt: lease.startedAt, endedAt: now)
+            status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
+            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
         response.generation = lease.part?.generation
+        if let identity = lease.orphan {
+            keep(response, for: identity)
+            return
+        }
+        response.url = flights[flight].request.url.description
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -168,6 +182,11 @@ extension BrokerCore {
     ) {
         settlePurges(of: attempt, at: worker)
         guard let lease = endLease(attempt, at: worker) else { return }
+        if let identity = lease.orphan {
+            // Who asks for it begins anew.
+            orphans[identity] = nil
+            return
+        }
         let flight = lease.flight
         probeEnded(flight, isAnswered: false)
         switch code {
@@ -183,21 +202,24 @@ extension BrokerCore {
     private mutating func attemptProgressed(
         _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Int32, now: Tick
     ) {
-        guard attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
-            lease.attempt == attempt.attempt, lease.flight >= 0
-        else { return }
-        workers[worker].leases[attempt.flight]?.receivedBytes = received
-        workers[worker].leases[attempt.flight]?.totalBytes = total
-        guard countGrowth(of: attempt.flight, at: worker) || hasRoomInSpool() else {
+        guard let lease = workers[worker].leases[attempt], lease.flight >= 0 || lease.orphan != nil else { return }
+        workers[worker].leases[attempt]?.receivedBytes = received
+        workers[worker].leases[attempt]?.totalBytes = total
+        let hasRoom = countGrowth(of: attempt, at: worker) || hasRoomInSpool()
+        if let identity = lease.orphan {
+            if !hasRoom { giveUp(identity) }
+            return
+        }
+        guard hasRoom else {
             settlePurges(of: lease.flight)
-            guard let flight = workers[worker].leases[attempt.flight]?.flight, flight >= 0 else { return }
+            guard let flight = workers[worker].leases[attempt]?.flight, flight >= 0 else { return }
             cancelAttempt(of: flight, at: worker)
             // What it has brought would be in the way.
-            workers[worker].leases[attempt.flight]?.abandoned = nil
+            workers[worker].leases[attempt]?.abandoned = nil
             fail(flight, .spoolFull, now: now)
             return
         }
-        guard let present = workers[worker].leases[attempt.flight] else { return }
+        guard let present = workers[worker].leases[attempt] else { return }
         forEachInterest(of: lease.flight) { core, interest in
             guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, present, now: now)
@@ -224,48 +246,49 @@ extension BrokerCore {
 
     /// What nobody wants any more has no outcome: its attempt is cancelled, if late, before it ends.
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
-        guard attempt.broker == instance, let lease = workers[worker].leases[attempt.flight],
-            lease.attempt == attempt.attempt, lease.flight >= 0
-        else { return }
+        guard let lease = workers[worker].leases[attempt], lease.flight >= 0 else { return }
         settlePurges(of: lease.flight)
     }
 
     /// Ends a worker's hold on an attempt.
-    /// - Returns: the hold on a flight's current attempt; nil if the completion is stale.
+    /// - Returns: the hold on a flight's current attempt, or on an orphan; nil if the completion is stale.
     private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerSession.Lease? {
-        if attempt.broker != instance {
+        guard let lease = workers[worker].leases.removeValue(forKey: attempt) else {
             if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
             return nil
         }
-        guard let lease = workers[worker].leases[attempt.flight], lease.attempt == attempt.attempt else {
-            ledger.flights.stale += 1
-            return nil
-        }
-        workers[worker].leases[attempt.flight] = nil
         spoolUse.growingBytes &-= lease.growingBytes
         workers[worker].lowerCeiling()
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }
-        keepPart(of: lease, flight: attempt.flight)
-        guard lease.flight >= 0 else {
-            workers[worker].cancelling -= 1
-            return nil
+        keepPart(of: lease, attempt)
+        guard lease.flight < 0 else {
+            adopted[lease.flight] = nil
+            return lease
         }
-        return lease
+        guard lease.orphan == nil else { return lease }
+        workers[worker].cancelling -= 1
+        return nil
     }
 
     /// Tells a worker to stop; slot and origin stay taken until it confirms.
     mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
-        let id = flights[flight].id
-        workers[worker].leases[id]?.flight = -1
+        let attempt = attempt(of: flight)
+        adopted[flight] = nil
+        workers[worker].leases[attempt]?.flight = -1
         // Anything else is not gone on with.
         if flights[flight].request.method == .get {
-            workers[worker].leases[id]?.abandoned = AbandonedFlight(
+            workers[worker].leases[attempt]?.abandoned = AbandonedFlight(
                 key: flights[flight].key, request: flights[flight].request)
         }
         workers[worker].cancelling += 1
         ledger.flights.cancelled += 1
-        let attempt = AttemptID(broker: instance, flight: id, attempt: flights[flight].attempts)
         actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
+    }
+
+    /// The attempt of a flight that runs.
+    func attempt(of flight: Int32) -> AttemptID {
+        adopted[flight]
+            ?? AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
     }
 }

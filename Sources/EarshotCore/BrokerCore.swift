@@ -34,6 +34,9 @@ public struct BrokerCore {
 
     var generator: SplitMix
     var isDraining = false
+    /// What makes an identity of the bytes that tell a flight from others; nil for none, so that no later broker goes on
+    /// with what runs for this one. To be said before anybody connects.
+    public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Workers to hear of before anything is assigned; nil once that is done with.
     var awaitedWorkers: Int?
     /// Whether assignment left work to the next pass.
@@ -110,6 +113,18 @@ public struct BrokerCore {
     var restingScopes = 0
     /// Outcomes whose bodies were moved out of memory.
     var spilling: [BodyID: Int32] = [:]
+    /// Whether attempts of earlier brokers are still taken over.
+    var isAdopting = false
+    /// Of them those that nobody has asked for.
+    var orphans: [FlightIdentity: Orphan] = [:]
+    /// Bytes of answers among them that are in memory.
+    var orphanBytes = 0
+    /// Attempts that flights have taken over.
+    var adopted: [Int32: AttemptID] = [:]
+    /// Flights that may yet take one over.
+    var adopters: [FlightIdentity: FlightName] = [:]
+    /// Flights whose answer is among the orphans.
+    var answered: [FlightName] = []
     /// Whether a body could not be written lately.
     var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
@@ -143,9 +158,9 @@ public struct BrokerCore {
     /// When `timePassed` is to be called next; nil for never.
     public var nextTimer: Tick? { isBehind || isPurging ? Tick(nanoseconds: .min) : timers.min?.at }
 
-    /// Attempts that run, those being cancelled included.
+    /// Attempts that run, those being cancelled included; not those of earlier brokers that nobody has asked for.
     public var runningAttempts: Int {
-        workers.indices.reduce(0) { $0 + workers[$1].leases.count }
+        workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
     }
 
     /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.

@@ -47,6 +47,15 @@ public struct CoreLimits: Equatable, Sendable {
     public var partsAside = 16
     public var partsAsideBytes = 1 << 30
     public var asideMilliseconds = 300_000
+    /// How long from its start a broker takes over what workers fetch for an earlier one: clients ask again as soon as they
+    /// are connected, and a program that is busy takes some seconds.
+    public var adoptionMilliseconds = 10_000
+    /// Bytes of answers to an earlier broker's requests that wait in memory until somebody asks: what small files a few
+    /// seconds bring.
+    public var orphanBytes = 64 << 20
+    /// Flights that are looked up by the time a worker tells what it holds: who asks for more at once has some fetched
+    /// twice.
+    public var adopters = 100_000
     /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
     public var progressMilliseconds = 250
     /// The same for a body that somebody reads while it arrives.

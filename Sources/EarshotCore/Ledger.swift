@@ -50,6 +50,8 @@ public struct Ledger: Equatable, Sendable {
         public var joined = 0
         /// Attempts given to workers.
         public var assigned = 0
+        /// Attempts of earlier brokers that flights went on with, ended ones included.
+        public var adopted = 0
         /// Running attempts cut off because nobody wanted them any more.
         public var cancelled = 0
         /// Attempts tried again after a failure.

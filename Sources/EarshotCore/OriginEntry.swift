@@ -42,6 +42,14 @@ struct OriginEntry {
         ceiling = max(limit, running)
     }
 
+    /// One more transfer is there that this broker did not start, be it over the limit.
+    mutating func takeTransfer(startedAt start: Tick) {
+        running += 1
+        lower += 1
+        startedAt = max(startedAt, start)
+        ceiling = max(limit, running)
+    }
+
     mutating func endTransfer(isHigh: Bool) {
         running -= 1
         if !isHigh { lower -= 1 }

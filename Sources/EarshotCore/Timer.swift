@@ -29,6 +29,8 @@ struct Timer: Comparable {
         case spoolRetry
         /// Workers of an earlier broker are waited for no longer.
         case opening
+        /// Attempts of earlier brokers that nobody asked for are kept no longer.
+        case adoption
         /// A worker with work has been silent.
         case heartbeat(WorkerID)
     }

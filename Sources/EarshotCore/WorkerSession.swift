@@ -13,14 +13,16 @@ struct WorkerSession {
 
     /// A worker's hold on an attempt.
     struct Lease {
-        var attempt: UInt32
         var origin: Int32
         /// Whether it is of class `high`, for whom slots are kept.
         let isHigh: Bool
-        /// The flight by number; -1 once nobody wants it and the worker was told to stop.
+        /// The flight by number; -1 while nobody has asked for it of this broker, and once nobody wants it and the worker
+        /// was told to stop.
         var flight: Int32
+        /// What it fetches, while it is an earlier broker's and nobody has asked for it of this one.
+        var orphan: FlightIdentity?
         var startedAt: Tick
-        /// Decoded bytes its JOB allowed; nil for any number.
+        /// Decoded bytes its JOB allowed, or its HOLDS said; nil for any number.
         let allowedBytes: Int?
         /// What it may bring now: it may have been raised since.
         var maxBytes: Int?
@@ -39,8 +41,7 @@ struct WorkerSession {
         /// What was asked for, once nobody wants it.
         var abandoned: AbandonedFlight?
 
-        init(attempt: UInt32, origin: Int32, isHigh: Bool, flight: Int32, startedAt: Tick, maxBytes: Int?) {
-            self.attempt = attempt
+        init(origin: Int32, isHigh: Bool, flight: Int32, startedAt: Tick, maxBytes: Int?) {
             self.origin = origin
             self.isHigh = isHigh
             self.flight = flight
@@ -59,9 +60,9 @@ struct WorkerSession {
     private(set) var wish: Int?
     /// The most it may hold: its slots or, after they became fewer, what it has not ended since.
     private(set) var ceiling = 0
-    /// By flight ID.
-    var leases: [UInt64: Lease] = [:]
-    /// Attempts of earlier brokers' lives it still runs: they take slots until they end.
+    /// By their names, of which those that are taken over from an earlier broker are that one's.
+    var leases: [AttemptID: Lease] = [:]
+    /// Attempts of earlier brokers' lives it holds and has not told of, or is to stop: they take slots until they end.
     var foreign: Set<AttemptID> = []
     var cancelling = 0
     /// Leases of lower classes than `high`.

@@ -1,4 +1,4 @@
-/// Names the bytes of one attempt that began a body, and of those that went on with it; in a broker's life.
+/// Names the bytes of one attempt that began a body, and of those that went on with it, over brokers' lives.
 public struct Generation: Hashable, Sendable, CustomStringConvertible {
     /// The text that stands for it; 1 to 64 visible bytes.
     public let description: String
@@ -11,7 +11,7 @@ public struct Generation: Hashable, Sendable, CustomStringConvertible {
 
     /// That of what this attempt begins.
     public init(_ attempt: AttemptID) {
-        description = "\(attempt.flight).\(attempt.attempt)"
+        description = attempt.description
     }
 }
 

@@ -77,6 +77,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var addressPolicy = ""
     /// Bytes to be left free on the spool's disk.
     public var spoolFreeBytes = 0
+    /// Whether HOLDS is to be said for what the worker holds of earlier brokers: some of it may be gone on with.
+    public var adopts = false
 
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
@@ -96,6 +98,7 @@ public struct WorkerLimits: Equatable, Sendable {
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
             case "address-policy": addressPolicy = value
+            case "adoption": adopts = try HeadReader.flag(value, "adoption")
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             default: break
             }
@@ -115,6 +118,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
         writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))
+        writer.field("adoption", if: adopts, "yes")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
     }
@@ -142,6 +146,8 @@ public struct Job: Equatable, Sendable {
     public var resume: Resume?
     /// By which way it goes to its server.
     public var route = Route()
+    /// Its flight, for a later broker to go on with this attempt; nil if none may.
+    public var flight: FlightIdentity?
     /// Request header fields, lines separated by LF.
     public var httpFields: [UInt8] = []
 
@@ -176,6 +182,7 @@ public struct Job: Equatable, Sendable {
         for (name, value) in reader.fields {
             switch name {
             case "stream": streams = try HeadReader.flag(value, "stream")
+            case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value
             case "method": method = try HeadReader.identifier(value, "method")
@@ -209,6 +216,7 @@ public struct Job: Equatable, Sendable {
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
         route.write(to: &writer)
+        writer.field("flight", flight?.description)
         return writer.finished(httpFields: httpFields)
     }
 }

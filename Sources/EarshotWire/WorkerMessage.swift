@@ -2,6 +2,8 @@
 public enum WorkerMessage: Equatable, Sendable {
     /// The first message of a connection.
     case ready(Ready)
+    /// What one of the attempts is that READY named, said after LIMITS.
+    case holds(HeldAttempt)
     /// An origin answered, whatever its status; the body is frame 2 or a file in the spool.
     case done(Completion)
     case failed(AttemptID, code: String, detail: String?, receivedBytes: Int, part: BodyPart? = nil)
@@ -36,6 +38,7 @@ public enum WorkerMessage: Equatable, Sendable {
     private static func decoded(_ reader: HeadReader) throws(WireError) -> WorkerMessage {
         switch reader.verb {
         case "READY": return .ready(try Ready(reader))
+        case "HOLDS": return .holds(try HeldAttempt(reader))
         case "DONE": return .done(try Completion(reader))
         case "FAILED":
             try reader.expectOperands(2)
@@ -69,6 +72,7 @@ public enum WorkerMessage: Equatable, Sendable {
     public func encoded() -> [UInt8] {
         switch self {
         case .ready(let ready): return ready.encoded()
+        case .holds(let held): return held.encoded()
         case .done(let completion): return completion.encoded()
         case .failed(let attempt, let code, let detail, let received, let part):
             var writer = HeadWriter("FAILED")
@@ -111,6 +115,8 @@ public struct Ready: Equatable, Sendable {
     public var secret: String?
     /// Attempts it runs, or has ended and not yet told, of whatever broker.
     public var holds: [AttemptID] = []
+    /// Whether it says HOLDS for each of them that is of another broker, if LIMITS asks for it.
+    public var tellsHolds = false
 
     public init(slots: Int) {
         self.slots = slots
@@ -126,6 +132,7 @@ public struct Ready: Equatable, Sendable {
             case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
             case "host": host = try HeadReader.identifier(value, "host")
             case "secret": secret = try HeadReader.identifier(value, "secret")
+            case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "holds":
                 for word in value.split(separator: " ") {
                     guard let attempt = AttemptID(String(word)) else {
@@ -150,6 +157,7 @@ public struct Ready: Equatable, Sendable {
         writer.field("pid", pid)
         writer.field("host", host)
         writer.field("secret", secret)
+        writer.field("adoption", if: tellsHolds, "yes")
         writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }
@@ -231,7 +239,7 @@ public struct BodyPart: Equatable, Sendable {
         self.httpFields = httpFields
     }
 
-    fileprivate init?(_ reader: HeadReader) throws(WireError) {
+    init?(_ reader: HeadReader) throws(WireError) {
         guard let name = reader.fields.last(where: { $0.name == "file" })?.value else { return nil }
         file = try Completion.baseName(name)
         httpFields = reader.httpFields

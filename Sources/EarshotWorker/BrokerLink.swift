@@ -36,6 +36,8 @@ final class BrokerLink {
     private var connection: Connection?
     private var parts = Multipart(capacity: 2)
     private var terminals: Deque<Outgoing> = []
+    /// Heads that this broker is to have before any terminal.
+    private var introductions: Deque<[UInt8]> = []
     private var delay = Limits.reconnectDelay.first
     /// Whether the monitor told of an end that has not been dealt with.
     private var isLost = false
@@ -51,16 +53,22 @@ final class BrokerLink {
     /// The attempts whose terminals wait to be sent.
     var waiting: some Sequence<AttemptID> { terminals.lazy.map(\.attempt) }
 
+    /// What they are about.
+    var waitingHolds: some Sequence<HeldAttempt> { terminals.lazy.map(\.held) }
+
     /// How many terminals wait to be sent.
     var waitingCount: Int { terminals.count }
 
     /// Whether a broker has taken this worker in.
     var isUp: Bool { phase == .up }
 
-    /// The broker has answered READY: terminals may go to it.
-    func welcomed() {
+    /// The broker has answered READY: terminals may go to it, once it has been told of what this worker holds.
+    ///
+    /// - Parameter holds: asked once for each broker.
+    func welcomed(holds: () -> [HeldAttempt]) {
         guard phase == .waiting else { return }
         phase = .up
+        introductions = Deque(holds().map { WorkerMessage.holds($0).encoded() })
         delay = Limits.reconnectDelay.first
     }
 
@@ -123,6 +131,10 @@ final class BrokerLink {
     }
 
     private func flush() throws(ZeroMQError) {
+        while phase == .up, let head = introductions.first {
+            guard try connection?.socket.send(head) == .sent else { return }
+            introductions.removeFirst()
+        }
         while phase == .up, let terminal = terminals.first {
             let hasBody = terminal.body != nil
             guard try connection?.socket.send(terminal.head, more: hasBody) == .sent else { return }
@@ -176,6 +188,7 @@ final class BrokerLink {
     private func disconnect() {
         isLost = false
         phase = .down
+        introductions.removeAll()
         guard let connection = connection.take() else { return }
         for registration in connection.registrations { loop.remove(registration) }
     }

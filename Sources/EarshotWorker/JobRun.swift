@@ -311,6 +311,19 @@ final class JobRun: TransferSink {
         if body?.fileName != nil { areFieldsTold = true }
     }
 
+    /// What a broker has to know to go on with it.
+    func held(_ now: LoopTime) -> HeldAttempt {
+        var held = HeldAttempt(attempt: job.attempt, url: job.url)
+        // A part has to be told of with the fields of a response that this job may not have seen.
+        if job.resume == nil { held.flight = job.flight }
+        held.receivedBytes = receivedBytes
+        held.totalBytes = announcedBytes
+        held.maxBytes = maxBytes == .max ? nil : maxBytes
+        held.elapsedMilliseconds = min(Int(now.since(started) / .milliseconds(1)), WireLimits.seconds * 1_000)
+        held.part = body?.fileName.map { BodyPart(file: $0, httpFields: isKeepable ? head.fields : []) }
+        return held
+    }
+
     /// The whole response; its file, if it has one, is the receiver's to delete.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard head.isComplete, head.status <= 999 else { throw Refusal(head: .malformed) }

@@ -24,7 +24,7 @@ extension Worker {
             runs[job.attempt] = run
             try begin(run)
         } catch {
-            refuse(job.attempt, error)
+            refuse(job, error)
         }
     }
 
@@ -75,13 +75,14 @@ extension Worker {
                 let detail = finished.result.detail
                 throw Refusal(code, detail.isEmpty ? nil : Printable.sentence(detail))
             }
+            var held = run.held(loop.now)
             let (completion, body) = try run.complete()
+            held.receivedBytes = completion.length
             forget(run)
             let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
             link.send(
                 Outgoing(
-                    attempt: run.job.attempt, head: WorkerMessage.done(completion).encoded(), body: body,
-                    discard: discard))
+                    held: held, head: WorkerMessage.done(completion).encoded(), body: body, discard: discard))
         } catch {
             fail(run, error)
         }
@@ -92,7 +93,7 @@ extension Worker {
         let receivedBytes = run.receivedBytes
         let part = refusal.code.leavesGoodBytes ? run.leave() : nil
         forget(run)
-        refuse(run.job.attempt, refusal, receivedBytes: receivedBytes, part: part)
+        refuse(run.job, refusal, receivedBytes: receivedBytes, part: part)
     }
 
     /// Lets go of all that a run holds.
@@ -107,10 +108,12 @@ extension Worker {
         runs[run.job.attempt] = nil
     }
 
-    private func refuse(_ attempt: AttemptID, _ refusal: Refusal, receivedBytes: Int = 0, part: BodyPart? = nil) {
+    private func refuse(_ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, part: BodyPart? = nil) {
         let message = WorkerMessage.failed(
-            attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes, part: part)
-        link.send(Outgoing(attempt: attempt, head: message.encoded(), body: nil, discard: nil))
+            job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes, part: part)
+        // No other broker makes anything of a failure: it begins anew.
+        let held = HeldAttempt(attempt: job.attempt, url: job.url)
+        link.send(Outgoing(held: held, head: message.encoded(), body: nil, discard: nil))
     }
 
     private func watchOver(_ run: JobRun) {

@@ -31,14 +31,26 @@ extension Worker {
         } catch {
             logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
         }
+        let isSpoolElsewhere = terms.map { $0.spoolPath != limits.spool } ?? false
         terms = Terms(
-            inlineBytes: limits.inlineBytes, spool: spool, addresses: addressPolicy(limits.addressPolicy))
-        link.welcomed()
+            inlineBytes: limits.inlineBytes, spool: spool, spoolPath: limits.spool,
+            addresses: addressPolicy(limits.addressPolicy))
+        link.welcomed { limits.adopts ? holds(besides: limits.broker, isSpoolElsewhere: isSpoolElsewhere) : [] }
         if let wish = limits.slots {
             setSlots(wish)
             owesSlots = true
         }
         logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
+    }
+
+    /// What is held of other brokers' attempts. What is written where this broker does not look is of no use to it.
+    private func holds(besides broker: BrokerInstance, isSpoolElsewhere: Bool) -> [HeldAttempt] {
+        let holds = runs.values.map { $0.held(loop.now) } + link.waitingHolds
+        return holds.filter { $0.attempt.broker != broker }.map { held in
+            var held = held
+            if isSpoolElsewhere { held.flight = nil }
+            return held
+        }
     }
 
     /// The policy that a broker tells; of one that cannot be read, that nothing may be connected to.

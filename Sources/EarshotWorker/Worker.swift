@@ -24,6 +24,8 @@ final class Worker {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
+        /// Its path.
+        let spoolPath: String
         /// Where connections may go.
         let addresses: AddressPolicy
     }
@@ -183,6 +185,7 @@ final class Worker {
         ready.pid = Int(getpid())
         ready.host = Self.hostName
         ready.secret = options.secret
+        ready.tellsHolds = true
         ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }

@@ -9,8 +9,8 @@ struct CoreRig {
     var actions: [Action] = []
     private var lastBody: UInt64 = 0
 
-    init(limits: CoreLimits = CoreLimits(), secret: String? = nil) {
-        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
+    init(limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1) {
+        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: secret, limits: limits, seed: 7)
     }
 
@@ -44,12 +44,15 @@ struct CoreRig {
 
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
 
-    mutating func worker(_ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = []) -> WorkerID {
+    mutating func worker(
+        _ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = [], tellsHolds: Bool = false
+    ) -> WorkerID {
         let id = WorkerID(rawValue: number)
         core.workerConnected(id, now: now)
         var ready = Ready(slots: slots)
         ready.pid = Int(number)
         ready.holds = holds
+        ready.tellsHolds = tellsHolds
         core.workerSaid(.ready(ready), body: nil, by: id, now: now)
         return id
     }

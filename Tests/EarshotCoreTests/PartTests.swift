@@ -204,7 +204,7 @@ extension CoreRig {
         #expect(job.streams && job.progressMilliseconds == 50)
         tell(job, 10, by: worker, &rig)
         let first = try #require(progress(rig, to: client).first)
-        #expect(first.file == "/spool/3-\(job.attempt).part" && first.generation == Generation("1.1"))
+        #expect(first.file == "/spool/3-\(job.attempt).part" && first.generation == Generation(job.attempt))
         rig.pass { rig in
             rig.fetch("o", "1", "http://a.example/x", by: other) { $0.options.streams = true }
             rig.fetch("o", "2", "http://a.example/x", by: other) { $0.options.progressMilliseconds = 50 }
@@ -228,14 +228,14 @@ extension CoreRig {
         rig.wait(milliseconds: 1_000)
         let second = try #require(rig.jobs.first)
         tell(second, 20, by: worker, &rig)
-        #expect(progress(rig, to: client).map(\.generation) == [Generation("1.1")])
+        #expect(progress(rig, to: client).map(\.generation) == [Generation(first.attempt)])
         rig.wait(milliseconds: 1_000)
         rig.pass {
             let part = BodyPart(file: "3-\(second.attempt).anew.part", httpFields: [])
             $0.core.workerSaid(
                 .progress(second.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
         }
-        #expect(progress(rig, to: client).map(\.generation) == [Generation("1.2")])
+        #expect(progress(rig, to: client).map(\.generation) == [Generation(second.attempt)])
     }
 
     @Test func `a file that is not the attempt's own is told to nobody`() throws {

@@ -66,6 +66,8 @@ final class FlightRecord {
     var failures = 0
     var deaths = 0
     var retries = 0
+    /// The running attempt, or the last one.
+    var attempt: AttemptID?
     /// Of the running attempt, raises included.
     var maxBytes: Int?
     /// Whether its last attempt was lost with a worker: it goes before the queue then.

@@ -51,7 +51,7 @@ struct OriginRecord {
     mutating func started(isHigh: Bool, now: Tick) {
         running += 1
         if !isHigh { lower += 1 }
-        lastStart = now
+        lastStart = max(lastStart, now)
         mayBeForgotten = false
     }
 

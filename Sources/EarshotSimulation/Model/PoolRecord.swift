@@ -5,7 +5,6 @@ internal import EarshotWire
 final class PoolRecord {
     /// An attempt it was given and has not ended.
     struct Lease {
-        var attempt: UInt32
         var origin: Substring
         var isHigh: Bool
         /// What its JOB allowed; it may have been raised since.
@@ -14,6 +13,8 @@ final class PoolRecord {
         let content: FlightContent
         /// Whether it was given the beginning of the body.
         let isResuming: Bool
+        /// Whether an earlier broker gave it, and nobody has asked for it of this one.
+        var isOrphan = false
         var flight: FlightRecord?
         /// Where its body grows, and the fields of the response whose body it is.
         var file: String?
@@ -26,8 +27,8 @@ final class PoolRecord {
     /// Whether it gets nothing new.
     var isLeaving = false
     var slots = 0
-    /// By flight number.
-    var leases: [UInt64: Lease] = [:]
+    /// By their names.
+    var leases: [AttemptID: Lease] = [:]
     /// Attempts of other brokers it said it holds.
     var foreign: Set<AttemptID> = []
 

@@ -23,15 +23,16 @@ extension ReferenceModel {
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(_, .cancel(let attempt)):
-            guard attempt.broker == instance else { return }
-            expect(owedCancellations.remove(attempt) != nil, 4, "\(attempt) is cancelled although it is wanted")
+            guard owedCancellations.remove(attempt) == nil else { return }
+            let isHeld = pool.values.contains { $0.leases[attempt] != nil }
+            expect(attempt.broker != instance && !isHeld, 4, "\(attempt) is cancelled although it is wanted")
         case .sendWorker(_, .raise(let attempt, let maxBytes)):
             guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
                 object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
                 return
             }
             owedRaise = nil
-        case .sendWorker, .killWorker, .settingChanged: break
+        case .sendWorker, .killWorker, .sweepSpool, .settingChanged: break
         case .lendPart(let file, let name):
             guard let part = keptParts.removeValue(forKey: file) else {
                 object(12, "\(file) is given away and was not kept")
@@ -206,6 +207,8 @@ extension ReferenceModel {
             object(3, "\(job.attempt) of \(content) starts while it is \(flight.phase)")
             return
         }
+        expect(isOpen, 3, "\(content) starts before all workers have told what they hold")
+        expect(orphans[flight.content] == nil, 3, "\(content) starts beside what is fetched for an earlier broker")
         expect(job.attempt.attempt == flight.attempts + 1, 6, "\(job.attempt) follows attempt \(flight.attempts)")
         expect(
             worker.leases.count + worker.foreign.count < worker.slots, 11,
@@ -217,13 +220,14 @@ extension ReferenceModel {
             object(9, "\(content) starts while its origin cools or is probed")
         }
         flight.attempts = job.attempt.attempt
+        flight.attempt = job.attempt
         flight.phase = .running(id)
         flight.maxBytes = job.maxBytes
         flight.isReturned = false
         let origin = content.origin
         origins[origin]?.started(isHigh: isHigh, now: now)
-        worker.leases[job.attempt.flight] = PoolRecord.Lease(
-            attempt: job.attempt.attempt, origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
+        worker.leases[job.attempt] = PoolRecord.Lease(
+            origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
             content: flight.content, isResuming: job.resume != nil,
             flight: flight)
         checkPart(of: job, flight, at: worker)
@@ -233,8 +237,8 @@ extension ReferenceModel {
     private func checkPart(of job: Job, _ flight: FlightRecord, at worker: PoolRecord) {
         let lent = lent
         self.lent = nil
-        worker.leases[job.attempt.flight]?.file = lent?.name
-        worker.leases[job.attempt.flight]?.fields = lent?.part.fields ?? []
+        worker.leases[job.attempt]?.file = lent?.name
+        worker.leases[job.attempt]?.fields = lent?.part.fields ?? []
         guard job.resume != nil || lent != nil else { return }
         guard let lent, let resume = job.resume, lent.part.content == flight.content, resume.bytes == lent.part.bytes,
             lent.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"
@@ -267,12 +271,7 @@ extension ReferenceModel {
 
     /// Invariant 8: nobody's limit on size cuts off another's body.
     private func checkSize(_ job: Job, _ flight: FlightRecord) {
-        var largest: Int? = 0
-        flight.forEachRequest { request in
-            let limit = request.fetch.options.maxBytes
-            largest = if let limit, let known = largest { max(known, limit) } else { nil }
-        }
-        expect(job.maxBytes == largest, 8, "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
+        expect(job.maxBytes == largestSize(of: flight), 8, "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
     }
 
     /// Invariants 7 and 9: the flight's class entitles it to the slot it takes, and its origin has room.
@@ -314,7 +313,7 @@ extension ReferenceModel {
         let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
         let free = pool.values.reduce(0) { $0 + $1.freeSlots }
         let lower = pool.values.reduce(0) { $0 + $1.lower }
-        guard free > 0, !isDraining else { return violation }
+        guard free > 0, !isDraining, isOpen else { return violation }
         for flight in openFlights.values where flight.phase == .waiting {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),

@@ -12,12 +12,13 @@ extension ReferenceModel {
         }
         switch message {
         case .pong, .ready: break
+        case .holds(let held): told(held, by: worker)
         case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
             if let file = completion.file { files.insert(file) }
-            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
+            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker, (completion, body)) else { return }
             var answer = completion
             answer.isResumed = completion.isResumed && lease.isResuming
             // The simulated 206 have no fields of their own.
@@ -32,13 +33,12 @@ extension ReferenceModel {
     }
 
     /// A worker told of the file it writes.
-    private func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
-        guard let part, attempt.broker == instance, let lease = worker.leases[attempt.flight],
-            lease.attempt == attempt.attempt, part.file != lease.file || !part.httpFields.isEmpty,
+    func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
+        guard let part, let lease = worker.leases[attempt], part.file != lease.file || !part.httpFields.isEmpty,
             part.file.hasPrefix("\(worker.pid)-\(attempt).")
         else { return }
-        worker.leases[attempt.flight]?.file = part.file
-        worker.leases[attempt.flight]?.fields = part.httpFields
+        worker.leases[attempt]?.file = part.file
+        worker.leases[attempt]?.fields = part.httpFields
         keptParts[BrokerCore.keptName(of: attempt)]?.fields = part.httpFields
     }
 
@@ -74,18 +74,14 @@ extension ReferenceModel {
 
     /// Invariant 6: only the current attempt, named in full by the worker that holds it, counts.
     private func leaseEnded(
-        _ attempt: AttemptID, at worker: PoolRecord
+        _ attempt: AttemptID, at worker: PoolRecord, _ answer: (Completion, BodyID?)? = nil
     ) -> (FlightRecord, PoolRecord.Lease)? {
-        if attempt.broker != instance {
+        guard let lease = worker.leases.removeValue(forKey: attempt) else {
             if worker.foreign.remove(attempt) == nil { stale() }
             return nil
         }
-        guard let lease = worker.leases[attempt.flight], lease.attempt == attempt.attempt else {
-            stale()
-            return nil
-        }
-        worker.leases[attempt.flight] = nil
         transferEnded(lease)
+        if lease.isOrphan { orphanEnded(lease.content, answer) }
         guard let flight = lease.flight else { return nil }
         return (flight, lease)
     }
@@ -101,7 +97,7 @@ extension ReferenceModel {
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
         guard let worker = pool[id] else { return }
-        if isProcessAlive, !worker.leases.isEmpty { worker.isLeaving = true } else { workerLost(id) }
+        if isProcessAlive, !worker.leases.isEmpty || !worker.foreign.isEmpty { worker.isLeaving = true } else { workerLost(id) }
     }
 
     /// Its flights want another worker; one that lost two is given up.
@@ -109,6 +105,7 @@ extension ReferenceModel {
 
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
+        for lease in worker.leases.values where lease.isOrphan { orphans[lease.content] = nil }
         for lease in worker.leases.values {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
@@ -128,7 +125,7 @@ extension ReferenceModel {
     // MARK: Answers
 
     /// An origin answered: a redirect, another try, or the end.
-    private func answered(
+    func answered(
         _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, hasRetried: Bool
     ) {
         let job = flight.content.job

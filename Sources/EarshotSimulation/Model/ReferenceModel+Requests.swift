@@ -103,12 +103,12 @@ extension ReferenceModel {
     }
 
     /// A running attempt brings what the newest of its requests allows: invariant 8.
-    private func raise(_ flight: FlightRecord, to maxBytes: Int?) {
-        guard case .running = flight.phase, let id = flight.id, let present = flight.maxBytes,
+    func raise(_ flight: FlightRecord, to maxBytes: Int?) {
+        guard case .running = flight.phase, let attempt = flight.attempt, let present = flight.maxBytes,
             maxBytes.map({ $0 > present }) ?? true
         else { return }
         flight.maxBytes = maxBytes
-        owedRaise = (AttemptID(broker: instance, flight: id, attempt: flight.attempts), maxBytes)
+        owedRaise = (attempt, maxBytes)
     }
 
     /// The open flight of this content, or a new one: invariants 3 and 5.
@@ -120,6 +120,7 @@ extension ReferenceModel {
         let origin = content.job.origin
         origins[origin, default: OriginRecord(origin, limits.origins)].flightOpened(now: now)
         scopes[ScopeName(content.job), default: ScopeRecord()].flights += 1
+        adopt(flight)
         return (flight, true)
     }
 
@@ -133,9 +134,9 @@ extension ReferenceModel {
 
     func dropIfUnwanted(_ flight: FlightRecord) {
         guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
-        if case .running(let worker) = flight.phase, let id = flight.id {
-            pool[worker]?.leases[id]?.flight = nil
-            owedCancellations.insert(AttemptID(broker: instance, flight: id, attempt: flight.attempts))
+        if case .running(let worker) = flight.phase, let attempt = flight.attempt {
+            pool[worker]?.leases[attempt]?.flight = nil
+            owedCancellations.insert(attempt)
         }
         if let child = flight.child {
             flight.child = nil
@@ -241,6 +242,7 @@ extension ReferenceModel {
 
     /// Deadlines end their request alone, invariant 8; graces end.
     func timePassed() {
+        if let end = adoptionEnd, end <= now, !isDraining { adoptionEnded() }
         while let moment = moments.min, moment.at <= now {
             moments.removeMin()
             switch moment.subject {

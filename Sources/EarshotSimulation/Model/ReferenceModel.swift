@@ -51,6 +51,12 @@ final class ReferenceModel {
         case error(String)
     }
 
+    /// What was fetched for an earlier broker and nobody has asked for yet.
+    enum OrphanRecord {
+        case running(WorkerID, AttemptID)
+        case answered(Completion, BodyID?)
+    }
+
     let instance: BrokerInstance
     var limits: CoreLimits
     var now = Tick(nanoseconds: 0)
@@ -90,6 +96,15 @@ final class ReferenceModel {
     var lent: (name: String, part: KeptRecord)?
     var ledger = Ledger()
     var serial = 0
+    /// What attempts of earlier lives were for; of those alone that others may share and that began at their beginning.
+    let inherited: [AttemptID: FlightContent]
+    /// When what workers hold is taken over no longer.
+    var adoptionEnd: Tick?
+    var orphans: [FlightContent: OrphanRecord] = [:]
+    /// Flights whose answer was there before them, oldest first.
+    var answeredBefore: [FlightRecord] = []
+    /// Workers that have to be heard before anything starts, and until when.
+    var awaited: (count: Int, until: Tick)?
 
     // What the present event calls for.
 
@@ -102,16 +117,25 @@ final class ReferenceModel {
     var blame = 10
     private(set) var violation: Violation?
 
-    init(instance: BrokerInstance, limits: CoreLimits) {
+    /// - Parameter predecessor: the model of the life before.
+    init(instance: BrokerInstance, limits: CoreLimits, after predecessor: ReferenceModel? = nil) {
         self.instance = instance
         self.limits = limits
+        var inherited = predecessor?.inherited ?? [:]
+        for worker in predecessor?.pool.values.map(\.self) ?? [] {
+            for (attempt, lease) in worker.leases where lease.content.alone == nil && !lease.isResuming {
+                inherited[attempt] = lease.content
+            }
+        }
+        self.inherited = inherited
     }
 
     /// Whether nothing is wanted, running or owed.
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
-            && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty && bodies.isEmpty && files.isEmpty
+            && pool.values.allSatisfy(\.leases.isEmpty) && orphans.isEmpty && owedCancellations.isEmpty
+            && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -178,11 +202,14 @@ final class ReferenceModel {
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
         case .workerLost(let id): workerLost(id)
         case .partKept(let id, let attempt, let bytes):
-            let lease = pool[id]?.leases[attempt.flight]
+            let lease = pool[id]?.leases[attempt]
             keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
-        case .dispatch: break
+        case .dispatch:
+            countWorkers()
+            useAnswers()
+        case .brokerReplaced: break
         case .limitsChanged(let changed): limitsChanged(changed)
         case .drain: drain()
         }

@@ -53,6 +53,11 @@ struct ScopeRecord {
         state = isAnswered ? .serving : .cooling
     }
 
+    /// A flight goes on with what runs. Once the time is over, that is the probe; only the core knows whether it is.
+    mutating func adopt(_ flight: FlightRecord) {
+        if case .cooling = state { state = .probing(flight, isCertain: false) }
+    }
+
     /// - Returns: whether a transfer may start now.
     mutating func start(_ flight: FlightRecord, now: Tick) -> Bool {
         switch state {

@@ -21,6 +21,9 @@ public enum BrokerEvent: Sendable {
     case dispatch
     case limitsChanged(CoreLimits)
     case drain
+    /// The broker is gone without a word, and the next one has begun: so many workers are to be heard by then before it
+    /// assigns anything.
+    case brokerReplaced(CoreLimits, expectedWorkers: Int, until: Tick)
 }
 
 extension BrokerEvent: CustomStringConvertible {
@@ -50,6 +53,7 @@ extension BrokerEvent: CustomStringConvertible {
             "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
                 + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"
         case .drain: "drain"
+        case .brokerReplaced(_, let expected, _): "another broker begins, and \(expected) workers may come"
         }
     }
 

@@ -23,7 +23,20 @@ struct BrokerUnderTest {
         let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), seed: instance.rawValue)
+        core.identify = Self.identity
         self.canary = canary
+    }
+
+    /// Two rounds of FNV-1a: what is hashed here is not made to collide.
+    private static func identity(_ bytes: [UInt8]) -> FlightIdentity {
+        func hash(_ start: UInt64) -> UInt64 { bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 } }
+        return FlightIdentity(high: hash(0xcbf2_9ce4_8422_2325), low: hash(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The core of another life, which takes over what workers run.
+    mutating func begin(expectedWorkers: Int, until limit: Tick, now: Tick) {
+        core.beginAdoption(now: now)
+        core.awaitWorkers(canary == .unheardWorkers ? 0 : expectedWorkers, until: limit)
     }
 
     /// Tells the core one event.
@@ -68,6 +81,8 @@ struct BrokerUnderTest {
         case .dispatch: core.dispatch(now: now)
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
+        // It is another core's: `Trial` has made that one.
+        case .brokerReplaced: break
         }
     }
 

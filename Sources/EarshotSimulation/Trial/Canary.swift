@@ -31,6 +31,10 @@ public enum Canary: String, CaseIterable, Sendable {
 
     /// A client that is away is purged before its lease is over.
     case purgedBeforeLease = "purged-before-lease"
+
+    /// A new broker does not wait for the workers of the old one.
+    case unheardWorkers = "unheard-workers"
+
     /// A transfer goes on at another byte than the one behind what is kept.
     case splicedBody = "spliced-body"
 
@@ -39,7 +43,7 @@ public enum Canary: String, CaseIterable, Sendable {
         switch self {
         case .duplicateTerminal, .lostRedelivery: 1
         case .terminalAfterRemoval: 2
-        case .secondAttempt: 3
+        case .secondAttempt, .unheardWorkers: 3
         case .lostCancellation: 4
         case .inheritedCancellation: 5
         case .staleCompletion: 6

@@ -15,17 +15,24 @@ struct Trial {
     /// Events so far, `dispatch` not counted.
     private(set) var steps = 0
     private var dispatches = 0
+    private let canary: Canary?
     /// How often it is asked whether somebody was forgotten, in dispatches.
     private let progressPeriod: Int
 
     init(limits: CoreLimits, canary: Canary?, progressPeriod: Int = 64) {
         self.progressPeriod = progressPeriod
+        self.canary = canary
         broker = BrokerUnderTest(instance: Self.instance, limits: limits, canary: canary)
         model = ReferenceModel(instance: Self.instance, limits: limits)
     }
 
     /// Tells both, and asks the model.
     mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
+        if case .brokerReplaced(let limits, let expectedWorkers, let until) = event {
+            steps += 1
+            replaceBroker(limits, expectedWorkers: expectedWorkers, until: until, now: now)
+            return []
+        }
         let actions = broker.apply(event, now: now)
         let purge = ReferenceModel.PurgeState(
             isUnderWay: broker.core.isPurging, notices: broker.core.purgeNotices)
@@ -42,6 +49,15 @@ struct Trial {
             if steps % Self.auditPeriod == 0 { try audit() }
         }
         return actions
+    }
+
+    /// The next life: of the one before nothing is known but by what workers say.
+    private mutating func replaceBroker(_ limits: CoreLimits, expectedWorkers: Int, until: Tick, now: Tick) {
+        let instance = BrokerInstance(rawValue: broker.core.instance.rawValue + 1)
+        broker = BrokerUnderTest(instance: instance, limits: limits, canary: canary)
+        broker.begin(expectedWorkers: expectedWorkers, until: until, now: now)
+        model = ReferenceModel(instance: instance, limits: limits, after: model)
+        model.begins(expectedWorkers: expectedWorkers, until: until, now: now)
     }
 
     /// Looks through all tables of the core.

@@ -35,6 +35,8 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case throttling
     /// Broken connections, truncated bodies, names that do not resolve.
     case brokenTransfers = "broken-transfers"
+    /// Brokers die; the next one finds the workers, and clients ask it again.
+    case brokerDeaths = "broker-deaths"
     /// Limits of the broker change while it runs.
     case limitChanges = "limit-changes"
 }

@@ -23,6 +23,7 @@ enum Happening {
     case workerGone(link: UInt64)
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
+    case brokerDies
 
     /// What a peer put on the wire.
     enum Said<Message> {

@@ -50,6 +50,7 @@ struct Setting {
         limits.departuresPerPass = .max
         limits.timersPerPass = .max
         drawRules(&random)
+        limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
     }
 
     /// Seldom so few that it matters.

@@ -14,7 +14,7 @@ extension World {
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
-        guard !isOver else { return }
+        guard !isOver, clients[number].link == nil else { return }
         lastLink += 1
         let link = lastLink
         links[link] = Link(peer: number)

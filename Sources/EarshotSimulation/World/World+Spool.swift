@@ -61,6 +61,12 @@ extension World {
         return grow(job, key, at: number)
     }
 
+    /// Where a body grows by now, as the next broker is told.
+    func partSoFar(_ job: Job, at number: Int) -> BodyPart? {
+        let file = name(job.attempt, number)
+        return spool[file].map { BodyPart(file: file, httpFields: fields(of: $0.tag)) }
+    }
+
     /// A body is whole.
     /// - Returns: whether it began with what was given.
     mutating func partEnds(_ job: Job, at number: Int) -> Bool {
@@ -83,7 +89,7 @@ extension World {
                 try keep(file, completion.attempt, link)
             }
         case .bye: try keepParts(of: link)
-        case .ready, .progress, .slots, .pong: break
+        case .ready, .holds, .progress, .slots, .pong: break
         }
     }
 
@@ -100,6 +106,17 @@ extension World {
         else { return }
         spool[BrokerCore.keptName(of: attempt)] = left
         try tell(.partKept(id, attempt, bytes: left.bytes))
+    }
+
+    /// Removes what no worker holds.
+    mutating func sweepSpool() {
+        for name in spool.keys where name.hasSuffix(".part") {
+            let words = name.drop { $0 != "-" }.dropFirst().split(separator: ".")
+            guard let attempt = AttemptID(words.prefix(3).joined(separator: ".")),
+                !trial.broker.core.isHeld(attempt)
+            else { continue }
+            spool[name] = nil
+        }
     }
 
     mutating func rename(_ file: String, to other: String) { spool[other] = spool.removeValue(forKey: file) }

@@ -9,12 +9,14 @@ extension World {
             workers[number] = SimulatedWorker()
             workers[number].isAlive = true
             workers[number].slots = 1 + random.below(setting.slots)
+            workers[number].isOld = random.perMille(100)
             plan(random.around(200_000_000), .workerActs(number))
         }
         lastLink += 1
         let link = lastLink
         links[link] = Link(peer: number)
         workers[number].link = link
+        workers[number].isWelcome = false
         workers[number].known.append(link)
         try tell(.workerConnected(WorkerID(rawValue: link)))
         var ready = Ready(slots: workers[number].slots)
@@ -25,8 +27,56 @@ extension World {
                 AttemptID(broker: other, flight: flight, attempt: 1)
             }
         }
-        ready.holds = workers[number].foreign + workers[number].transfers.keys.sorted { $0.flight < $1.flight }
+        ready.tellsHolds = !workers[number].isOld
+        ready.holds =
+            workers[number].foreign + held(by: number).map(\.attempt) + workers[number].untold.map(\.job.attempt)
         say(.ready(ready), number)
+    }
+
+    /// Its transfers, in an order that is the same in each run.
+    private func held(by number: Int) -> [Job] {
+        workers[number].transfers.sorted {
+            ($0.key.broker.rawValue, $0.key.flight) < ($1.key.broker.rawValue, $1.key.flight)
+        }.map(\.value)
+    }
+
+    /// A broker has taken a worker in: it hears of what is held of others, then of what has ended.
+    private mutating func welcomed(_ number: Int, by limits: WorkerLimits) {
+        workers[number].isWelcome = true
+        if limits.adopts, !workers[number].isOld {
+            for attempt in workers[number].foreign {
+                say(.holds(HeldAttempt(attempt: attempt, url: catalogue.urls[0])), number)
+            }
+            for job in held(by: number) where job.attempt.broker != limits.broker {
+                say(.holds(introduction(of: job, by: number)), number)
+            }
+            for untold in workers[number].untold where untold.job.attempt.broker != limits.broker {
+                var held = introduction(of: untold.job, by: number)
+                if case .failed = untold.terminal { held.flight = nil }
+                say(.holds(held), number)
+            }
+        }
+        for untold in workers[number].untold { say(untold.terminal, number) }
+        workers[number].untold = []
+    }
+
+    private func introduction(of job: Job, by number: Int) -> HeldAttempt {
+        var held = HeldAttempt(attempt: job.attempt, url: job.url)
+        held.flight = job.flight
+        held.maxBytes = job.maxBytes
+        let start = workers[number].starts[job.attempt] ?? now
+        held.elapsedMilliseconds = Int((now - start) / 1_000_000)
+        held.part = partSoFar(job, at: number)
+        return held
+    }
+
+    /// Says how a transfer ended, now or to the next broker.
+    private mutating func tell(_ terminal: WorkerMessage, of job: Job, _ number: Int) {
+        if workers[number].isWelcome {
+            say(terminal, number)
+        } else {
+            workers[number].untold.append(Untold(job: job, terminal: terminal))
+        }
     }
 
     private mutating func say(_ message: WorkerMessage, _ number: Int) {
@@ -72,6 +122,7 @@ extension World {
                 return
             }
             workers[number].transfers[job.attempt] = job
+            workers[number].starts[job.attempt] = now
             try transferBegins(at: catalogue.origin(of: key))
             if let progress = try partBegins(job, key, at: number) { say(progress, number) }
             plan(random.around(setting.latency), .transferEnds(worker: number, job.attempt))
@@ -91,7 +142,8 @@ extension World {
             say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .ping: say(.pong, number)
-        case .limits, .drain, .error: break
+        case .limits(let limits): if !workers[number].isWelcome { welcomed(number, by: limits) }
+        case .drain, .error: break
         }
     }
 
@@ -113,7 +165,7 @@ extension World {
         if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
         let answer = answer(to: job, key, at: number)
         workers[number].last = answer
-        say(answer, number)
+        tell(answer, of: job, number)
         if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
     }
 
@@ -181,7 +233,7 @@ extension World {
         let others = workers[random.below(workers.count)].transfers.keys.min { $0.flight < $1.flight }
         let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
         var claim = wrong
-        switch random.below(8) {
+        switch random.below(9) {
         case 0: if let last = workers[number].last { say(last, number) }
         case 1:
             claim.attempt.broker = BrokerInstance(rawValue: 0xf1)
@@ -200,7 +252,11 @@ extension World {
             let code = ["too-large", "unheard-of", "internal"][random.below(3)]
             say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
         case 5: say(.ready(Ready(slots: 9)), number)
-        case 6: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
+        case 6:
+            var held = HeldAttempt(attempt: others ?? wrong.attempt, url: catalogue.urls[0])
+            held.flight = FlightIdentity(high: 1, low: 2)
+            say(.holds(held), number)
+        case 7: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
         default:
             if let link = workers[number].link { send(up: link, .fromWorker(link: link, .bytes(nonsense()))) }
         }

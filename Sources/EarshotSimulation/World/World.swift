@@ -6,6 +6,8 @@ internal import HeapModule
 struct World {
     /// How long a limit that was lowered may still be felt by an origin: more than a JOB's way to it.
     private static let limitMemory: Int64 = 100_000_000
+    /// How long a broker lives, on average.
+    private static let brokerLife: Int64 = 4_000_000_000
 
     var setting: Setting
     let catalogue: Catalogue
@@ -51,6 +53,7 @@ struct World {
         for client in clients.indices { plan(random.around(setting.pause), .clientConnects(client)) }
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
         plan(random.around(1_000_000_000), .limitsChange)
+        plan(random.around(Self.brokerLife), .brokerDies)
     }
 
     // MARK: Running
@@ -170,7 +173,9 @@ struct World {
         case .clientGone(let link):
             guard links.removeValue(forKey: link) != nil else { return }
             try tell(.clientLost(ClientID(rawValue: link)))
-        case .clientWritable(let link): try tell(.clientWritable(ClientID(rawValue: link)))
+        case .clientWritable(let link):
+            guard links[link] != nil else { return }
+            try tell(.clientWritable(ClientID(rawValue: link)))
         case .workerStarts(let worker): try workerStarts(worker)
         case .workerActs(let worker): workerActs(worker)
         case .fromWorker(let link, let said): try arrived(said, link)
@@ -183,6 +188,7 @@ struct World {
             try tell(.workerLost(WorkerID(rawValue: link)))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
+        case .brokerDies: try brokerDies()
         }
     }
 
@@ -201,6 +207,7 @@ struct World {
                 workerDies(worker)
             }
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
+        case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
         case .removePart(let file): spool[file] = nil
         // There is no cache in this world, and the model objects to one that is asked.
@@ -221,6 +228,32 @@ struct World {
         }
         send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(terminal)))
         return .deliveryTaken(id, terminal.sequence)
+    }
+
+    // MARK: Brokers
+
+    /// Ends the broker with all of its connections; the processes at their other ends live on.
+    private mutating func brokerDies() throws(Violation) {
+        guard !isEnding else { return }
+        plan(random.around(Self.brokerLife), .brokerDies)
+        guard setting.has(.brokerDeaths) else { return }
+        links = [:]
+        for client in clients.indices {
+            clients[client].link = nil
+            plan(random.around(200_000_000), .clientConnects(client))
+        }
+        for worker in workers.indices {
+            workers[worker].known = []
+            workers[worker].link = nil
+            workers[worker].isWelcome = false
+            // Nobody is left to find that it hangs.
+            if workers[worker].isHung { workerDies(worker) }
+            plan(random.around(50_000_000), .workerStarts(worker))
+        }
+        for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
+        // Long enough for all of them.
+        let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
+        try tell(.brokerReplaced(setting.limits, expectedWorkers: workers.count, until: until))
     }
 
     // MARK: Limits

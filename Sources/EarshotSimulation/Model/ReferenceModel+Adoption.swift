@@ -1,0 +1,108 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A broker's life after another's: what workers still fetch, and who goes on with it.
+extension ReferenceModel {
+    /// A new life begins.
+    func begins(expectedWorkers: Int, until: Tick, now: Tick) {
+        adoptionEnd = now.advanced(byMilliseconds: limits.adoptionMilliseconds)
+        awaited = (expectedWorkers, until)
+    }
+
+    /// Whether something may start: all workers were heard, and have told of all they hold, or were awaited long enough.
+    var isOpen: Bool {
+        guard let awaited, now < awaited.until else { return true }
+        return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.foreign.isEmpty }
+    }
+
+    /// A pass ends: once all workers were heard, those that die later are not awaited again.
+    func countWorkers() {
+        guard let awaited, !isDraining, pool.values.count(where: \.isReady) >= awaited.count else { return }
+        self.awaited?.count = 0
+    }
+
+    /// A worker tells of an attempt of an earlier life.
+    func told(_ held: HeldAttempt, by worker: PoolRecord) {
+        guard worker.foreign.contains(held.attempt), !isDraining, adoptionEnd != nil, held.flight != nil,
+            let content = inherited[held.attempt], orphans[content] == nil
+        else { return }
+        let flight = openFlights[content]
+        if case .running? = flight?.phase { return }
+        worker.foreign.remove(held.attempt)
+        let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
+        let origin = content.job.origin
+        origins[origin, default: OriginRecord(origin, limits.origins)].started(isHigh: false, now: start)
+        var lease = PoolRecord.Lease(
+            origin: origin, isHigh: false, maxBytes: held.maxBytes, content: content, isResuming: false)
+        lease.isOrphan = true
+        worker.leases[held.attempt] = lease
+        orphans[content] = .running(worker.id, held.attempt)
+        partTold(held.part, of: held.attempt, at: worker)
+        if let flight, [.waiting, .pausing].contains(flight.phase) {
+            adopt(flight)
+            raise(flight, to: largestSize(of: flight))
+        }
+    }
+
+    /// A flight wants a worker: one may be at it already.
+    func adopt(_ flight: FlightRecord) {
+        switch orphans[flight.content] {
+        case .running(let id, let attempt):
+            orphans[flight.content] = nil
+            pool[id]?.leases[attempt]?.isOrphan = false
+            pool[id]?.leases[attempt]?.flight = flight
+            flight.phase = .running(id)
+            flight.attempts += 1
+            flight.attempt = attempt
+            flight.isReturned = false
+            flight.maxBytes = pool[id]?.leases[attempt]?.maxBytes
+            scopes[ScopeName(flight.content.job)]?.adopt(flight)
+        case .answered: answeredBefore.append(flight)
+        case nil: break
+        }
+    }
+
+    /// What came before anybody asked goes to those who asked since.
+    func useAnswers() {
+        while let flight = answeredBefore.popLast() {
+            guard flight.phase == .waiting, case .answered(let completion, let body)? = orphans[flight.content] else {
+                continue
+            }
+            orphans[flight.content] = nil
+            flight.attempts += 1
+            var answer = completion
+            // Nobody gave it anything to go on with.
+            answer.isResumed = false
+            answered(flight, answer, body, hasRetried: false)
+        }
+    }
+
+    /// An attempt that nobody asked for came to its end: what may be an answer to somebody is kept.
+    func orphanEnded(_ content: FlightContent, _ answer: (Completion, BodyID?)?) {
+        orphans[content] = nil
+        guard let (completion, body) = answer, completion.status < 400 else { return }
+        orphans[content] = .answered(completion, body)
+    }
+
+    /// Nobody asked in time.
+    func adoptionEnded() {
+        adoptionEnd = nil
+        for orphan in orphans.values {
+            guard case .running(let id, let attempt) = orphan else { continue }
+            pool[id]?.leases[attempt]?.isOrphan = false
+            owedCancellations.insert(attempt)
+        }
+        orphans = [:]
+        answeredBefore = []
+    }
+
+    /// The largest body that its requests allow; nil for any.
+    func largestSize(of flight: FlightRecord) -> Int? {
+        var largest: Int? = 0
+        flight.forEachRequest { request in
+            let limit = request.fetch.options.maxBytes
+            largest = if let limit, let known = largest { max(known, limit) } else { nil }
+        }
+        return largest
+    }
+}
