@@ -71,6 +71,8 @@ extension BrokerCore {
         let origin = originNumber(named)
         origins[origin].takeTransfer(startedAt: start)
         pause(origin, now: now)
+        // A pause that was over and whose timer was still to come has no timer now.
+        queue.originOpened(origin)
         var lease = WorkerSession.Lease(
             origin: origin, isHigh: false, flight: -1, startedAt: start, maxBytes: held.maxBytes)
         lease.orphan = identity
@@ -135,16 +137,15 @@ extension BrokerCore {
     mutating func adopts(_ flight: Int32) -> Bool {
         guard isAdopting, let identity = identity(of: flight) else { return false }
         let name = FlightName(number: flight, id: flights[flight].id)
+        if adopters.count < limits.adopters || adopters[identity] != nil { adopters[identity] = name }
         switch orphans[identity] {
         case .running(let worker, let attempt):
             adopt(attempt, at: worker, for: flight)
             orphans[identity] = nil
             return true
-        case .answered:
-            answered.append(name)
+        case .answered: answered.append(name)
         case nil: break
         }
-        if adopters.count < limits.adopters || adopters[identity] != nil { adopters[identity] = name }
         return false
     }
 

@@ -1,7 +1,8 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A core with two clients and two workers that are told whatever the input says.
+/// A core with two clients and two workers that are told whatever the input says. Each worker holds an attempt of an
+/// earlier broker, `00000000000000ff.PEER.1`, where the first two have the numbers 3 and 4.
 ///
 /// The input is records that end with 0xff. The first byte says what happens: `0`, `1` a client says what follows; `2`,
 /// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes, which
@@ -40,6 +41,9 @@ struct CoreTarget {
         limits.departuresPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
+        // Few enough that an input comes upon them.
+        core.identify = { FlightIdentity(high: 0, low: UInt64($0.count & 0xf)) }
+        core.beginAdoption(now: now)
         clients = [connectClient(window: 3), connectClient(window: nil)]
         workers = [connectWorker(), connectWorker()]
     }
@@ -129,7 +133,10 @@ struct CoreTarget {
         lastPeer += 1
         let worker = WorkerID(rawValue: lastPeer)
         core.workerConnected(worker, now: now)
-        core.workerSaid(.ready(Ready(slots: 2)), body: nil, by: worker, now: now)
+        var ready = Ready(slots: 3)
+        ready.tellsHolds = true
+        ready.holds = [AttemptID(broker: BrokerInstance(rawValue: 0xff), flight: lastPeer, attempt: 1)]
+        core.workerSaid(.ready(ready), body: nil, by: worker, now: now)
         return worker
     }
 }

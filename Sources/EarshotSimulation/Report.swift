@@ -4,6 +4,9 @@ public import EarshotCore
 public struct Report: Sendable {
     /// Events the core was told.
     public var steps: Int
+    /// The ledgers of brokers that died on the way, in their order.
+    public var earlier: [Ledger]
+    /// That of the last broker.
     public var ledger: Ledger
     public var fakeSeconds: Int
     /// Faults that were switched on.

@@ -13,7 +13,7 @@ public enum Simulation {
             throw Failure(violation: error, step: world.trial.steps)
         }
         return Report(
-            steps: world.trial.steps, ledger: world.trial.broker.core.ledger,
+            steps: world.trial.steps, earlier: world.earlierLedgers, ledger: world.trial.broker.core.ledger,
             fakeSeconds: Int(world.now / 1_000_000_000), faults: world.setting.faults)
     }
 

@@ -189,6 +189,12 @@ struct AdoptionTests {
         other.pass { _ = bring(held, 3, to: &$0) }
         other.pass { _ = bring(late, 4, to: &$0) }
         #expect(other.cancellations == [late.attempt])
+        let client2 = other.client(2)
+        other.pass { $0.fetch("h", "1", url, by: client2) }
+        #expect(other.jobs.isEmpty)
+        late.attempt.flight = 51
+        other.pass { _ = bring(late, 5, to: &$0) }
+        #expect(other.cancellations == [late.attempt], "what was adopted runs as well")
         #expect(rig.core.audit() == [] && other.core.audit() == [])
     }
 

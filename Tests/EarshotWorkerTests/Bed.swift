@@ -90,8 +90,11 @@ final class Bed {
         broker = try Self.broker(loop, context, folder, limits, instance: 0, endpoint: "inproc://nobody")
     }
 
-    func startBroker(instance: UInt64, answersReady: Bool = true) throws {
+    /// - Parameter spool: another folder than before.
+    func startBroker(instance: UInt64, answersReady: Bool = true, adopts: Bool = false, spool: String? = nil) throws {
         broker.end()
+        limits.adopts = adopts
+        if let spool { limits.spool = spool }
         broker = try Self.broker(
             loop, context, folder, limits, instance: instance, answersReady: answersReady)
     }

@@ -94,6 +94,63 @@ import Testing
         #expect(bed.spool.contains(try #require(completion.file)))
     }
 
+    /// A worker whose broker dies while it runs a job, and has ended another that it could not tell of.
+    private func orphaned() throws -> (bed: Bed, running: Job, ended: Job) {
+        let bed = try Bed(inlineBytes: 100) { _ in
+            Origin.Reply(
+                "HTTP/1.1 200 OK\r\nContent-Length: 6000\r\nETag: \"a\"\r\n\r\n",
+                body: [UInt8](repeating: 1, count: 5000))
+        }
+        var (running, ended) = (bed.job(), bed.job(bed.origin.url("/ended")))
+        running.flight = FlightIdentity(high: 1, low: 2)
+        running.maxBytes = 7000
+        ended.flight = FlightIdentity(high: 3, low: 4)
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(running))
+        try bed.broker.tell(.job(ended))
+        #expect(try bed.run { bed.spool.count == 2 })
+        try bed.broker.tell(.raise(running.attempt, maxBytes: 8000))
+        #expect(try bed.barrier())
+        try bed.endBroker()
+        #expect(try bed.run { !bed.worker.link.isUp })
+        bed.origin.send(Self.rest, to: "/ended")
+        #expect(try bed.run { bed.worker.link.waitingCount == 1 })
+        return (bed, running, ended)
+    }
+
+    @Test func `a broker that adopts is told of all that is held before it gets any result`() throws {
+        let (bed, running, ended) = try orphaned()
+        try bed.startBroker(instance: 2, adopts: true)
+        #expect(try bed.run { bed.broker.hasEnded(ended.attempt) })
+        #expect(bed.broker.readies.first?.tellsHolds == true)
+        let terminal = try #require(bed.broker.said.firstIndex { if case .done = $0.message { true } else { false } })
+        #expect(bed.broker.said[..<terminal].count { if case .holds = $0.message { true } else { false } } == 2)
+        let first = try #require(bed.broker.holds.first { $0.attempt == running.attempt })
+        #expect(first.url == running.url && first.flight == running.flight && first.maxBytes == 8000)
+        #expect(first.receivedBytes == 5000 && first.totalBytes == 6000)
+        #expect(first.part?.file == SpoolFile.name(running.attempt, pid: getpid()))
+        #expect(String(decoding: first.part?.httpFields ?? [], as: UTF8.self).contains("ETag: \"a\""))
+        let second = try #require(bed.broker.holds.first { $0.attempt == ended.attempt })
+        #expect(second.flight == ended.flight && second.receivedBytes == 6000 && second.part?.file != nil)
+    }
+
+    @Test func `what the next broker would not find, or could not go on with, is told of without its flight`() throws {
+        let (bed, _, _) = try orphaned()
+        try bed.startBroker(instance: 2, adopts: true, spool: bed.folder.path)
+        #expect(try bed.run { bed.broker.holds.count == 2 })
+        #expect(bed.broker.holds.allSatisfy { $0.flight == nil })
+
+        let other = try Bed { _ in Self.started }
+        #expect(try other.meet())
+        var refused = other.job("gopher://x/")
+        refused.flight = FlightIdentity(high: 1, low: 1)
+        try other.broker.tell(.job(refused))
+        try other.endBroker()
+        try other.startBroker(instance: 2, adopts: true)
+        #expect(try other.run { other.broker.readies.count == 1 })
+        #expect(other.broker.holds.allSatisfy { $0.flight == nil })
+    }
+
     @Test func `a broker that takes nobody in gets no results`() throws {
         let bed = try Bed { _ in Self.started }
         let job = bed.job()

@@ -19,7 +19,7 @@ struct SliceTests {
         do throws(Failure) {
             let report = try Simulation.run(options)
             #expect(report.steps >= options.steps)
-            #expect(report.ledger.requests.answered > 0)
+            #expect((report.earlier + [report.ledger]).contains { $0.requests.answered > 0 })
         } catch {
             Issue.record("bin/simulate --seed \(seed) --steps 15000: step \(error.step): \(error.violation)")
         }

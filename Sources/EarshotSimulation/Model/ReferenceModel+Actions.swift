@@ -22,10 +22,11 @@ extension ReferenceModel {
                 isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
-        case .sendWorker(_, .cancel(let attempt)):
+        case .sendWorker(let id, .cancel(let attempt)):
             guard owedCancellations.remove(attempt) == nil else { return }
-            let isHeld = pool.values.contains { $0.leases[attempt] != nil }
-            expect(attempt.broker != instance && !isHeld, 4, "\(attempt) is cancelled although it is wanted")
+            // What it holds of an earlier broker may be stopped, if not for a flight of this one.
+            let isForeign = attempt.broker != instance && pool[id]?.leases[attempt] == nil
+            expect(isForeign, 4, "\(attempt) is cancelled although it is wanted")
         case .sendWorker(_, .raise(let attempt, let maxBytes)):
             guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
                 object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
@@ -271,7 +272,9 @@ extension ReferenceModel {
 
     /// Invariant 8: nobody's limit on size cuts off another's body.
     private func checkSize(_ job: Job, _ flight: FlightRecord) {
-        expect(job.maxBytes == largestSize(of: flight), 8, "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
+        expect(
+            job.maxBytes == largestSize(of: flight), 8,
+            "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
     }
 
     /// Invariants 7 and 9: the flight's class entitles it to the slot it takes, and its origin has room.

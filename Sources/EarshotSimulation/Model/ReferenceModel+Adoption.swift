@@ -56,7 +56,7 @@ extension ReferenceModel {
             flight.attempt = attempt
             flight.isReturned = false
             flight.maxBytes = pool[id]?.leases[attempt]?.maxBytes
-            scopes[ScopeName(flight.content.job)]?.adopt(flight)
+            scopes[ScopeName(flight.content.job)]?.adopt(now: now)
         case .answered: answeredBefore.append(flight)
         case nil: break
         }

@@ -97,7 +97,11 @@ extension ReferenceModel {
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
         guard let worker = pool[id] else { return }
-        if isProcessAlive, !worker.leases.isEmpty || !worker.foreign.isEmpty { worker.isLeaving = true } else { workerLost(id) }
+        if isProcessAlive, !worker.leases.isEmpty || !worker.foreign.isEmpty {
+            worker.isLeaving = true
+        } else {
+            workerLost(id)
+        }
     }
 
     /// Its flights want another worker; one that lost two is given up.

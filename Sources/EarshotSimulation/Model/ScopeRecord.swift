@@ -53,9 +53,10 @@ struct ScopeRecord {
         state = isAnswered ? .serving : .cooling
     }
 
-    /// A flight goes on with what runs. Once the time is over, that is the probe; only the core knows whether it is.
-    mutating func adopt(_ flight: FlightRecord) {
-        if case .cooling = state { state = .probing(flight, isCertain: false) }
+    /// A flight goes on with what runs. If the time is over, that is the probe, and its answer may end the cool-down; only the
+    /// core knows whether it is.
+    mutating func adopt(now: Tick) {
+        if case .cooling = state, now >= quietUntil { mayBeForgotten = true }
     }
 
     /// - Returns: whether a transfer may start now.

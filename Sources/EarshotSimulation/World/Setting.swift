@@ -16,6 +16,8 @@ struct Setting {
     var delay: Int64
     var pause: Int64
     var latency: Int64
+    /// How long a broker lives.
+    var brokerLife: Int64
     var limits = CoreLimits()
     /// Whether it ends with a drain instead of letting everything run out.
     var drains: Bool
@@ -33,6 +35,7 @@ struct Setting {
         delay = [millisecond / 10, millisecond, 8 * millisecond][random.below(3)]
         pause = Int64(20 + random.below(200)) * millisecond
         latency = [10, 60, 400][random.below(3)] * millisecond
+        brokerLife = [1_000, 5_000, 40_000][random.below(3)] * millisecond
         // A few bodies of the catalogue: some always wait in the spool.
         limits.waitingBytes = 1_000
         limits.redirectHops = [1, 2, 10][random.below(3)]

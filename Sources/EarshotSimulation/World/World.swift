@@ -6,13 +6,13 @@ internal import HeapModule
 struct World {
     /// How long a limit that was lowered may still be felt by an origin: more than a JOB's way to it.
     private static let limitMemory: Int64 = 100_000_000
-    /// How long a broker lives, on average.
-    private static let brokerLife: Int64 = 4_000_000_000
 
     var setting: Setting
     let catalogue: Catalogue
     var random: SeededGenerator
     private(set) var trial: Trial
+    /// Those of brokers that have died.
+    private(set) var earlierLedgers: [Ledger] = []
     var now: Int64 = 1_000_000_000
     private var plans = Heap<Plan>()
     private var planned: UInt64 = 0
@@ -53,7 +53,7 @@ struct World {
         for client in clients.indices { plan(random.around(setting.pause), .clientConnects(client)) }
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
         plan(random.around(1_000_000_000), .limitsChange)
-        plan(random.around(Self.brokerLife), .brokerDies)
+        plan(random.around(setting.brokerLife), .brokerDies)
     }
 
     // MARK: Running
@@ -235,8 +235,9 @@ struct World {
     /// Ends the broker with all of its connections; the processes at their other ends live on.
     private mutating func brokerDies() throws(Violation) {
         guard !isEnding else { return }
-        plan(random.around(Self.brokerLife), .brokerDies)
+        plan(random.around(setting.brokerLife), .brokerDies)
         guard setting.has(.brokerDeaths) else { return }
+        earlierLedgers.append(trial.broker.core.ledger)
         links = [:]
         for client in clients.indices {
             clients[client].link = nil
