@@ -2,14 +2,21 @@ import EarshotLoop
 import Testing
 
 struct RestartRuleTests {
-    /// Chance that always takes the same share away.
-    private struct Fixed: RandomNumberGenerator {
-        let bits: UInt64
-        mutating func next() -> UInt64 { bits }
+    /// Chance that takes nothing away.
+    private struct Highest: RandomNumberGenerator {
+        func next() -> UInt64 { .max }
     }
 
-    private var nothingTaken = Fixed(bits: .max)
-    private var mostTaken = Fixed(bits: 0)
+    /// Chance that is the same in each run: the constants are those of Knuth's MMIX.
+    private struct Seeded: RandomNumberGenerator {
+        private var state: UInt64 = 1
+        mutating func next() -> UInt64 {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            return state
+        }
+    }
+
+    private var nothingTaken = Highest()
 
     private static func isAbout(_ left: Duration, _ right: Duration) -> Bool {
         abs((left - right) / .seconds(1)) < 0.000_001
@@ -23,10 +30,17 @@ struct RestartRuleTests {
         #expect(zip(pauses, expected).allSatisfy { Self.isAbout($0, $1) }, "\(pauses)")
     }
 
-    @Test mutating func `chance takes up to half of a pause away`() {
-        var rule = RestartRule()
-        for _ in 1...3 { _ = rule.lifeEnded(after: .zero, using: &mostTaken) }
-        #expect(Self.isAbout(rule.lifeEnded(after: .zero, using: &mostTaken), .milliseconds(200)))
+    @Test func `chance takes up to half of a pause away`() throws {
+        var chance = Seeded()
+        let pauses = (1...1_000).map { _ in
+            var rule = RestartRule()
+            for _ in 1...3 { _ = rule.lifeEnded(after: .zero, using: &chance) }
+            return rule.lifeEnded(after: .zero, using: &chance)
+        }
+        let shortest = try #require(pauses.min())
+        let longest = try #require(pauses.max())
+        #expect(shortest >= .milliseconds(200) && shortest < .milliseconds(210))
+        #expect(longest <= .milliseconds(400) && longest > .milliseconds(390))
     }
 
     @Test mutating func `five quick deaths in a row are a failure`() {

@@ -123,6 +123,8 @@ class SupervisorTests(TestCase):
 
     def test_its_processes_have_names_and_no_more_than_they_need(self):
         with Bus(workers=1) as bus:
+            client = bus.client()
+            eventually(lambda: client.query("workers")["workers"], "the worker has begun")
             names = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in bus.family()}
             self.assertEqual(list(names.values()), ["earshot", "earshot-broker", "earshot-worker"])
             for pid in (bus.broker, bus.workers[0]):
