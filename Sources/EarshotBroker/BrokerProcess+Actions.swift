@@ -32,12 +32,15 @@ extension BrokerProcess {
             bus.close(client.rawValue)
         case .sendWorker(let worker, let message):
             // A worker that is full or gone loses its jobs with its connection.
-            if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { kill(worker) }
+            if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .sendJob(let worker, let job, let body):
             let head = PoolMessage.job(job).encoded()
-            if try work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { kill(worker) }
+            if try work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .killWorker(let worker):
             kill(worker)
+        case .closeWorker(let worker):
+            logger.warning("process \(work.pid(of: worker.rawValue)), a worker of the user's own, was put out")
+            work.close(worker.rawValue)
         case .spill(let body, let file): spill(body, file)
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file):
@@ -55,6 +58,10 @@ extension BrokerProcess {
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)
         }
+    }
+
+    private func blocked(_ worker: WorkerID) {
+        core.workerBlocked(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
     /// What cannot be written stays, also for terminals of this pass that name it already.

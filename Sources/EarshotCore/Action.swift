@@ -44,6 +44,8 @@ public enum Action: Equatable, Sendable {
     case sendJob(WorkerID, Job, BodyID)
     /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
     case killWorker(WorkerID)
+    /// Forget the connection, once the last word has had time to leave.
+    case closeWorker(WorkerID)
     /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,
     /// keep it and tell `BrokerCore.spillFailed`.
     case spill(BodyID, file: String)

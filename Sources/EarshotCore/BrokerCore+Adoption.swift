@@ -17,11 +17,11 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// A worker tells of an attempt of an earlier broker.
+    /// A worker tells of an attempt of an earlier broker. What users' own workers make is not gone on with: it is made anew.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
         // What it runs while this broker drains is the next one's to judge.
         guard workers[worker].foreign.contains(held.attempt), !isDraining else { return }
-        guard isAdopting, let identity = held.flight, orphans[identity] == nil,
+        guard isAdopting, !isOwn(worker), let identity = held.flight, orphans[identity] == nil,
             let url = try? FetchURL(held.url), url.isHTTP
         else {
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))

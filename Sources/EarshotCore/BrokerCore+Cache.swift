@@ -59,7 +59,8 @@ extension BrokerCore {
     mutating func askCache(for flight: Int32) {
         let record = flights[flight]
         let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
-        guard isCaching, !record.isAlone, !isPast || mayNotFetch(record) else {
+        let isKept = isCaching && record.request.url.isHTTP
+        guard isKept, !record.isAlone, !isPast || mayNotFetch(record) else {
             if record.mode != .default { planFields(of: flight) }
             return
         }
@@ -313,7 +314,7 @@ extension BrokerCore {
     /// Starts what only the cache wants, where slots are left over. What has no room at its origin waits on.
     mutating func startRevalidations(now: Tick) {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
-            let slots = slotCount
+            let slots = slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
             guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued else {
                 continue

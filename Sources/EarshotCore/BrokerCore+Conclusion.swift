@@ -106,7 +106,9 @@ extension BrokerCore {
     }
 
     /// Tries again after a pause, or ends with this failure.
-    mutating func retryOrFail(_ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, now: Tick) {
+    mutating func retryOrFail(
+        _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
+    ) {
         flights[flight].failures += 1
         let record = flights[flight]
         let decision = RetryRule().decision(
@@ -126,7 +128,8 @@ extension BrokerCore {
             pauses[flight] = at
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
         case .retry, .giveUp:
-            let outcome = Outcome(failure: code, response: response, attempts: Int(record.attempts))
+            let outcome = Outcome(
+                failure: code, detail: detail, response: response, attempts: Int(record.attempts))
             end(flight, outcome, now: now)
         }
     }

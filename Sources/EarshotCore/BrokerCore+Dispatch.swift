@@ -10,17 +10,19 @@ extension BrokerCore {
         // What was left to this pass is not left to another by a broker that starts nothing any more.
         isBehind = false
         guard !isDraining, isOpen() else { return }
-        startReturned(now: now)
-        startQueued(now: now)
+        for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
+            startReturned(in: pool, now: now)
+            guard queue.count(in: pool) > 0 else { continue }
+            if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
+        }
         startRevalidations(now: now)
     }
 
-    private mutating func startQueued(now: Tick) {
-        guard queue.count > 0 else { return }
+    private mutating func startQueued(in pool: Int32, now: Tick) {
         var refusals = 0
         while true {
-            let slots = slotCount
-            guard slots.free > 0, let interest = nextInterest(isForHigh: slots.areForHigh) else { return }
+            let slots = slotCount(of: pool)
+            guard slots.free > 0, let interest = nextInterest(in: pool, isForHigh: slots.areForHigh) else { return }
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
                 purgeBudget -= 1
@@ -50,7 +52,7 @@ extension BrokerCore {
 
     private mutating func isOpen() -> Bool {
         guard let awaited = awaitedWorkers else { return true }
-        let known = workers.indices.filter { workers[$0].phase != .joining }
+        let known = workers.indices.filter { workers[$0].phase != .joining && !isOwn($0) }
         guard known.count >= awaited else { return false }
         // Who dies from now on is not waited for again.
         awaitedWorkers = 0
@@ -58,9 +60,9 @@ extension BrokerCore {
     }
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
-    private mutating func startReturned(now: Tick) {
-        while let name = returned.last, slotCount.free > 0 {
-            returned.removeLast()
+    private mutating func startReturned(in pool: Int32, now: Tick) {
+        while let name = pools[pool].returned.last, slotCount(of: pool).free > 0 {
+            pools[pool].returned.removeLast()
             if let flight = flight(name) { settlePurges(of: flight) }
             guard let flight = flight(name), flights[flight].phase == .queued else { continue }
             let scope = scopes[flights[flight].scope]
@@ -69,13 +71,13 @@ extension BrokerCore {
         }
     }
 
-    private mutating func nextInterest(isForHigh: Bool) -> Int32? {
+    private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
         // Copies to look at while the queue turns; their storage is shared.
         let clients = clients
         let scopes = scopes
         let origins = origins
         let limits = limits
-        return queue.next(isForHigh: isForHigh) { client, scope, priority in
+        return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
             if client >= 0, clients[client].isClosed(limits) { return .client }
             if !scopes[scope].admits { return .scope }
             // A refusal takes no room.
@@ -83,23 +85,24 @@ extension BrokerCore {
         }
     }
 
-    /// The slots of all workers that take work. O(workers).
-    var slotCount: SlotCount {
+    /// The slots of a pool's workers that take work. O(workers).
+    func slotCount(of pool: Int32) -> SlotCount {
         var count = SlotCount()
-        workers.forEach { count.add($1) }
+        workers.forEach { if $1.pools.contains(pool) { count.add($1) } }
         return count
     }
 
-    /// The worker with the most free slots; of several the one that an origin's last transfer went to, whose connection
+    /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to, whose connection
     /// may still be open. O(workers).
     private func freestWorker(for origin: Int32) -> Int32? {
         let last = origins[origin].lastWorker
+        let pool = origins[origin].pool
         var best: Int32?
         var most = 0
         workers.forEach { worker, session in
-            guard session.freeSlots > most || session.freeSlots == most && most > 0 && session.id == last else {
-                return
-            }
+            guard session.pools.contains(pool), session.freeSlots > 0, session.freeSlots >= most,
+                session.freeSlots > most || session.id == last
+            else { return }
             best = worker
             most = session.freeSlots
         }
@@ -109,8 +112,9 @@ extension BrokerCore {
     mutating func start(_ flight: Int32, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
-        guard let worker = freestWorker(for: origin) else { preconditionFailure("\(slotCount) and no worker") }
-        let isHigh = isHigh(flight)
+        guard let worker = freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
+        let priority = priority(of: flight)
+        let isHigh = priority == .high
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         beginTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         if !isHigh { workers[worker].lower += 1 }
@@ -146,20 +150,21 @@ extension BrokerCore {
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }
         job.route = record.request.route
+        if isOwn(worker) { job.priority = priority }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
         actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))
     }
 
-    /// Whether one who can be served wants it urgently.
-    private mutating func isHigh(_ flight: Int32) -> Bool {
-        var isHigh = false
+    /// The highest class of those who can be served.
+    private mutating func priority(of flight: Int32) -> PriorityClass {
+        var highest = PriorityClass.background
         forEachInterest(of: flight) { core, interest in
             let owner = core.interests[interest].owner
             let isServed = owner < 0 || !core.clients[owner].isClosed(core.limits)
-            if isServed, core.interests[interest].priority == .high { isHigh = true }
+            if isServed { highest = max(highest, core.interests[interest].priority) }
         }
-        return isHigh
+        return highest
     }
 
     /// The largest size its interests allow; nil if one of them sets none.
@@ -199,6 +204,10 @@ extension BrokerCore {
         if let asked = workers[worker].askedAt {
             next = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
             if next <= now {
+                guard !isOwn(worker) else {
+                    putOut(worker, "silent", "a PING was not answered in time", now: now)
+                    return
+                }
                 actions.append(.killWorker(id))
                 next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
             }

@@ -15,9 +15,11 @@ extension BrokerCore {
     mutating func originNumber(_ named: Origin) -> Int32 {
         let hash = named.hashValue
         if let origin = originNumbers.find(hash, { origins[$0].origin == named }) { return origin }
-        var entry = OriginEntry(named)
-        entry.set(limits.origins.terms(for: named))
+        guard let pool = poolNumbers[named.scheme] else { preconditionFailure("\(named.scheme) has no pool") }
+        var entry = OriginEntry(named, pool: pool)
+        entry.set(terms(for: named, in: pool))
         let origin = origins.insert(entry)
+        pools[pool].origins += 1
         originNumbers.insert(origin, hash)
         return origin
     }
@@ -58,7 +60,10 @@ extension BrokerCore {
     private mutating func dropOriginIfIdle(_ origin: Int32) {
         guard origins[origin].isIdle else { return }
         originNumbers.remove(origin, origins[origin].origin.hashValue)
+        let pool = origins[origin].pool
         origins.remove(origin)
+        pools[pool].origins -= 1
+        dropPoolIfIdle(pool)
     }
 
     // MARK: Terms
@@ -67,7 +72,7 @@ extension BrokerCore {
     /// one goes on. O(origins).
     mutating func applyOriginRules(now: Tick) {
         for origin in origins.indices {
-            origins[origin].set(limits.origins.terms(for: origins[origin].origin))
+            origins[origin].set(terms(for: origins[origin].origin, in: origins[origin].pool))
             pause(origin, now: now)
             queue.originOpened(origin)
             dropOriginIfIdle(origin)

@@ -30,7 +30,7 @@ extension BrokerCore {
         json.member("queue") { json in
             json.object { json in
                 for priority in PriorityClass.allCases {
-                    json.member(priority.name, queue.counts[Int(priority.rawValue)])
+                    json.member(priority.name, queue.count(of: priority))
                 }
             }
         }
@@ -132,6 +132,12 @@ extension BrokerCore {
                 json.object { json in
                     json.member("pid", workers[worker].pid)
                     json.member("phase", workers[worker].phase.rawValue)
+                    json.member("schemes") { json in
+                        let schemes = workers[worker].pools.flatMap {
+                            pools[$0].scheme.map { [$0] } ?? ["http", "https"]
+                        }
+                        json.array(schemes) { $0.value($1) }
+                    }
                     json.member("slots", workers[worker].slots)
                     json.member("running", workers[worker].leases.count - workers[worker].cancelling)
                     json.member("cancelling", workers[worker].cancelling + workers[worker].foreign.count)

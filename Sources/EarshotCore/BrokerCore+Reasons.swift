@@ -67,14 +67,16 @@ extension BrokerCore {
     // MARK: What is queued
 
     private func writeReason(ofQueued interest: Int32, _ flight: Int32, to json: inout JSONText, now: Tick) {
-        let slots = slotCount
+        let pool = pool(of: flight)
+        let slots = slotCount(of: pool)
         let donor = donor(of: flight, for: interest)
         if isDraining {
             writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
         } else if awaitedWorkers != nil {
             writeWait("earlier-workers", "workers end what an earlier broker gave them", to: &json)
         } else if slots.total == 0 {
-            writeWait("worker", "no worker is connected", to: &json)
+            let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
+            writeWait("worker", "no worker\(scheme) is connected", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
         } else {

@@ -130,15 +130,16 @@ extension BrokerCore {
         } catch {
             return .malformedURL
         }
-        guard url.isHTTP else { return .unsupportedScheme }
+        guard openPool(for: String(url.scheme)) != nil else { return .unsupportedScheme }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
             method.canCoalesce || !fetch.options.coalesces
         else { return .unsupportedMethod }
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
-        guard fetch.options.cache != .onlyIfCached || isCaching && fetch.options.coalesces else { return .notCached }
+        let mayBeCached = isCaching && fetch.options.coalesces && url.isHTTP
+        guard fetch.options.cache != .onlyIfCached || mayBeCached else { return .notCached }
         var request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
         if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil { return .malformedURL }
-        if fetch.options.usesCookies {
+        if fetch.options.usesCookies, url.isHTTP {
             let root = handlers[handler].root
             guard hasRoomForJar(of: root) else { return .queueFull }
             request = withCookies(request, of: root)
@@ -150,7 +151,8 @@ extension BrokerCore {
             requestBodies.add(body, of: client)
         }
         let flight = openFlight(
-            request, redirect: fetch.options.redirect, key: fetch.options.key, isAlone: !fetch.options.coalesces,
+            request, redirect: url.isHTTP ? fetch.options.redirect : .manual, key: fetch.options.key,
+            isAlone: !fetch.options.coalesces,
             body: body?.id, mode: fetch.options.cache)
         attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
         return nil
@@ -272,7 +274,7 @@ extension BrokerCore {
     mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
         let record = interests[interest]
         let place = FairQueue.Place(
-            priority: record.priority, root: handlers[record.handler].root, client: record.owner,
+            pool: pool(of: leaf), priority: record.priority, root: handlers[record.handler].root, client: record.owner,
             origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
         queue.push(interest, at: place, first: first)
     }

@@ -35,10 +35,15 @@ extension BrokerCore {
         terms.addressPolicy = settings.addressPolicy
         guard terms != workerLimits else { return }
         workerLimits = terms
-        for worker in workers.indices where workers[worker].phase != .joining {
-            workers[worker].wishFor(terms.slots)
-            actions.append(.sendWorker(workers[worker].id, .limits(terms)))
-        }
+        for worker in workers.indices where workers[worker].phase != .joining { sayLimits(to: worker) }
+    }
+
+    /// How many transfers a user's own worker runs at once is its own affair.
+    mutating func sayLimits(to worker: Int32) {
+        var terms = workerLimits
+        if isOwn(worker) { terms.slots = nil }
+        workers[worker].wishFor(terms.slots)
+        actions.append(.sendWorker(workers[worker].id, .limits(terms)))
     }
 
     func writeSettings(to json: inout JSONText) {

@@ -26,6 +26,7 @@ extension BrokerCore {
             case .greeting(let client): greetingEnded(client)
             case .lease(let client, let absence): leaseEnded(client, absence, now: now)
             case .stalled(let client, _): if isLive(timer.subject) { stallEnded(client) }
+            case .lonely(let pool, _): if isLive(timer.subject) { close(pool: pool) }
             case .aside(let serial): asideEnded(serial)
             case .adoption: adoptionEnded()
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
@@ -58,7 +59,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
-            + aside.count + clients.count
+            + aside.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -78,6 +79,7 @@ extension BrokerCore {
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].stall == stall && !clients[client].isGone
+        case .lonely(let pool, let absence): pools.contains(pool) && pools[pool].absence == absence
         case .lent, .opening, .adoption, .spoolRetry: true
         case .aside(let serial): aside.values.contains { $0.serial == serial }
         case .heartbeat(let worker): workerNumbers[worker] != nil

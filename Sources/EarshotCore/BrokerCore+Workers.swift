@@ -13,7 +13,7 @@ extension BrokerCore {
     /// its flights run elsewhere only after `workerLost`.
     public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
         guard let worker = workerNumbers[id] else { return }
-        guard isProcessAlive, workers[worker].isBusy else {
+        guard isProcessAlive, workers[worker].isBusy, !isOwn(worker) else {
             workerLost(id, now: now)
             return
         }
@@ -31,6 +31,7 @@ extension BrokerCore {
         clock = now
         for lease in workers[worker].leases.values where lease.flight >= 0 { settlePurges(of: lease.flight) }
         let leases = workers[worker].leases.sorted { $0.value.flight < $1.value.flight }
+        let served = workers[worker].pools
         workers.remove(worker)
         // Before anything that follows looks for them.
         for case let identity? in leases.map(\.value.orphan) { orphans[identity] = nil }
@@ -50,9 +51,11 @@ extension BrokerCore {
                 fail(lease.flight, .workerLost, now: now)
             } else {
                 enqueue(flight: lease.flight, first: true)
-                returned.append(FlightName(number: lease.flight, id: flights[lease.flight].id))
+                let name = FlightName(number: lease.flight, id: flights[lease.flight].id)
+                pools[pool(of: lease.flight)].returned.append(name)
             }
         }
+        leavePools(served, now: now)
     }
 
     /// A message of a worker arrived, with its inline body, which the core holds from now on.
@@ -83,9 +86,14 @@ extension BrokerCore {
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
-        case .failed(let attempt, let code, _, let received, let part):
+        case .failed(let attempt, let code, let detail, let received, let part):
             partTold(part, of: attempt, at: worker)
-            attemptFailed(attempt, FailureCode(rawValue: code) ?? .internalError, received, by: worker, now: now)
+            let code = FailureCode(rawValue: code)
+            if isOwn(worker) {
+                ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
+            } else {
+                attemptFailed(attempt, code ?? .internalError, received, by: worker, now: now)
+            }
         case .progress(let attempt, let received, let total, let part):
             partTold(part, of: attempt, at: worker)
             attemptProgressed(attempt, received, total, by: worker, now: now)
@@ -101,7 +109,11 @@ extension BrokerCore {
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
         guard let worker = workerNumbers[id] else { return }
         if let attempt = error.attempt { attemptFailed(attempt, .internalError, 0, by: worker, now: now) }
-        actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
+        guard workers[worker].phase != .joining, isOwn(worker) else {
+            actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
+            return
+        }
+        putOut(worker, error.code.rawValue, error.detail, now: now)
     }
 
     /// Whether a worker holds this attempt, so that its completion, and the file it names, mean something.
@@ -117,19 +129,30 @@ extension BrokerCore {
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
         let id = workers[worker].id
-        guard secret == nil || ready.secret.map({ isSame($0, secret ?? "") }) == true else {
-            actions.append(
-                .sendWorker(id, .error(code: "not-a-child", detail: "http and https are for the supervisor's children"))
-            )
+        let web: Set = ["http", "https"]
+        let schemes = Set(ready.schemes)
+        let isTrusted = secret.map { secret in ready.secret.map { isSame($0, secret) } ?? false } ?? true
+        guard schemes.isDisjoint(with: web) || isTrusted else {
+            let detail = "http and https are for the supervisor's children"
+            actions.append(.sendWorker(id, .error(code: "not-a-child", detail: detail)))
             return
         }
+        if schemes.isSuperset(of: web) {
+            // Nobody who is trusted with these needs others, and whose slots are whose stays plain.
+            workers[worker].pools = [WorkerPool.web]
+        } else {
+            for scheme in schemes.subtracting(web).sorted() where !register(worker, for: scheme) {
+                let detail = "\(limits.pools) schemes are registered: there is no room for another"
+                actions.append(.sendWorker(id, .error(code: "limit", detail: detail)))
+                leavePools(workers[worker].pools, now: now)
+                workers[worker].pools = []
+                return
+            }
+        }
         workers[worker].phase = isDraining ? .draining : .ready
-        // Only http and https are given out so far: a worker of other schemes gets nothing.
-        workers[worker].wishFor(workerLimits.slots)
-        workers[worker].offers(
-            ready.slots, fetches: ready.schemes.contains("http") && ready.schemes.contains("https"))
+        sayLimits(to: worker)
+        workers[worker].offers(ready.slots)
         workers[worker].pid = ready.pid
-        actions.append(.sendWorker(id, .limits(workerLimits)))
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
             // What may be gone on with is told of next.
@@ -177,8 +200,9 @@ extension BrokerCore {
         conclude(flight, response, now: now)
     }
 
-    private mutating func attemptFailed(
-        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, by worker: Int32, now: Tick
+    /// - Parameter detail: a sentence that tells more than the code's own; nil for that one.
+    mutating func attemptFailed(
+        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil, by worker: Int32, now: Tick
     ) {
         settlePurges(of: attempt, at: worker)
         guard let lease = endLease(attempt, at: worker) else { return }
@@ -195,7 +219,7 @@ extension BrokerCore {
             // It leaves and took nothing: the attempt never ran.
             workers[worker].phase = .draining
             enqueue(flight: flight, first: true)
-        default: retryOrFail(flight, code, nil, now: now)
+        default: retryOrFail(flight, code, nil, detail: detail, now: now)
         }
     }
 

@@ -53,6 +53,7 @@ public struct BrokerCore {
     var roots = Slab<RootEntry>()
     var clients = Slab<ClientSession>()
     var workers = Slab<WorkerSession>()
+    var pools = Slab<WorkerPool>()
     var origins = Slab<OriginEntry>()
     var scopes = Slab<OriginScope>()
 
@@ -80,6 +81,8 @@ public struct BrokerCore {
     var awayClients: OrderedSet<Int32> = []
     var workerNumbers: [WorkerID: Int32] = [:]
     var scopeNumbers: [OriginScopeKey: Int32] = [:]
+    /// Pools by the schemes they fetch.
+    var poolNumbers: [String: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
@@ -91,8 +94,6 @@ public struct BrokerCore {
     var rootChains = Chains()
 
     var queue = FairQueue()
-    /// Flights whose worker was lost: they wait in the queue, but are looked at first.
-    var returned: [FlightName] = []
     /// Handlers being purged, by number, and by the name they had; owners that are gone.
     var purging: Deque<Int32> = []
     var purgedNumbers: [HandlerID: [Int32]] = [:]
@@ -145,6 +146,9 @@ public struct BrokerCore {
         settings = Settings(limits)
         self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0
         generator = SplitMix(seed: seed)
+        let web = pools.insert(WorkerPool(scheme: nil))
+        precondition(web == WorkerPool.web, "the pool of http and https is number \(web)")
+        poolNumbers = ["http": web, "https": web]
     }
 
     /// The actions asked for since the last call, in order.

@@ -79,6 +79,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var revalidationsPerPass = 16
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
+    /// Schemes that users' own workers may register.
+    public var pools = 64
+    /// How long requests wait for a worker of a scheme after its last one has gone: one that crashed is started again.
+    public var poolAbsenceMilliseconds = 10_000
     /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.
     public var redirectHops = 10
     /// Terminals that may be due to one client; one that owes more acknowledgements has stopped reading, and is closed.

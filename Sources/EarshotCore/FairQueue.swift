@@ -1,7 +1,7 @@
 internal import EarshotWire
 
-/// The queue of interests: classes by weight, in a class round robin over roots, in a root over lanes, in a lane over
-/// handlers, in a handler first come first served.
+/// The queue of interests, for each pool of workers: classes by weight, in a class round robin over roots, in a root over
+/// lanes, in a lane over handlers, in a handler first come first served.
 ///
 /// A *lane* is what one client asks of one origin, with one set of credentials, under one root. A lane whose client's
 /// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that waits
@@ -9,6 +9,8 @@ internal import EarshotWire
 struct FairQueue {
     /// Where an interest waits.
     struct Place: Hashable {
+        /// Number of the pool whose workers fetch it.
+        var pool: Int32
         var priority: PriorityClass
         /// Number of the handler's first segment.
         var root: Int32
@@ -29,6 +31,7 @@ struct FairQueue {
     }
 
     private struct RootKey: Hashable {
+        var pool: Int32
         var priority: PriorityClass
         var root: Int32
     }
@@ -55,7 +58,8 @@ struct FairQueue {
 
     /// What a parked lane waits for.
     private enum ParkingKey: Hashable {
-        case client(Int32)
+        /// In each pool on its own: what returns is to be looked at by those who give out that pool's slots.
+        case client(Int32, pool: Int32)
         case scope(Int32)
         case origin(Int32)
     }
@@ -75,6 +79,14 @@ struct FairQueue {
         var interests = Chain()
     }
 
+    /// The line of one pool.
+    private struct Line {
+        var rotations = [Chain](repeating: Chain(), count: ClassSchedule.classes.count)
+        var schedule = ClassSchedule()
+        /// Interests that wait, by class.
+        var counts = [Int](repeating: 0, count: ClassSchedule.classes.count)
+    }
+
     /// Lanes that wait for the same thing, by class.
     private struct Parking {
         var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
@@ -88,7 +100,8 @@ struct FairQueue {
     private var laneNumbers: [LaneKey: Int32] = [:]
     private var leafNumbers: [LeafKey: Int32] = [:]
 
-    private var rotations = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
+    /// By pool.
+    private var lines: [Line] = []
     private var rootChains = Chains()
     /// A lane is in its root's rotation or in one parking, so one table of links serves both.
     private var laneChains = Chains()
@@ -98,12 +111,19 @@ struct FairQueue {
     private var leafOfInterest: [Int32] = []
 
     private var parkings: [ParkingKey: Parking] = [:]
-    private var schedule = ClassSchedule()
 
-    /// Interests that wait, by class.
-    private(set) var counts = [Int](repeating: 0, count: PriorityClass.allCases.count)
+    /// Interests that wait, of all pools.
+    private(set) var count = 0
 
-    var count: Int { counts.reduce(0, +) }
+    /// Interests of a class that wait, of all pools.
+    func count(of priority: PriorityClass) -> Int {
+        lines.reduce(0) { $0 + $1.counts[Int(priority.rawValue)] }
+    }
+
+    /// Interests that wait for a pool's workers.
+    func count(in pool: Int32) -> Int {
+        Int(pool) < lines.count ? lines[Int(pool)].counts.reduce(0, +) : 0
+    }
 
     // MARK: Events
 
@@ -111,6 +131,7 @@ struct FairQueue {
     mutating func push(_ interest: Int32, at place: Place, first: Bool = false) {
         while leafOfInterest.count <= Int(interest) { leafOfInterest.append(-1) }
         precondition(leafOfInterest[Int(interest)] < 0, "interest \(interest) is queued twice")
+        while lines.count <= Int(place.pool) { lines.append(Line()) }
         let leaf = leafNumber(for: place)
         leafOfInterest[Int(interest)] = leaf
         if first {
@@ -118,7 +139,8 @@ struct FairQueue {
         } else {
             interestChains.append(interest, to: &leaves[leaf].interests)
         }
-        counts[Int(place.priority.rawValue)] += 1
+        count += 1
+        lines[Int(place.pool)].counts[Int(place.priority.rawValue)] += 1
     }
 
     /// Takes an interest out, wherever it waits; nothing happens if it does not.
@@ -128,11 +150,12 @@ struct FairQueue {
         leafOfInterest[Int(interest)] = -1
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
-        counts[Int(lanes[lane].priority.rawValue)] -= 1
+        count -= 1
+        lines[Int(pool(of: lane))].counts[Int(lanes[lane].priority.rawValue)] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
 
-    /// The interest whose turn it is, still in the queue; nil if none may start.
+    /// The interest whose turn it is among those that wait for a pool, still in the queue; nil if none may start.
     ///
     /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised. It ends
     /// when the rotations are empty: a parking brings back lanes for what the parked one had held, and of those only the
@@ -140,23 +163,26 @@ struct FairQueue {
     ///
     /// - Parameter isForHigh: only class `high` may start.
     mutating func next(
-        isForHigh: Bool, obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
+        in pool: Int32, isForHigh: Bool,
+        obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
     ) -> Int32? {
+        let line = Int(pool)
+        guard line < lines.count else { return nil }
         func hasWork(_ priority: PriorityClass) -> Bool {
-            (!isForHigh || priority == .high) && !rotations[Int(priority.rawValue)].isEmpty
+            (!isForHigh || priority == .high) && !lines[line].rotations[Int(priority.rawValue)].isEmpty
         }
-        while let priority = schedule.next(where: hasWork) {
-            if let interest = next(in: priority, obstacle) {
-                schedule.tookTurn(priority)
+        while let priority = lines[line].schedule.next(where: hasWork) {
+            if let interest = next(in: line, priority, obstacle) {
+                lines[line].schedule.tookTurn(priority)
                 return interest
             }
         }
         return nil
     }
 
-    /// A client's window opened: a lane of each class returns; each turn they take brings back another.
+    /// A client's window opened: a lane of each pool and class returns; each turn they take brings back another.
     mutating func clientOpened(_ client: Int32) {
-        unpark(.client(client))
+        for pool in lines.indices { unpark(.client(client, pool: Int32(pool))) }
     }
 
     /// An origin has room: a lane of each class returns; each turn they take brings back another.
@@ -178,12 +204,12 @@ struct FairQueue {
     // MARK: Rotation
 
     private mutating func next(
-        in priority: PriorityClass, _ obstacle: (Int32, Int32, PriorityClass) -> Obstacle
+        in line: Int, _ priority: PriorityClass, _ obstacle: (Int32, Int32, PriorityClass) -> Obstacle
     ) -> Int32? {
         let row = Int(priority.rawValue)
-        while rotations[row].first >= 0 {
-            let root = rotations[row].first
-            rootChains.rotate(&rotations[row])
+        while lines[line].rotations[row].first >= 0 {
+            let root = lines[line].rotations[row].first
+            rootChains.rotate(&lines[line].rotations[row])
             while roots[root].lanes.first >= 0 {
                 let lane = roots[root].lanes.first
                 let key = lanes[lane].key
@@ -195,7 +221,7 @@ struct FairQueue {
                     leafChains.rotate(&lanes[lane].leaves)
                     succeed(key)
                     return leaves[leaf].interests.first
-                case .client: park(lane, .client(key.client))
+                case .client: park(lane, .client(key.client, pool: Int32(line)))
                 case .scope: park(lane, .scope(key.scope))
                 case .origin: park(lane, .origin(key.origin))
                 }
@@ -221,9 +247,8 @@ struct FairQueue {
     /// Brings a lane back for each thing that one which left the rotation had held, so that room is never left with
     /// nobody in the rotation to take it.
     private mutating func succeed(_ key: LaneKey, except parking: ParkingKey? = nil) {
-        for held in [ParkingKey.client(key.client), .scope(key.scope), .origin(key.origin)] where held != parking {
-            unpark(held)
-        }
+        let client = ParkingKey.client(key.client, pool: roots[key.root].key.pool)
+        for held in [client, .scope(key.scope), .origin(key.origin)] where held != parking { unpark(held) }
     }
 
     /// Returns the longest parked lane of each class to the rotation.
@@ -248,8 +273,10 @@ struct FairQueue {
 
     // MARK: Nodes
 
+    private func pool(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.pool }
+
     private mutating func leafNumber(for place: Place) -> Int32 {
-        let rootKey = RootKey(priority: place.priority, root: place.root)
+        let rootKey = RootKey(pool: place.pool, priority: place.priority, root: place.root)
         let root = rootNumbers[rootKey] ?? insertRoot(rootKey)
         let laneKey = LaneKey(root: root, client: place.client, origin: place.origin, scope: place.scope)
         let lane = laneNumbers[laneKey] ?? insertLane(laneKey, place.priority)
@@ -280,11 +307,13 @@ struct FairQueue {
         laneChains.append(lane, to: &roots[root].lanes)
         guard !roots[root].isInRotation else { return }
         let priority = roots[root].key.priority
+        let line = Int(roots[root].key.pool)
         let row = Int(priority.rawValue)
-        if rotations[row].isEmpty {
-            if counts[row] == 0 { schedule.becameBusy(priority) } else { schedule.becameFree(priority) }
+        if lines[line].rotations[row].isEmpty {
+            let isNew = lines[line].counts[row] == 0
+            if isNew { lines[line].schedule.becameBusy(priority) } else { lines[line].schedule.becameFree(priority) }
         }
-        rootChains.append(root, to: &rotations[row])
+        rootChains.append(root, to: &lines[line].rotations[row])
         roots[root].isInRotation = true
     }
 
@@ -292,7 +321,8 @@ struct FairQueue {
         let root = lanes[lane].key.root
         laneChains.remove(lane, from: &roots[root].lanes)
         guard roots[root].lanes.isEmpty else { return }
-        rootChains.remove(root, from: &rotations[Int(roots[root].key.priority.rawValue)])
+        let key = roots[root].key
+        rootChains.remove(root, from: &lines[Int(key.pool)].rotations[Int(key.priority.rawValue)])
         roots[root].isInRotation = false
     }
 
@@ -311,6 +341,7 @@ struct FairQueue {
         } else {
             unlinkFromRotation(lane)
         }
+        succeed(key)
         laneNumbers[key] = nil
         lanes.remove(lane)
         roots[key.root].laneCount -= 1
@@ -318,6 +349,5 @@ struct FairQueue {
             rootNumbers[roots[key.root].key] = nil
             roots.remove(key.root)
         }
-        succeed(key)
     }
 }

@@ -5,6 +5,8 @@ internal import EarshotWire
 struct OriginEntry {
     /// Its name; what its terms are looked up by.
     let origin: Origin
+    /// Whose workers fetch its URLs.
+    let pool: Int32
     /// When its last transfer was started.
     var startedAt = Tick(nanoseconds: .min)
     /// The worker that got it: its connections may still be open.
@@ -22,8 +24,9 @@ struct OriginEntry {
     /// The present pause after a start, for the timer that ends it; 0 while there is none.
     var pause: UInt64 = 0
 
-    init(_ origin: Origin) {
+    init(_ origin: Origin, pool: Int32) {
         self.origin = origin
+        self.pool = pool
     }
 
     /// Whether the time after its last start is not over.

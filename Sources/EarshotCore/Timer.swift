@@ -27,6 +27,8 @@ struct Timer: Comparable {
         case cooled(scope: Int32, serial: UInt64)
         /// A spool that was full is tried again.
         case spoolRetry
+        /// Nobody came back to a pool whose last worker had gone.
+        case lonely(pool: Int32, absence: UInt64)
         /// Workers of an earlier broker are waited for no longer.
         case opening
         /// Attempts of earlier brokers that nobody asked for are kept no longer.

@@ -54,7 +54,9 @@ struct WorkerSession {
     var id: WorkerID
     var phase = Phase.joining
     var pid = 0
-    /// Transfers at once that it last said it would run; 0 for one that does not fetch http and https.
+    /// What it fetches, by number; none for one that fetches nothing for us.
+    var pools: [Int32] = []
+    /// Transfers at once that it last said it would run.
     private(set) var offered = 0
     /// Transfers at once it was told to run; nil if that is its own affair.
     private(set) var wish: Int?
@@ -81,8 +83,8 @@ struct WorkerSession {
     var freeSlots: Int { phase == .ready ? max(0, slots - leases.count - foreign.count) : 0 }
 
     /// It said how many transfers it runs. One that fetches nothing for us stays with none.
-    mutating func offers(_ slots: Int, fetches: Bool? = nil) {
-        offered = fetches ?? (offered > 0) ? slots : 0
+    mutating func offers(_ slots: Int) {
+        offered = pools.isEmpty ? 0 : slots
         lowerCeiling()
     }
 

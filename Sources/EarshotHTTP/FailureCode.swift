@@ -47,6 +47,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// The origin asked to be left alone for longer than anybody is made to wait.
     case originCooling = "origin-cooling"
     case workerLost = "worker-lost"
+    /// A worker of a user's own could not do it, for a reason of its own.
+    case workerFailed = "worker-failed"
     /// Workers died of it, two of them.
     case poisonous
     /// The request allows nothing but the cache, which has no answer.
@@ -71,7 +73,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .poisonous, .notCached,
+            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
+            .notCached,
             .stopping, .internalError:
             false
         }
@@ -110,6 +113,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .queueFull: "The queue is full."
         case .originCooling: "The server asked to be left alone for a long time."
         case .workerLost: "The worker that fetched it was lost."
+        case .workerFailed: "The worker for this scheme could not do it."
         case .poisonous: "Two workers were lost while they fetched it."
         case .notCached: "The cache has no answer, and nothing else may be asked."
         case .stopping: "The broker is stopping."

@@ -48,9 +48,7 @@ public enum ClientMessage: Equatable, Sendable {
             return .unsubscribe(try reader.pattern(0))
         case "PRIORITY":
             try reader.expectOperands(3)
-            guard let named = PriorityClass(name: try reader.operand(2, "class")) else {
-                throw WireError(.badMessage, "a class is background, low, normal or high")
-            }
+            let named = try HeadReader.priorityClass(try reader.operand(2, "class"))
             return .priority(try reader.handler(0), try reader.request(1), named)
         case "ACK":
             try reader.expectOperands(1)

@@ -103,10 +103,7 @@ extension Fetch.Options {
     mutating func set(_ name: String, _ value: String) throws(WireError) {
         switch name {
         case "priority":
-            guard let named = PriorityClass(name: value) else {
-                throw WireError(.badMessage, "priority is background, low, normal or high")
-            }
-            priority = named
+            priority = try HeadReader.priorityClass(value)
         case "method":
             guard Ascii.isIdentifier(value.utf8) else { throw WireError(.badMessage, "method is an HTTP method") }
             method = value

@@ -161,6 +161,13 @@ extension HeadReader {
         return text
     }
 
+    static func priorityClass(_ text: String) throws(WireError) -> PriorityClass {
+        guard let named = PriorityClass(name: text) else {
+            throw WireError(.badMessage, "a class is background, low, normal or high")
+        }
+        return named
+    }
+
     static func sha256(_ text: String, _ name: StaticString) throws(WireError) -> String {
         guard Ascii.isSHA256(text) else {
             throw WireError(.badMessage, "\(name) is 64 lower-case hexadecimal digits")

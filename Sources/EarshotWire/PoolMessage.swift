@@ -142,6 +142,9 @@ public struct Job: Equatable, Sendable {
     public var progressMilliseconds: Int?
     /// Whether the body is to be in a file when a PROGRESS tells of it.
     public var streams = false
+    /// How urgent it is to those who wait for it, for what the worker asks the bus for in turn; nil for workers that ask
+    /// for nothing.
+    public var priority: PriorityClass?
     /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
     public var resume: Resume?
     /// By which way it goes to its server.
@@ -181,6 +184,7 @@ public struct Job: Equatable, Sendable {
         var validator: String?
         for (name, value) in reader.fields {
             switch name {
+            case "priority": priority = try HeadReader.priorityClass(value)
             case "stream": streams = try HeadReader.flag(value, "stream")
             case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
@@ -212,6 +216,7 @@ public struct Job: Equatable, Sendable {
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("progress", progressMilliseconds)
+        writer.field("priority", priority?.name)
         writer.field("stream", if: streams, "yes")
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)

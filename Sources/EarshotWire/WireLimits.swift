@@ -24,6 +24,8 @@ public enum WireLimits {
     public static let settingWords = 8
     /// Attempts a worker may list as held: twice what a worker is designed to run.
     public static let heldAttempts = 10_000
+    /// Bytes of a scheme's name that a worker registers.
+    public static let schemeBytes = 32
     /// Terminals a client may leave unacknowledged: stays below the broker's send high-water mark.
     public static let window = 4_096
     /// Seconds for which a broker keeps the session of a client whose connection is gone, at most: an hour.

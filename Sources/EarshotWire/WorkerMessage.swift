@@ -147,6 +147,18 @@ public struct Ready: Equatable, Sendable {
         guard holds.count <= WireLimits.heldAttempts, schemes.count <= 16 else {
             throw WireError(.limit, "READY lists too much")
         }
+        guard schemes.allSatisfy(Self.isScheme) else {
+            throw WireError(.badMessage, "a scheme is a lower-case letter, then letters, digits, plus, minus and dot")
+        }
+    }
+
+    /// RFC 3986, section 3.1, in lower case.
+    private static func isScheme(_ name: String) -> Bool {
+        let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
+        guard name.utf8.count <= WireLimits.schemeBytes, let first = name.utf8.first, letters.contains(first) else {
+            return false
+        }
+        return name.utf8.allSatisfy { letters.contains($0) || (0x30...0x39).contains($0) || "+-.".utf8.contains($0) }
     }
 
     func encoded() -> [UInt8] {

@@ -80,6 +80,7 @@ struct FetchOutcome {
         "truncated": "the body ended too early",
         "reset": "the connection broke",
         "unsupported-scheme": "no worker fetches URLs of this scheme",
+        "worker-failed": "the worker for this scheme could not do it",
         "malformed-url": "this is not a URL",
         "bad-header": "one of the header fields is not allowed",
         "protocol-error": "the answer is not HTTP",

@@ -45,7 +45,8 @@ struct CoreRig {
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
 
     mutating func worker(
-        _ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = [], tellsHolds: Bool = false
+        _ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = [], tellsHolds: Bool = false,
+        schemes: [String] = ["http", "https"]
     ) -> WorkerID {
         let id = WorkerID(rawValue: number)
         core.workerConnected(id, now: now)
@@ -53,6 +54,7 @@ struct CoreRig {
         ready.pid = Int(number)
         ready.holds = holds
         ready.tellsHolds = tellsHolds
+        ready.schemes = schemes
         core.workerSaid(.ready(ready), body: nil, by: id, now: now)
         return id
     }

@@ -6,6 +6,7 @@ enum SentErrors {
         [
             /refuse\(\s*client, "([a-z-]+)"/,
             /\.error\(\s*code: "([a-z-]+)"/,
+            /putOut\(worker, "([a-z-]+)"/,
             /ErrorReply\(\s*code: "([a-z-]+)"/,
             /= Code\(rawValue: "([a-z-]+)"\)/,
         ]

@@ -34,6 +34,7 @@ extension ReferenceModel {
             }
             owedRaise = nil
         case .sendWorker, .killWorker, .sweepSpool, .settingChanged: break
+        case .closeWorker(let id): object(3, "worker \(id.rawValue) is put out and is the supervisor's")
         case .lendPart(let file, let name):
             guard let part = keptParts.removeValue(forKey: file) else {
                 object(12, "\(file) is given away and was not kept")

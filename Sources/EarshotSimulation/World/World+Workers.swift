@@ -284,7 +284,7 @@ extension World {
     }
 
     /// Breaks a worker's connection; its process connects again.
-    private mutating func cutWorker(_ number: Int) {
+    mutating func cutWorker(_ number: Int) {
         guard let link = workers[number].link else { return }
         links[link]?.isCut = true
         workers[number].link = nil

@@ -206,6 +206,8 @@ struct World {
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
             }
+        case .closeWorker(let id):
+            if let number = links[id.rawValue]?.peer { cutWorker(number) }
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)

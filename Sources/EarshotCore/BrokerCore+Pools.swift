@@ -1,0 +1,122 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Pools: workers that users bring register schemes, whose URLs are theirs to fetch.
+extension BrokerCore {
+    /// The pool whose workers fetch URLs of a scheme; nil if there is none that takes any.
+    func openPool(for scheme: String) -> Int32? {
+        guard let pool = poolNumbers[scheme], !pools[pool].isClosed else { return nil }
+        return pool
+    }
+
+    func pool(of flight: Int32) -> Int32 { origins[origin(of: flight)].pool }
+
+    /// Whether a worker is somebody's own: it fetches neither http nor https, and nobody vouches for it.
+    func isOwn(_ worker: Int32) -> Bool { !workers[worker].pools.contains(WorkerPool.web) }
+
+    /// How much an origin is given. For schemes of users' own workers their slots are the only limit.
+    func terms(for origin: Origin, in pool: Int32) -> (limit: Int, spacingMilliseconds: Int) {
+        pool == WorkerPool.web ? limits.origins.terms(for: origin) : (.max, 0)
+    }
+
+    /// Lets a worker serve a scheme of its own.
+    /// - Returns: whether there is room for one more pool.
+    mutating func register(_ worker: Int32, for scheme: String) -> Bool {
+        guard let pool = poolNumbers[scheme] ?? beginPool(scheme) else { return false }
+        pools[pool].workers += 1
+        pools[pool].absence = 0
+        pools[pool].isClosed = false
+        workers[worker].pools.append(pool)
+        return true
+    }
+
+    private mutating func beginPool(_ scheme: String) -> Int32? {
+        guard pools.count < limits.pools else { return nil }
+        let pool = pools.insert(WorkerPool(scheme: scheme))
+        poolNumbers[scheme] = pool
+        return pool
+    }
+
+    /// A worker serves its pools no longer. What waits for the last one of a scheme waits a while for another.
+    mutating func leavePools(_ served: [Int32], now: Tick) {
+        for pool in served where pool != WorkerPool.web {
+            pools[pool].workers -= 1
+            guard pools[pool].workers == 0 else { continue }
+            pools[pool].absence = nextSerial()
+            let end = now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
+            setTimer(end, .lonely(pool: pool, absence: pools[pool].absence))
+            dropPoolIfIdle(pool)
+        }
+    }
+
+    /// Nobody came back to a pool.
+    mutating func close(pool: Int32) {
+        pools[pool].isClosed = true
+        pools[pool].returned = []
+        dropPoolIfIdle(pool)
+    }
+
+    mutating func dropPoolIfIdle(_ pool: Int32) {
+        guard pool != WorkerPool.web, pools[pool].workers == 0, pools[pool].origins == 0 else { return }
+        if let scheme = pools[pool].scheme { poolNumbers[scheme] = nil }
+        pools.remove(pool)
+    }
+
+    /// Fails what waits for a pool that nobody serves any more, of very much a part in each pass. Requests of clients whose
+    /// window is full wait for that first, as ever.
+    mutating func failQueued(in pool: Int32, now: Tick) {
+        let clients = clients
+        let limits = limits
+        for _ in 0..<limits.refusalsPerPass {
+            let next = queue.next(in: pool, isForHigh: false) { client, _, _ in
+                client >= 0 && clients[client].isClosed(limits) ? .client : .none
+            }
+            guard let interest = next else { return }
+            if isPurged(interest) {
+                finishPurge(of: interest)
+            } else {
+                fail(leaf(of: interests[interest].flight), .unsupportedScheme, now: now)
+            }
+        }
+        isBehind = true
+    }
+
+    // MARK: Own workers
+
+    /// What a user's own worker may say of an attempt; anything else is `worker-failed`, with its words.
+    private static let ownCodes: Set<FailureCode> = [
+        .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
+        .truncated,
+        .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .workerLost,
+    ]
+    /// Bytes of such words that are passed on.
+    private static let detailBytes = 200
+
+    mutating func ownAttemptFailed(
+        _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int, by worker: Int32, now: Tick
+    ) {
+        let known = code.flatMap { Self.ownCodes.contains($0) ? $0 : nil }
+        let words = detail.map { String(decoding: $0.utf8.prefix(Self.detailBytes), as: UTF8.self) }
+        attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
+    }
+
+    /// Ends a connection to a worker that does not keep to the protocol, and tells it why. One that the supervisor keeps is
+    /// killed instead, and its death awaited; a user's program is not ours to kill.
+    mutating func putOut(_ worker: Int32, _ code: String, _ detail: String, now: Tick) {
+        let id = workers[worker].id
+        actions.append(.sendWorker(id, .error(code: code, detail: detail)))
+        actions.append(.closeWorker(id))
+        workerLost(id, now: now)
+    }
+
+    /// A worker does not take what is sent to it.
+    public mutating func workerBlocked(_ id: WorkerID, now: Tick) {
+        guard let worker = workerNumbers[id] else { return }
+        guard isOwn(worker) else {
+            actions.append(.killWorker(id))
+            return
+        }
+        actions.append(.closeWorker(id))
+        workerLost(id, now: now)
+    }
+}

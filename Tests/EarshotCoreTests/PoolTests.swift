@@ -1,0 +1,198 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Workers that users bring, and what waits for them.
+struct PoolTests {
+    private var rig = CoreRig(secret: "s")
+
+    private var errors: [String] {
+        rig.actions.compactMap { if case .sendWorker(_, .error(let code, _)) = $0 { code } else { nil } }
+    }
+
+    private var closed: [WorkerID] {
+        rig.actions.compactMap { if case .closeWorker(let id) = $0 { id } else { nil } }
+    }
+
+    private mutating func child(_ number: UInt64, slots: Int = 8) -> WorkerID {
+        let id = WorkerID(rawValue: number)
+        rig.core.workerConnected(id, now: rig.now)
+        var ready = Ready(slots: slots)
+        ready.secret = "s"
+        rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+        return id
+    }
+
+    @Test mutating func `a worker without the secret gets its own scheme and nothing of the web`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://h/", by: a)
+            rig.fetch("h", "2", "thumb:x", by: a) { $0.options.priority = .high }
+        }
+        #expect(rig.jobs.map(\.url) == ["thumb:x"])
+        #expect(rig.jobs[0].priority == .high)
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own) }
+        #expect(rig.terminals(for: a) == ["h 2 200"])
+        rig.pass { rig in _ = rig.worker(2, schemes: ["http", "thumb"]) }
+        #expect(errors == ["not-a-child"])
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a scheme that nobody registered is refused at once`() {
+        _ = child(1)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
+        #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
+        #expect(rig.core.origins.count == 0)
+    }
+
+    @Test mutating func `requests for one thumbnail are one job`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let clients = (1...20).map { rig.client($0) }
+        rig.pass { rig in for client in clients { rig.fetch("h\(client.rawValue)", "1", "thumb:x", by: client) } }
+        #expect(rig.jobs.count == 1)
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own) }
+        for client in clients { #expect(rig.terminals(for: client) == ["h\(client.rawValue) 1 200"]) }
+    }
+
+    @Test mutating func `pools do not wait for each other`() {
+        _ = child(1, slots: 1)
+        let own = rig.worker(2, slots: 2, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { rig in
+            for n in 1...9 { rig.fetch("h", "w\(n)", "http://h\(n)/", by: a) }
+            for n in 1...9 { rig.fetch("h", "t\(n)", "thumb:\(n)", by: a) }
+        }
+        #expect(rig.jobs.count { $0.url.hasPrefix("thumb:") } == 2)
+        #expect(rig.jobs.count { $0.url.hasPrefix("http:") } == 1)
+        // The web stays full, and each end of a job of the other pool starts its next.
+        var running = rig.jobs.filter { $0.url.hasPrefix("thumb:") }
+        var done = 0
+        while let job = running.popLast() {
+            rig.pass { $0.done(job, by: own) }
+            running += rig.jobs
+            done += 1
+        }
+        #expect(done == 9)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a window that was full opens for each pool`() {
+        _ = child(1, slots: 8)
+        let own = rig.worker(2, slots: 8, schemes: ["thumb"])
+        let a = rig.client(1, window: 1)
+        rig.pass { $0.fetch("h", "1", "thumb:1", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own) }
+        rig.pass { rig in
+            rig.core.deliveryTaken(1, by: a, now: rig.now)
+            rig.fetch("h", "w", "http://h/", by: a)
+            rig.fetch("h", "t", "thumb:2", by: a)
+        }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.say(.acknowledge(1), by: a) }
+        #expect(Set(rig.jobs.map(\.url)) == ["http://h/", "thumb:2"])
+    }
+
+    @Test mutating func `a reason of its own is passed on and counts as one code`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { rig in
+            let said = WorkerMessage.failed(
+                job.attempt, code: "not-an-image", detail: String(repeating: "x", count: 300), receivedBytes: 0)
+            rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+        }
+        guard
+            case .deliver(_, let terminal, _) = rig.actions.first(where: {
+                if case .deliver = $0 { true } else { false }
+            }),
+            case .failed(let failure) = terminal.outcome
+        else {
+            Issue.record("no failure in \(rig.actions)")
+            return
+        }
+        #expect(failure.code == "worker-failed")
+        #expect(failure.detail == String(repeating: "x", count: 200))
+    }
+
+    @Test mutating func `one that breaks the protocol is put out with a reason, and its work goes to another`() {
+        let first = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
+        rig.pass { rig in
+            _ = rig.worker(2, schemes: ["thumb"])
+            rig.core.workerSaidNonsense(WireError(.unknownVerb, "no such verb"), by: first, now: rig.now)
+        }
+        #expect(errors == ["unknown-verb"])
+        #expect(closed == [first])
+        #expect(rig.jobs.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `one that is silent is put out and not killed`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
+        rig.wait(milliseconds: CoreLimits().heartbeatMilliseconds)
+        #expect(rig.actions.contains(.sendWorker(own, .ping)))
+        rig.wait(milliseconds: CoreLimits().silenceMilliseconds)
+        #expect(errors == ["silent"])
+        #expect(closed == [own])
+        #expect(!rig.actions.contains(.killWorker(own)))
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `what waits for a scheme whose last worker went ends after a while, or goes to the next`() {
+        let own = rig.worker(1, slots: 1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
+        rig.pass { $0.core.workerLost(own, now: $0.now) }
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds - 1)
+        #expect(rig.terminals(for: a) == [])
+        let next = rig.worker(2, slots: 1, schemes: ["thumb"])
+        rig.pass()
+        let job = rig.jobs[0]
+        rig.wait(milliseconds: 2)
+        #expect(rig.terminals(for: a) == [], "the timer of the first absence is stale")
+        rig.pass { $0.done(job, by: next) }
+        rig.pass { $0.core.workerLost(next, now: $0.now) }
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        #expect(rig.terminals(for: a).count == 2)
+        #expect(rig.terminals(for: a).allSatisfy { $0.hasSuffix("unsupported-scheme") })
+        #expect(rig.core.pools.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `there is a bound on schemes`() {
+        var limits = CoreLimits()
+        limits.pools = 3
+        rig = CoreRig(limits: limits)
+        rig.pass { rig in
+            _ = rig.worker(1, schemes: ["a"])
+            _ = rig.worker(2, schemes: ["b"])
+            _ = rig.worker(3, schemes: ["a", "c"])
+        }
+        #expect(errors == ["limit"])
+        rig.pass { $0.core.workerLost(WorkerID(rawValue: 2), now: $0.now) }
+        rig.pass { rig in _ = rig.worker(4, schemes: ["c"]) }
+        #expect(errors == [])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `its redirects are results, and nothing is asked of the cache`() {
+        rig.core.isCaching = true
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own, status: 302, fields: "location: http://h/") }
+        #expect(rig.terminals(for: a) == ["h 1 302"])
+    }
+}
