@@ -16,7 +16,7 @@ LINGER_MS = 1000
 class Link:
     """Never blocks. Both descriptors are edge-triggered: after each event, and after each `send`, read all."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, endpoint: str = "bus") -> None:
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
         # What is wanted is kept by the core anyway, and what arrives is bounded by the window.
         for option, value in ((zmq.SNDHWM, 0), (zmq.RCVHWM, 0), (zmq.LINGER, 0), (zmq.RECONNECT_IVL, RECONNECT_MS),
@@ -24,16 +24,16 @@ class Link:
             self._socket.setsockopt(option, value)
         self._monitor: zmq.Socket[bytes] = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         self._broken = False
-        self._socket.connect(f"ipc://{folder}/bus")
+        self._socket.connect(f"ipc://{folder}/{endpoint}")
         self.descriptors = (self._descriptor(self._socket), self._descriptor(self._monitor))
 
     @staticmethod
     def _descriptor(socket: zmq.Socket[bytes]) -> int:
         return int(socket.getsockopt(zmq.FD))
 
-    def send(self, head: bytes) -> None:
+    def send(self, head: bytes, body: bytes | None = None) -> None:
         """Hands a message to libzmq; it waits there while no broker is connected."""
-        self._socket.send(head, zmq.DONTWAIT)
+        self._socket.send_multipart([head] if body is None else [head, body], zmq.DONTWAIT)
 
     def receive(self) -> list[bytes] | None:
         """The next message; None if there is none now."""

@@ -29,6 +29,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
              "REMOVED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True), "CHANGED": (2, True),
              "ERROR": (1, False), "GOODBYE": (0, False)}
+# The same of what it says to workers, protocols/2-WORKER.md.
+_WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False), "PING": (0, False),
+                    "DRAIN": (0, False), "ERROR": (1, False)}
 
 
 class Progress(NamedTuple):
@@ -93,20 +96,29 @@ class Message:
 
 
 def decode(frames: Sequence[bytes]) -> Message:
-    """Reads a message of the broker. Raises `ValueError` for what is none."""
+    """Reads a message of the broker to a client. Raises `ValueError` for what is none."""
+    message = _decode(frames, _OPERANDS)
+    if message.verb in ("RESULT", "FAILED") and message.number("seq") is None:
+        raise ValueError(f"{message.verb} without a seq")
+    return message
+
+
+def decode_for_worker(frames: Sequence[bytes]) -> Message:
+    """Reads a message of the broker to a worker. Raises `ValueError` for what is none."""
+    return _decode(frames, _WORKER_OPERANDS)
+
+
+def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> Message:
     top, _, rest = frames[0].decode("latin-1").partition("\n\n")
     line, *others = top.removesuffix("\n").split("\n")
     verb, *operands = line.split(" ")
-    least, more = _OPERANDS.get(verb, (0, True))
-    if verb not in _OPERANDS or len(operands) < least or (len(operands) > least and not more):
-        raise ValueError(f"not a message of EAR/1: {verb[:20]!r} with {len(operands)} operands")
+    least, more = verbs.get(verb, (0, True))
+    if verb not in verbs or len(operands) < least or (len(operands) > least and not more):
+        raise ValueError(f"not a message of the broker: {verb[:20]!r} with {len(operands)} operands")
     fields = {name: value.strip(" ") for name, _, value in (part.partition(":") for part in others)}
     headers = tuple((name, value.strip(" \t")) for name, _, value
                     in (part.partition(":") for part in rest.split("\n") if part))
-    message = Message(verb, tuple(operands), fields, headers, frames[1] if len(frames) > 1 else None)
-    if verb in ("RESULT", "FAILED") and message.number("seq") is None:
-        raise ValueError(f"{verb} without a seq")
-    return message
+    return Message(verb, tuple(operands), fields, headers, frames[1] if len(frames) > 1 else None)
 
 
 def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:

@@ -1,0 +1,341 @@
+"""A worker for URLs of a scheme of one's own: a function that makes what they stand for.
+
+    async def thumb(job):                                        # in thumbs.py
+        return Image...
+
+    python -m earshot.worker thumbs:thumb --scheme thumb         # then anybody asks for thumb:…
+
+The bus does the rest: requests for the same URL are one job, each who asked gets the answer, and a job that nobody wants
+any more is cancelled. EARW/1, protocols/2-WORKER.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import importlib
+import inspect
+import logging
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from . import _place
+from ._link import Link
+from ._messages import Headers, Message, Priority, check_priority, decode_for_worker, encode
+from ._results import EarshotError, NoBroker, Refused
+
+RECONNECT_SECONDS = 0.1
+"""The pause before another connection."""
+SLOTS = 4
+"""Jobs at once, if nothing else is said."""
+
+_log = logging.getLogger("earshot.worker")
+
+
+class JobFailed(EarshotError):
+    """Raised by a function that cannot do its job. Who asked gets `worker-failed`, with these words."""
+
+    def __init__(self, detail: str, code: str = "worker-failed") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        """A sentence for people; the first 200 bytes are passed on."""
+        self.code = code
+        """One of protocols/3-CODES.md, "Failures", such as `timeout`, after which the bus tries again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a job brought, if it is more than bytes."""
+
+    body: bytes = b""
+    headers: Headers = ()
+    """As of HTTP: `(("content-type", "image/webp"),)`."""
+    status: int = 200
+    """From 400 on those who asked get `http-status`."""
+
+
+Function: TypeAlias = "Callable[[Job], bytes | Answer | Awaitable[bytes | Answer]]"
+"""Given a job, returns what it brings, or raises. One that is not `async` is called in a thread."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One URL to be made."""
+
+    url: str
+    priority: Priority
+    """The class of those who wait: for what the job asks the bus for in turn."""
+    headers: Headers
+    method: str
+    body: bytes | None
+    """What came with a request of a method such as POST; None if nothing did."""
+    max_bytes: int | None
+    """Nobody wants more than this."""
+    _report: Callable[[int, int | None], None]
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody wants it any more. A coroutine is cancelled then; a function in a thread may look here."""
+        return self._cancelled.is_set()
+
+    def report(self, received: int, total: int | None = None) -> None:
+        """Tells those who want to know how many bytes there are, of how many. From any thread."""
+        self._report(received, total)
+
+
+class Worker:
+    """Serves schemes with a function until the bus ends it, or `stop`. Belongs to one event loop."""
+
+    def __init__(self, function: Function, schemes: Sequence[str], slots: int = SLOTS,
+                 runtime: str | os.PathLike[str] | None = None) -> None:
+        self._function = function
+        self._ready = encode("READY", "EARW/1", fields=(("slots", slots), ("schemes", " ".join(schemes)),
+                                                        ("pid", os.getpid())))
+        self._folder = _place.runtime_folder(runtime)
+        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="earshot-job")
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._jobs: dict[str, Job] = {}
+        self._link: Link | None = None
+        self._inline_bytes = 0
+        self._spool = pathlib.Path()
+        self._is_leaving = False
+        self._ended: asyncio.Future[None]
+        self._loop: asyncio.AbstractEventLoop
+        self.registered: asyncio.Event
+        """Set while the broker knows it."""
+
+    async def run(self) -> None:
+        """Serves. Returns after `stop`, or when the broker has told it to end; raises `NoBroker` or `Refused`."""
+        if not _place.is_served(self._folder):
+            raise NoBroker(f"no broker runs in {self._folder}: start one with `earshot serve`")
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self.registered = asyncio.Event()
+        self._connect()
+        try:
+            await self._ended
+        finally:
+            self._drop_link(linger=True)
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Takes no more jobs, ends those that run, and leaves."""
+        self._is_leaving = True
+        self._leave_if_done()
+
+    # The connection.
+
+    def _connect(self) -> None:
+        self._link = Link(self._folder, "work")
+        for descriptor in self._link.descriptors:
+            self._loop.add_reader(descriptor, self._pump)
+        self._say(self._ready)
+
+    def _drop_link(self, linger: bool = False) -> None:
+        link, self._link = self._link, None
+        if link is None:
+            return
+        for descriptor in link.descriptors:
+            self._loop.remove_reader(descriptor)
+        link.close(linger)
+
+    def _lost(self) -> None:
+        """What ran for a broker that is gone is nobody's: it is dropped, and the next one is told of nothing."""
+        self._drop_link()
+        self.registered.clear()
+        for attempt in list(self._tasks):
+            self._cancel(attempt)
+        if not self._is_leaving:
+            self._loop.call_later(RECONNECT_SECONDS, lambda: None if self._ended.done() else self._connect())
+
+    def _say(self, head: bytes, body: bytes | None = None) -> None:
+        if self._link is not None:
+            self._link.send(head, body)
+            # A send can take the wake that told of something to read.
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        while (link := self._link) is not None:
+            frames = link.receive()
+            if frames is None:
+                if link.is_broken():
+                    self._lost()
+                return
+            try:
+                self._hear(decode_for_worker(frames))
+            except ValueError as error:
+                _log.warning("%s", error)
+
+    def _hear(self, message: Message) -> None:
+        if message.verb == "PING":
+            self._say(b"PONG\n")
+        elif message.verb == "LIMITS":
+            self._inline_bytes = message.number("inline-bytes") or 0
+            self._spool = pathlib.Path(message.fields["spool"])
+            self.registered.set()
+        elif message.verb == "JOB":
+            self._begin(message)
+        elif message.verb == "CANCEL":
+            self._cancel(message.operands[0])
+        elif message.verb == "DRAIN":
+            self.stop()
+        elif message.verb == "ERROR":
+            code, detail = message.operands[0], message.fields.get("detail", "")
+            _log.error("the broker says: %s: %s", code, detail)
+            if not self.registered.is_set() and not self._ended.done():
+                self._ended.set_exception(Refused(code, detail))
+
+    # Jobs.
+
+    def _begin(self, message: Message) -> None:
+        attempt, url = message.operands
+        if attempt in self._tasks:
+            return
+        if self._is_leaving:
+            self._say(encode("FAILED", attempt, "worker-lost"))
+            return
+
+        def report(received: int, total: int | None) -> None:
+            counted = f"{received}/{'-' if total is None else total}"
+            self._loop.call_soon_threadsafe(self._progress, attempt, counted)
+
+        fields = message.fields
+        job = Job(url, check_priority(fields.get("priority", "normal")), message.headers,  # type: ignore[arg-type]
+                  fields.get("method", "GET"), message.body, message.number("max-bytes"), report)
+        self._jobs[attempt] = job
+        self._tasks[attempt] = self._loop.create_task(self._carry_out(attempt, job))
+
+    def _progress(self, attempt: str, counted: str) -> None:
+        if attempt in self._tasks:
+            self._say(encode("PROGRESS", attempt, counted))
+
+    def _cancel(self, attempt: str) -> None:
+        if attempt in self._tasks:
+            self._jobs[attempt]._cancelled.set()
+            self._tasks[attempt].cancel()
+
+    async def _carry_out(self, attempt: str, job: Job) -> None:
+        link = self._link
+        head, body = await self._outcome(attempt, job)
+        del self._tasks[attempt], self._jobs[attempt]
+        # Of an earlier connection nobody awaits it.
+        if link is self._link:
+            self._say(head, body)
+        self._leave_if_done()
+
+    async def _outcome(self, attempt: str, job: Job) -> tuple[bytes, bytes | None]:
+        try:
+            made = await self._make(job)
+            return self._done(attempt, made if isinstance(made, Answer) else Answer(made))
+        except asyncio.CancelledError:
+            return encode("FAILED", attempt, "cancelled"), None
+        except JobFailed as failure:
+            return _failed(attempt, failure.code, failure.detail), None
+        except OSError as error:
+            _log.exception("job %s", job.url)
+            return _failed(attempt, "internal", error.strerror or "the system refused something"), None
+        except Exception:
+            _log.exception("job %s", job.url)
+            return _failed(attempt, "internal", "the worker's function raised what it should not"), None
+
+    async def _make(self, job: Job) -> bytes | Answer:
+        if inspect.iscoroutinefunction(self._function):
+            made: bytes | Answer = await self._function(job)
+            return made
+        running = self._loop.run_in_executor(self._threads, self._function, job)
+        try:
+            return await asyncio.shield(running)  # type: ignore[arg-type]
+        except asyncio.CancelledError:
+            # A thread cannot be ended: its slot is taken until it returns.
+            await asyncio.wait([running])
+            raise
+
+    def _done(self, attempt: str, answer: Answer) -> tuple[bytes, bytes | None]:
+        fields: list[tuple[str, object]] = [("length", len(answer.body)),
+                                            ("sha-256", hashlib.sha256(answer.body).hexdigest())]
+        body: bytes | None = answer.body or None
+        if len(answer.body) > self._inline_bytes:
+            name = f"{os.getpid()}-{attempt}.part"
+            _write(self._spool / name, answer.body)
+            fields.append(("file", name))
+            body = None
+        return encode("DONE", attempt, str(answer.status), fields=fields, headers=answer.headers), body
+
+    def _leave_if_done(self) -> None:
+        if self._is_leaving and not self._tasks and not self._ended.done():
+            self._say(b"BYE\n")
+            self._ended.set_result(None)
+
+
+def _failed(attempt: str, code: str, detail: str) -> bytes:
+    plain = "".join(c if " " <= c <= "~" else "?" for c in detail)
+    return encode("FAILED", attempt, code, fields=(("detail", plain[:200]),))
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    """A new file, which nobody changes any more."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o400)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def function_named(name: str) -> Function:
+    """What `module:function` names. Raises `ValueError` if that is nothing to call."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ValueError(f"{name!r} is not module:function")
+    sys.path.insert(0, os.getcwd())
+    found = getattr(importlib.import_module(module), attribute, None)
+    if not callable(found):
+        raise ValueError(f"{module} has no function {attribute}")
+    function: Function = found
+    return function
+
+
+async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS,
+                runtime: str | os.PathLike[str] | None = None) -> None:
+    """Serves schemes until SIGINT or SIGTERM, or until the bus ends it."""
+    worker = Worker(function, schemes, slots, runtime)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, worker.stop)
+    await worker.run()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m earshot.worker", description="Serve URLs of a scheme with a function.")
+    parser.add_argument("function", help="module:function; the working folder is looked into, too")
+    parser.add_argument("--scheme", action="append", required=True, help="may be given several times")
+    parser.add_argument("--slots", type=int, default=SLOTS, help="jobs at once (default: %(default)s)")
+    parser.add_argument("--runtime", help="the broker's runtime folder")
+    arguments = parser.parse_args()
+    if arguments.runtime:
+        # What the function asks of the bus, it asks of the same one.
+        os.environ["EARSHOT_RUNTIME"] = arguments.runtime
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+    try:
+        asyncio.run(serve(function_named(arguments.function), arguments.scheme, arguments.slots, arguments.runtime))
+    except (ImportError, ValueError) as error:
+        parser.error(str(error))
+    except EarshotError as error:
+        print(f"earshot.worker: {error}", file=sys.stderr)
+        return 69 if isinstance(error, NoBroker) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

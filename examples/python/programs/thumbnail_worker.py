@@ -1,0 +1,61 @@
+"""Serves thumb:SIZE/URL: fetches a picture through the bus, makes it at most SIZE pixels wide and high, as WebP.
+
+    PYTHONPATH=examples/python:examples/python/programs python3 -m earshot.worker thumbnail_worker:thumbnail --scheme thumb
+    earshot get -o small.webp thumb:96/https://example.org/large.jpg
+
+It needs Pillow (Debian: python3-pil).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+
+from PIL import Image
+
+import earshot
+from earshot.worker import Answer, Job, JobFailed
+
+LARGEST_PIXELS = 2_048
+LARGEST_PICTURE = 64 << 20
+"""Bytes of a picture that is fetched; what it unpacks to is bounded by Pillow."""
+
+_bus: earshot.Bus | None = None
+_entering = asyncio.Lock()
+
+
+async def thumbnail(job: Job) -> Answer:
+    """One small picture."""
+    wanted = re.fullmatch(r"thumb:(\d{1,4})/(https?://.+)", job.url)
+    if not wanted or not 1 <= (size := int(wanted[1])) <= LARGEST_PIXELS:
+        raise JobFailed(f"it is thumb:SIZE/URL, with a size up to {LARGEST_PIXELS}", code="malformed-url")
+    bus = await _connected()
+    # When this job is cancelled, so is the fetch; and it is as urgent.
+    async with bus.handler() as handler:
+        try:
+            result = await handler.fetch(wanted[2], priority=job.priority, max_bytes=LARGEST_PICTURE)
+        except earshot.FetchFailed as failure:
+            raise JobFailed(f"the picture could not be fetched: {failure.code}") from failure
+        data = await asyncio.to_thread(_shrink, result.read(), size)
+    return Answer(data, (("content-type", "image/webp"),))
+
+
+async def _connected() -> earshot.Bus:
+    """The connection of all jobs. It goes with the process."""
+    global _bus
+    async with _entering:
+        if _bus is None:
+            _bus = await earshot.connect().__aenter__()
+        return _bus
+
+
+def _shrink(data: bytes, size: int) -> bytes:
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            picture.thumbnail((size, size))
+            out = io.BytesIO()
+            picture.convert("RGB").save(out, "WEBP")
+            return out.getvalue()
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise JobFailed("this is no picture") from error

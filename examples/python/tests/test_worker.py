@@ -1,0 +1,263 @@
+"""Workers in Python: functions that serve a scheme, against a real bus; and the thumbnail worker, as a user runs it."""
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import threading
+
+from support import PACKAGE, PROGRAMS, BusTestCase, environment, timed
+import earshot
+import earshot.worker
+from earshot.worker import Answer, JobFailed, Worker
+from harness import PYTHON
+from processes import Program
+
+
+class WorkerTestCase(BusTestCase):
+    @contextlib.asynccontextmanager
+    async def serving(self, function, *schemes, slots=4):
+        worker = Worker(function, schemes, slots, self.bus.runtime)
+        running = asyncio.create_task(worker.run())
+        while not hasattr(worker, "registered"):
+            await asyncio.sleep(0)
+        await worker.registered.wait()
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+
+class WorkerTests(WorkerTestCase):
+    @timed
+    async def test_a_coroutine_makes_what_a_url_stands_for(self):
+        async def shout(job):
+            return Answer(job.url.encode().upper(), (("content-type", "text/plain"), ("x-class", job.priority)))
+
+        async with self.serving(shout, "shout"), self.connect() as bus, bus.handler() as handler:
+            result = await handler.fetch("shout:hello", priority="high")
+            self.assertEqual(result.read(), b"SHOUT:HELLO")
+            self.assertEqual((result.header("content-type"), result.header("x-class")), ("text/plain", "high"))
+
+    @timed
+    async def test_a_plain_function_runs_in_a_thread(self):
+        main = threading.get_ident()
+
+        def where(job):
+            return b"elsewhere" if threading.get_ident() != main else b"here"
+
+        async with self.serving(where, "where"), self.connect() as bus, bus.handler() as handler:
+            self.assertEqual((await handler.fetch("where:am-i")).read(), b"elsewhere")
+
+    @timed
+    async def test_large_bodies_go_through_the_spool(self):
+        data = os.urandom(300_000)
+
+        async def large(job):
+            return data
+
+        async with self.serving(large, "large"), self.connect() as bus, bus.handler() as handler:
+            result = await handler.fetch("large:1", sha256=hashlib.sha256(data).hexdigest())
+            self.assertIsNotNone(result.path)
+            self.assertEqual(result.read(), data)
+
+    @timed
+    async def test_requests_for_the_same_are_one_job(self):
+        calls = []
+        gate = asyncio.Event()
+
+        async def count(job):
+            calls.append(job.url)
+            await gate.wait()
+            return b"once"
+
+        async with self.serving(count, "count"), self.connect() as bus:
+            handlers = [bus.handler() for _ in range(50)]
+            transfers = [handler.start("count:one") for handler in handlers]
+            while (await bus.status())["flights"]["joined"] < 49:
+                pass
+            gate.set()
+            for transfer in transfers:
+                self.assertEqual((await transfer).read(), b"once")
+        self.assertEqual(calls, ["count:one"])
+
+    @timed
+    async def test_what_nobody_wants_any_more_is_cancelled(self):
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def endless(job):
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.assertTrue(job.is_cancelled)
+                ended.set()
+
+        async with self.serving(endless, "endless"), self.connect() as bus:
+            async with bus.handler() as handler:
+                handler.start("endless:1")
+                await began.wait()
+            await ended.wait()
+
+    @timed
+    async def test_a_failure_has_the_workers_words(self):
+        async def refuse(job):
+            if job.url.endswith("known"):
+                raise JobFailed("later perhaps", code="timeout")
+            raise JobFailed("no such thing\nhere")
+
+        async with self.serving(refuse, "refuse"), self.connect() as bus, bus.handler() as handler:
+            with self.assertRaises(earshot.FetchFailed) as caught:
+                await handler.fetch("refuse:1")
+            self.assertEqual((caught.exception.code, caught.exception.detail), ("worker-failed", "no such thing?here"))
+            with self.assertRaises(earshot.FetchFailed) as caught:
+                await handler.fetch("refuse:known", retries=1)
+            self.assertEqual((caught.exception.code, caught.exception.attempts), ("timeout", 2))
+
+    @timed
+    async def test_what_a_function_should_not_raise_ends_its_job_alone(self):
+        async def broken(job):
+            return 1 / 0
+
+        async with self.serving(broken, "broken"), self.connect() as bus, bus.handler() as handler:
+            with self.assertLogs("earshot.worker"):
+                for _ in range(2):
+                    with self.assertRaises(earshot.FetchFailed) as caught:
+                        await handler.fetch("broken:1")
+                    self.assertEqual(caught.exception.code, "worker-failed")
+
+    @timed
+    async def test_progress_is_told(self):
+        told = asyncio.Event()
+        heard = []
+
+        async def slow(job):
+            job.report(5, 10)
+            await told.wait()
+            return b"0123456789"
+
+        def note(progress):
+            heard.append(progress)
+            told.set()
+
+        async with self.serving(slow, "slow"), self.connect() as bus, bus.handler() as handler:
+            await handler.fetch("slow:1", on_progress=note, progress_ms=50)
+        self.assertEqual(heard[0], (5, 10))
+
+    @timed
+    async def test_two_pools_side_by_side_have_slots_of_their_own(self):
+        gate = asyncio.Event()
+
+        async def held(job):
+            await gate.wait()
+            return b"held"
+
+        async def quick(job):
+            return b"quick"
+
+        async with self.serving(held, "held", slots=1), self.serving(quick, "quick", slots=1), self.connect() as bus:
+            async with bus.handler() as handler:
+                waiting = [handler.start(f"held:{n}") for n in range(3)]
+                for number in range(20):
+                    self.assertEqual((await handler.fetch(f"quick:{number}")).read(), b"quick")
+                gate.set()
+                for transfer in waiting:
+                    self.assertEqual((await transfer).read(), b"held")
+
+    @timed
+    async def test_a_scheme_without_a_worker_is_refused(self):
+        async with self.connect() as bus, bus.handler() as handler:
+            with self.assertRaises(earshot.FetchFailed) as caught:
+                await handler.fetch("nobody:1")
+            self.assertEqual(caught.exception.code, "unsupported-scheme")
+
+    @timed
+    async def test_http_is_not_for_anybody_to_register(self):
+        worker = Worker(lambda job: b"", ["https"], 1, self.bus.runtime)
+        with self.assertLogs("earshot.worker"), self.assertRaises(earshot.Refused) as caught:
+            await worker.run()
+        self.assertEqual(caught.exception.code, "not-a-child")
+
+
+class Pictures:
+    """Serves pictures when all of them have been asked for; counts."""
+
+    def __init__(self, data, wanted):
+        self._data = data
+        self._wanted = wanted
+        self._all = asyncio.Event()
+        self.served = 0
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    def open(self):
+        self._all.set()
+
+    async def _serve(self, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await self._all.wait()
+        self.served += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncache-control: no-store\r\ncontent-length: %d\r\n\r\n"
+                     % len(self._data) + self._data)
+        await writer.drain()
+        writer.close()
+
+
+class ThumbnailTests(WorkerTestCase):
+    @timed
+    async def test_200_clients_and_20_thumbnails_are_20_computations(self):
+        from PIL import Image
+        picture = io.BytesIO()
+        Image.new("RGB", (640, 480), (200, 30, 30)).save(picture, "PNG")
+        program = Program(
+            [PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "20"],
+            environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
+        async with Pictures(picture.getvalue(), 20) as pictures, contextlib.AsyncExitStack() as stack:
+            monitor = await stack.enter_async_context(self.connect())
+            while not any("thumb" in worker["schemes"] for worker in (await monitor.status())["workers"]):
+                await asyncio.sleep(0)
+            before = await monitor.status()
+            transfers = []
+            for number in range(200):
+                bus = await stack.enter_async_context(self.connect())
+                handler = bus.handler()
+                transfers.append(handler.start(f"thumb:96/{pictures.url}/{number % 20}.png"))
+            while (await monitor.status())["requests"]["submitted"] < before["requests"]["submitted"] + 220:
+                await asyncio.sleep(0)
+            pictures.open()
+            for transfer in transfers:
+                with Image.open(io.BytesIO((await transfer).read())) as small:
+                    self.assertEqual((small.format, small.size), ("WEBP", (96, 72)))
+            self.assertEqual(pictures.served, 20)
+            after = await monitor.status()
+            # One flight for each thumbnail, one for each picture.
+            self.assertEqual(after["flights"]["started"] - before["flights"]["started"], 40)
+        program.terminate()
+        self.assertEqual(await self.in_thread(program.wait, 10), 0)
+        self.assertEqual(program.stderr, "")
+
+    @timed
+    async def test_what_is_no_picture_is_said_so(self):
+        program = Program([PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb"],
+                          environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
+        async with self.connect() as bus, bus.handler() as handler:
+            while not any("thumb" in worker["schemes"] for worker in (await bus.status())["workers"]):
+                await asyncio.sleep(0)
+            for url, words in ((f"thumb:96/{self.url}/bytes/500", "this is no picture"),
+                               (f"thumb:96/{self.url}/status/404", "the picture could not be fetched: http-status")):
+                with self.assertRaises(earshot.FetchFailed) as caught:
+                    await handler.fetch(url)
+                self.assertEqual(caught.exception.detail, words)
+            with self.assertRaises(earshot.FetchFailed) as caught:
+                await handler.fetch("thumb:large")
+            self.assertEqual(caught.exception.code, "malformed-url")
+        program.terminate()
+        self.assertEqual(await self.in_thread(program.wait, 10), 0)
