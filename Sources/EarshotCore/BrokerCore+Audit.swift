@@ -70,7 +70,9 @@ extension BrokerCore {
                 "12: client \(client) can be taken over without a lease, or not with one")
             check(!session.isAway || session.sent == 0, "1: terminals are on their way to client \(client), away")
             check(
-                max(session.sent, session.told) <= session.deliveries.count && session.deliveries.first ?? 0 >= 0,
+                session.isGone
+                    || max(session.sent, session.told) <= session.deliveries.count
+                        && session.deliveries.first ?? 0 >= 0,
                 "1: client \(client) has \(session.sent) of \(session.deliveries.count) terminals sent")
         }
         check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
