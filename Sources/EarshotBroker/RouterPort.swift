@@ -251,9 +251,10 @@ final class RouterPort {
             let registration = try loop.add(handle.descriptor, .readable) { [unowned self] _ in processEnded(pid) }
             processes[pid] = WatchedProcess(handle: handle, registration: registration, peers: [number])
         } catch {
-            // It has ended already; a child of it may hold the connection open.
             logger.debug("cannot watch process \(pid): \(error)")
-            closeLater(number, connection)
+            // It has ended already, and a child of it may hold the connection open. Of others the monitor tells.
+            let hasEnded = [ESRCH, EINVAL].contains(error.number)
+            if hasEnded { closeLater(number, connection) }
         }
     }
 

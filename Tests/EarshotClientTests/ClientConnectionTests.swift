@@ -102,6 +102,27 @@ private let patience = Duration.seconds(10)
         broker.die()
     }
 
+    @Test func `a connection with a lease says BYE when it is closed`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var isConnected = false
+        let connection = try ClientConnection(endpoint: endpoint.name, lease: .seconds(7), loop: loop) { event in
+            if case .state(.connected) = event { isConnected = true }
+        }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+        }
+        #expect(try loop.run(for: patience) { isConnected })
+        guard case .hello(let hello)? = broker.said.first else {
+            Issue.record("no HELLO")
+            return
+        }
+        #expect(hello.leaseMilliseconds == 7_000 && hello.client != nil)
+        connection.close()
+        #expect(try loop.run(for: patience) { broker.said.last == .bye })
+        broker.die()
+    }
+
     @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\u{e4}", "http://127.0.0.1/\n"])
     func `a URL that would break a head is not said`(url: String) throws {
         let connection = try ClientConnection(endpoint: Endpoint().name, loop: EventLoop()) { _ in }
