@@ -105,7 +105,8 @@ extension BrokerCore {
         dropIfUnwanted(child)
     }
 
-    /// Tries again after a pause, or ends with this failure.
+    /// Tries again after a pause, or ends with this failure. A draining broker starts nothing, and leaves the next try to
+    /// the next one.
     mutating func retryOrFail(
         _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
     ) {
@@ -115,7 +116,7 @@ extension BrokerCore {
             after: code, status: response?.status, method: record.request.method, attempts: Int(record.failures),
             retries: Int(record.retries), retryAfter: nil, random: generator.next())
         switch decision {
-        case .retry(let pause) where !isDraining:
+        case .retry(let pause):
             ledger.flights.retried += 1
             let waitsForOrigin = response.map { Self.asksToWait($0.status) } ?? false
             if let response { drop(response) }
@@ -127,7 +128,7 @@ extension BrokerCore {
             enter(.backingOff, flight)
             pauses[flight] = at
             setTimer(at, .retry(FlightName(number: flight, id: record.id)))
-        case .retry, .giveUp:
+        case .giveUp:
             let outcome = Outcome(
                 failure: code, detail: detail, response: response, attempts: Int(record.attempts))
             end(flight, outcome, now: now)

@@ -47,6 +47,29 @@ struct AttemptTests {
         #expect(rig.releasedBodies == 1)
     }
 
+    @Test mutating func `a draining broker leaves the next try to the next broker`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://h/1", by: a)
+            rig.fetch("h", "2", "http://h/2", by: a)
+            rig.fetch("h", "3", "http://h/3", by: a) { $0.options.retries = 0 }
+        }
+        let jobs = rig.jobs.sorted { $0.url < $1.url }
+        rig.pass { $0.core.drain() }
+        rig.pass { rig in
+            rig.failed(jobs[0], "truncated", by: worker)
+            rig.done(jobs[1], by: worker, status: 503)
+            rig.failed(jobs[2], "truncated", by: worker)
+        }
+        #expect(rig.terminals(for: a) == ["h 3 truncated"])
+        rig.wait(milliseconds: 60_000)
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.runningAttempts == 0)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a retryable failure is tried again after a pause, as often as allowed`() {
         let worker = rig.worker()
         let a = rig.client(1)
