@@ -88,7 +88,10 @@ let package = Package(
         // A broker's world in one process, for tests; no product.
         source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
         .executableTarget(
-            name: "earshot-lab", dependencies: ["EarshotSimulation", "EarshotCore", "EarshotWire", arguments],
+            name: "earshot-lab",
+            dependencies: [
+                "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto", arguments,
+            ],
             swiftSettings: settings),
 
         tests("EarshotWireTests", ["EarshotWire"]),

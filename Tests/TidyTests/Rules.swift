@@ -33,7 +33,10 @@ enum Rules {
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
-        "earshot-lab": ["EarshotSimulation", "EarshotCore", "EarshotWire", "ArgumentParser", "Glibc"],
+        "earshot-lab": [
+            "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
+            "ArgumentParser", "Glibc",
+        ],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire",
             "EarshotLoop", "Crypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",

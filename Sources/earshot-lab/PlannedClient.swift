@@ -1,0 +1,220 @@
+internal import Crypto
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// A client that does what a plan says, and writes into its journal what it asked for and what came of it.
+final class PlannedClient {
+    /// The field in which the origin says of which of its versions a body is.
+    private static let generationField = "x-generation"
+
+    private let loop: EventLoop
+    private let journal: JournalFile
+    private let onIdle: () -> Void
+    private var connection: ClientConnection?
+    /// What is wanted, with the time for which its file is held.
+    private var open: [RequestKey: Duration] = [:]
+    private var handlers: [RequestID: HandlerID] = [:]
+    private var stepsLeft: Int
+    /// Removals and cancellations without an answer, and files not read yet.
+    private var unfinished = 0
+    private var broker = "-"
+    private var saidIdle = false
+
+    /// - Parameter onIdle: called once, when the plan is done and everything has ended.
+    init(
+        folder: RuntimeFolder, window: Int, lease: Duration, steps: [PlanStep], journal: JournalFile,
+        loop: EventLoop, onIdle: @escaping () -> Void
+    ) throws {
+        self.loop = loop
+        self.journal = journal
+        self.onIdle = onIdle
+        stepsLeft = steps.count
+        connection = try ClientConnection(
+            endpoint: folder.busEndpoint, client: "planned-\(getpid())", window: window, lease: lease, loop: loop
+        ) { [unowned self] in heard($0) }
+        for step in steps {
+            loop.setTimer(after: step.delay) { [unowned self] in take(step.action) }
+        }
+    }
+
+    /// What ended the connection for good.
+    var failure: (any Error)? { connection?.failure }
+
+    /// Leaves the bus.
+    func close() {
+        connection?.close()
+        journal.note("bye")
+    }
+
+    // MARK: The plan
+
+    private func take(_ action: PlanStep.Action) {
+        stepsLeft -= 1
+        switch action {
+        case .ask(let fetch, let hold): ask(fetch, hold)
+        case .cancel(let request): cancel(request)
+        case .remove(let pattern):
+            journal.note("remove", pattern.description)
+            drop { pattern.matches($0.handler) }
+            unfinished += 1
+            connection?.remove(pattern)
+        case .watch(let pattern):
+            journal.note("watch", pattern.description)
+            connection?.subscribe(pattern)
+        case .unwatch(let pattern):
+            journal.note("unwatch", pattern.description)
+            connection?.unsubscribe(pattern)
+        }
+        tellIfIdle()
+    }
+
+    private func ask(_ fetch: Fetch, _ hold: Duration) {
+        let key = RequestKey(fetch.handler, fetch.request)
+        if fetch.options.replacesHandler { drop { $0.handler == fetch.handler } }
+        journal.note("ask", fetch.request.description, fetch.handler.description, fetch.url)
+        open[key] = hold
+        handlers[fetch.request] = fetch.handler
+        do {
+            try connection?.fetch(fetch)
+        } catch {
+            open[key] = nil
+            journal.note("refused", fetch.request.description, "not-said")
+        }
+    }
+
+    private func cancel(_ request: RequestID) {
+        guard let handler = handlers[request] else { return }
+        let key = RequestKey(handler, request)
+        guard open.removeValue(forKey: key) != nil else { return }
+        journal.note("drop", request.description)
+        unfinished += 1
+        connection?.cancel(key)
+    }
+
+    private func drop(_ isMeant: (RequestKey) -> Bool) {
+        for key in open.keys.filter(isMeant) {
+            open[key] = nil
+            journal.note("drop", key.request.description)
+        }
+    }
+
+    // MARK: What the broker says
+
+    private func heard(_ event: ClientEvent) {
+        switch event {
+        case .terminal(let delivery, let body):
+            ended(delivery, body)
+        case .cancelled(let key):
+            journal.note("cancelled", key.request.description)
+            unfinished -= 1
+        case .removed(let pattern, let count):
+            journal.note("removed", pattern.description, String(count))
+            unfinished -= 1
+        case .refused(let reply):
+            journal.note("refused", reply.request?.description ?? "-", reply.code)
+            if let handler = reply.handler, let request = reply.request { open[RequestKey(handler, request)] = nil }
+        case .state(.connected(let instance)):
+            broker = instance.description
+            journal.note("state", broker)
+        case .state(let state):
+            journal.note("state", "\(state)")
+        case .progress, .answer, .changed: break
+        }
+        tellIfIdle()
+    }
+
+    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+        let terminal = delivery.terminal
+        let name = terminal.request.description
+        journal.note("heard", terminal.handler.description, name, terminal.tag ?? "-", Self.word(terminal), broker)
+        guard let hold = open[delivery.key], delivery.fetch != nil else {
+            connection?.finish(delivery)
+            return
+        }
+        guard delivery.isFile else {
+            open[delivery.key] = nil
+            return note(terminal, SHA256.digest(of: body.span).hex)
+        }
+        unfinished += 1
+        loop.setTimer(after: hold) { [unowned self] in
+            unfinished -= 1
+            read(delivery)
+            tellIfIdle()
+        }
+    }
+
+    /// Takes the body out of its file, unless it was given up meanwhile.
+    private func read(_ delivery: Delivery) {
+        guard open[delivery.key] != nil, let connection else {
+            connection?.finish(delivery)
+            return
+        }
+        if let digest = Self.digest(of: delivery.terminal.response?.file ?? "") {
+            open[delivery.key] = nil
+            note(delivery.terminal, digest)
+            return connection.finish(delivery)
+        }
+        journal.note("lost", delivery.key.request.description)
+        if !connection.askAgain(delivery) {
+            open[delivery.key] = nil
+            journal.note("end", delivery.key.request.description, broker, "internal", "-", "0", "-", "-", "-")
+        }
+    }
+
+    private func note(_ terminal: Terminal, _ digest: String) {
+        let response = terminal.response
+        let code: String
+        let status: Int?
+        switch terminal.outcome {
+        case .result(let number, _): (code, status) = ("-", number)
+        case .failed(let failure): (code, status) = (failure.code, failure.status)
+        }
+        journal.note(
+            "end", terminal.request.description, broker, code, status.map(String.init) ?? "-",
+            String(response?.length ?? 0), response?.sha256 ?? "-", response == nil ? "-" : digest,
+            Self.generation(response?.httpFields ?? []))
+    }
+
+    private func tellIfIdle() {
+        guard stepsLeft == 0, open.isEmpty, unfinished == 0, !saidIdle else { return }
+        saidIdle = true
+        journal.note("idle")
+        onIdle()
+    }
+
+    // MARK: What a terminal says
+
+    private static func word(_ terminal: Terminal) -> String {
+        switch terminal.outcome {
+        case .result(let status, _): String(status)
+        case .failed(let failure): failure.code
+        }
+    }
+
+    private static func generation(_ fields: [UInt8]) -> String {
+        for line in String(decoding: fields, as: UTF8.self).split(separator: "\n") {
+            let parts = line.split(separator: ":", maxSplits: 1)
+            if parts.count == 2, parts[0].lowercased() == generationField {
+                return String(parts[1].drop { $0 == " " })
+            }
+        }
+        return "-"
+    }
+
+    /// The SHA-256 of a file; nil if it is not there.
+    private static func digest(of path: String) -> String? {
+        let file = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard file >= 0 else { return nil }
+        defer { Glibc.close(file) }
+        var hash = SHA256()
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe Glibc.read(file, &buffer, buffer.count)
+            guard count > 0 else { break }
+            hash.update(buffer.span.extracting(0..<count))
+        }
+        return hash.finalize().hex
+    }
+}

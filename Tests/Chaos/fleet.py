@@ -1,0 +1,110 @@
+"""The clients of a run: processes in two languages, each of which may have several lives."""
+
+import os
+import signal
+import time
+
+import journal
+import places
+import wishes
+from harness import PYTHON
+from judge import Life
+from processes import Program
+
+
+class Fleet:
+    """Starts, kills and collects clients. A journal is `NUMBER.LIFE.journal` in `folder`, a plan `NUMBER.LIFE.plan`."""
+
+    def __init__(self, folder, runtime, lab, seed, count, bases, canary=None):
+        self.folder = folder
+        self.runtime = runtime
+        self.lab = lab
+        self.seed = seed
+        self.count = count
+        self.bases = bases
+        self.canary = canary
+        self.running = {}
+        self.lives = []
+        self._times = {}
+
+    def start(self, number, begin, seconds):
+        """Begins the next life of a client, which plans for so many seconds."""
+        life = self._times.get(number, 0) + 1
+        self._times[number] = life
+        name = f"{number}.{life}"
+        plan, path = self.folder / f"{name}.plan", self.folder / f"{name}.journal"
+        plan.write_text(wishes.Planner(self.seed, number, life, begin, seconds, self.count, self.bases).text())
+        if wishes.language(number) == "python":
+            arguments = [PYTHON, "-B", places.HERE / "follower.py", plan, path, self.runtime]
+            if self.canary and number == 0:
+                arguments.append(self.canary)
+        else:
+            arguments = [self.lab, "client", plan, path, "--runtime", self.runtime]
+        program = Program(arguments, dict(os.environ), self.folder)
+        program.name = name
+        program.is_stopped = False
+        self.running[number] = program
+
+    def kill(self, number):
+        """`kill -9`; the moment at which it was dead."""
+        program = self.running.pop(number)
+        program.kill()
+        moment = time.monotonic()
+        self._collect(program, moment)
+        return moment
+
+    def stop(self, number):
+        self.running[number].is_stopped = True
+        self.running[number].signal(signal.SIGSTOP)
+
+    def resume(self, program):
+        program.is_stopped = False
+        program.signal(signal.SIGCONT)
+
+    def await_idle(self, deadline):
+        """Numbers of those whose wishes have not all ended by then."""
+        late = []
+        for number, program in self.running.items():
+            try:
+                program.await_line("idle", "stdout", max(0.01, deadline - time.monotonic()))
+            except AssertionError:
+                late.append(number)
+        return late
+
+    def dismiss(self):
+        """Lets all leave; what is wrong with how they ended."""
+        for program in self.running.values():
+            program.write(b"")
+        complaints = []
+        for program in list(self.running.values()):
+            try:
+                status = program.wait(20)
+            except AssertionError as error:
+                complaints.append(f"client {program.name}: {error}")
+                continue
+            if status != 0 or program.crash_lines:
+                complaints.append(f"client {program.name} ended with {status}\n{program.describe()}")
+        return complaints
+
+    def ended_by_themselves(self):
+        """Those that ended and were not told to."""
+        return [program for program in self.running.values() if not program.running]
+
+    def abort(self):
+        """Ends all that are left; they are as good as killed."""
+        for number, program in list(self.running.items()):
+            if program.running:
+                self.kill(number)
+
+    def collect(self):
+        """The lives of all."""
+        for program in self.running.values():
+            self._collect(program, None)
+        self.running = {}
+        return self.lives
+
+    def _collect(self, program, died):
+        first, *steps = (self.folder / f"{program.name}.plan").read_text().splitlines()
+        found = {wish.name: wish for wish in map(wishes.Wish.of, steps) if wish}
+        lines = journal.read(self.folder / f"{program.name}.journal", program.name)
+        self.lives.append(Life(program.name, found, lines, died, int(first.split(" ")[3])))

@@ -1,0 +1,335 @@
+"""Holds the journals of a run against its plans, its time line, and the ledgers of origin and broker. Pure: values in,
+violations out."""
+
+import hashlib
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import whims
+from journal import End, Line
+
+SLACK = 40.0
+"""Seconds before a wish was said in which a transfer that it joined may have begun."""
+STALE = 20.0
+"""Seconds by which an answer may be older than its cache rule says: it may have lain in a stopped process."""
+GRACE = 2.0
+"""Calm seconds after the last one who wanted something is gone in which it may still be asked of the origin."""
+
+EXPLAINED = {
+    "spool-full": ("disk",),
+    "queue-full": ("queue",),
+    "origin-cooling": ("cooling",),
+}
+"""Failures that a disturbance explains, and in what."""
+
+DEATHS_OF_POISON = 2
+
+AFTER_GREETING = 2.0
+"""Seconds after a client met a broker from which on what it writes down came from that one."""
+
+
+@dataclass
+class Violation:
+    """What is wrong, and the lines of journals that show it."""
+
+    rule: str
+    what: str
+    lines: list = field(default_factory=list)
+    at: float | None = None
+
+    def __str__(self):
+        return "\n    ".join([f"{self.rule}: {self.what}", *map(str, self.lines)])
+
+
+@dataclass
+class Life:
+    """One life of a client: its plan's wishes by name, what it wrote, and how it ended."""
+
+    client: str
+    wishes: dict
+    lines: list
+    died: float | None = None
+    """When it was killed."""
+    lease: int = 0
+    """Seconds for which its wishes outlive it."""
+
+
+class Story:
+    """One wish, as the journal of its client tells it."""
+
+    def __init__(self, wish, line, life):
+        self.wish = wish
+        self.asked = line
+        self.life = life
+        self.ends = []
+        self.dropped = None
+        self.refused = None
+        self.losses = 0
+
+    @property
+    def over(self):
+        """When it was not wanted any more; None if it still is."""
+        moments = [line.at for line in (self.dropped, self.refused, *(end.line for end in self.ends[:1])) if line]
+        if self.life.died is not None:
+            moments.append(self.life.died + self.life.lease)
+        return min(moments, default=None)
+
+    @property
+    def lines(self):
+        return [self.asked, *(line for line in (self.dropped, self.refused) if line), *(end.line for end in self.ends)]
+
+
+class Judge:
+    """`requests`: what the origin saw, with `target`, `path`, `started`, `ended`, `aborted`. `ledger`: what it
+    answered. `broker`: the last broker's own ledger, if there is one."""
+
+    def __init__(self, lives, timeline, requests, ledger, broker=None):
+        self.lives = lives
+        self.timeline = timeline
+        self.requests = requests
+        self.ledger = ledger
+        self.broker = broker
+        self.violations = []
+        self.stories = {}
+        self.counts = Counter()
+        self.lateness = []
+        """Calm seconds for which transfers that were cut off were still running with nobody wanting them."""
+
+    def judge(self):
+        """All that is wrong."""
+        for life in self.lives:
+            self.read(life)
+        self.removals = [(line.at, line.words[0]) for life in self.lives for line in life.lines
+                         if line.verb == "remove"]
+        for story in self.stories.values():
+            self.judge_number_of_ends(story)
+            for end in story.ends[:1]:
+                self.judge_end(story, end)
+        for life in self.lives:
+            self.judge_removals(life)
+            self.judge_heard(life)
+        self.judge_origin()
+        if self.broker:
+            self.judge_broker(self.broker["broker"])
+        return self.violations
+
+    def complain(self, rule, what, lines=(), at=None):
+        lines = list(lines)
+        self.violations.append(Violation(rule, what, lines, at if at is not None else lines[-1].at if lines else None))
+
+    # Each journal for itself.
+
+    def read(self, life):
+        """Takes a life's lines into stories."""
+        for line in life.lines:
+            if line.verb == "ask":
+                wish = life.wishes.get(line.words[0])
+                if wish is None:
+                    self.complain("asked", "what no plan says", [line])
+                else:
+                    self.stories[wish.name] = Story(wish, line, life)
+            elif line.verb in ("end", "drop", "refused", "lost"):
+                story = self.stories.get(line.words[0])
+                if story is None or story.life is not life:
+                    self.complain("unasked", "of what it never asked for", [line])
+                elif line.verb == "end":
+                    story.ends.append(End.of(line))
+                elif line.verb == "drop":
+                    story.dropped = line
+                elif line.verb == "refused":
+                    story.refused = line
+                else:
+                    story.losses += 1
+
+    def judge_number_of_ends(self, story):
+        """One end, or none of what was dropped or whose client died."""
+        count = len(story.ends)
+        if count > 1:
+            self.complain("once", f"{count} ends of {story.wish.name}", story.lines)
+        if count and story.dropped and story.ends[0].line.at > story.dropped.at:
+            self.complain("removed", f"an end of {story.wish.name} after it was given up", story.lines)
+        if story.refused:
+            self.complain("refused", f"{story.wish.name} was taken for no request", story.lines)
+        if count == 0 and not story.dropped and not story.refused and story.life.died is None:
+            self.complain("lost", f"{story.wish.name} has no end: {story.wish.url}", story.lines)
+
+    def judge_removals(self, life):
+        """After a removal or cancellation is answered nothing of it is heard."""
+        dropped, final = {}, {}
+        for line in life.lines:
+            if line.verb == "drop":
+                dropped[line.words[0]] = line
+            elif line.verb == "cancelled":
+                final[line.words[0]] = line
+            elif line.verb == "removed":
+                for name, drop in dropped.items():
+                    story = self.stories.get(name)
+                    if story and matches(line.words[0], story.wish.handler):
+                        final.setdefault(name, line)
+            elif line.verb == "heard" and line.words[2] in final:
+                answer = final[line.words[2]]
+                drop = dropped.get(line.words[2], answer)
+                # Over a lost connection no answer says anything of what was on its way.
+                if not self.was_apart(life.client, drop.at - 1, line.at):
+                    self.complain("removed", f"{line.words[2]} was heard of after its removal was answered",
+                                  [drop, answer, line])
+
+    def judge_heard(self, life):
+        """Each terminal comes once, and only of what somebody asked for."""
+        heard = defaultdict(list)
+        for line in life.lines:
+            if line.verb == "heard" and line.words[2] != "-":
+                heard[(line.words[2], line.words[1])].append(line)
+        for (name, _), lines in heard.items():
+            story = self.stories.get(name)
+            if story is None:
+                if not any(name in other.wishes for other in self.lives):
+                    self.complain("unasked", f"a terminal of {name}, which nobody asked for", lines)
+            elif story.life is life and len(lines) > 1 + story.losses:
+                self.complain("once", f"{len(lines)} terminals of {name}", [*story.lines, *lines])
+
+    def was_apart(self, client, begin, end):
+        """Whether a client may have lost its connection between two moments."""
+        number = client.split(".")[0]
+        return self.timeline.count(("broker", "serve", f"client {number}"), begin - 2, end) > 0
+
+    # Ends against plans.
+
+    def judge_end(self, story, end):
+        """A result must be possible and its bytes right; a failure must be explained."""
+        whim = story.wish.whim
+        self.counts[end.code or "result"] += 1
+        if end.code is None:
+            self.judge_result(story, end, whim)
+            return
+        if whim.then != "good" and end.code in self.codes_of(whim):
+            return
+        if end.code == "too-large" and whim.size > int(story.wish.options.get("max-bytes", whim.size)):
+            return
+        if end.code == "deadline" and "deadline" in story.wish.options:
+            # A broker that is stopped in the middle of a pass goes on with the clock of before.
+            was_stopped = self.timeline.count(("broker",), story.asked.at, end.line.at) > 0
+            if end.line.at - story.asked.at < float(story.wish.options["deadline"]) - 0.1 and not was_stopped:
+                self.complain("early", f"the deadline of {story.wish.name} was not over", story.lines)
+            return
+        if not self.is_explained(story, end):
+            self.complain("unexplained", f"{story.wish.name} failed as {end.code}: {story.wish.url}", story.lines)
+
+    def codes_of(self, whim):
+        """How what never goes well may fail."""
+        codes = {whims.LASTING[whim.then]}
+        return codes | {"truncated", "reset"} if whim.then in ("cut", "drop", "reset") else codes
+
+    def is_explained(self, story, end):
+        begin, now = story.asked.at - SLACK, end.line.at
+        if end.code in EXPLAINED:
+            return self.timeline.count(EXPLAINED[end.code], begin, now) > 0
+        if end.code == "poisonous":
+            return self.timeline.count(("worker", "serve"), begin, now) >= DEATHS_OF_POISON
+        if end.code == "removed":
+            return any(story.asked.at - 1 <= at <= now and matches(pattern, story.wish.handler)
+                       for at, pattern in self.removals)
+        return False
+
+    def judge_result(self, story, end, whim):
+        if whim.then != "good":
+            self.complain("impossible", f"{story.wish.name} has a result of what cannot go well", story.lines)
+            return
+        if whim.size > int(story.wish.options.get("max-bytes", whim.size)):
+            self.complain("impossible", f"{story.wish.name} is larger than it may be", story.lines)
+        if not end.generation.isdigit():
+            self.complain("generation", f"the result of {story.wish.name} names none", story.lines)
+            return
+        generation = int(end.generation)
+        right = digest(whim.name, generation, whim.size)
+        if end.read != right or end.told != right or end.length != whim.size:
+            self.complain("bytes", f"{story.wish.name} is not generation {generation} of {whim.name}", story.lines)
+        if generation not in self.ledger.served(whim.name):
+            self.complain("origin", f"{whim.name} was never answered in generation {generation}", story.lines)
+        elif whim.period:
+            gone = whims.EPOCH + (generation + 1) * whim.period
+            if gone + whim.fresh_seconds + STALE < story.asked.at:
+                self.complain("stale", f"{story.wish.name} got generation {generation}, gone since "
+                              f"{story.asked.at - gone:.1f} s", story.lines)
+
+    # The broker against all journals.
+
+    def judge_broker(self, instance):
+        """It knows of each terminal that clients heard of it, and of each request that it answered."""
+        heard, answered = [], []
+        for life in self.lives:
+            lines = [line for line in life.lines if line.verb == "heard" and line.words[4] == instance]
+            heard += [line for line in lines if line.at >= lines[0].at + AFTER_GREETING]
+        answered = {line.words[2]: line for line in heard
+                    if line.words[3].isdigit() and line.words[2] in self.stories}
+        due = self.broker["deliveries"]["due"]
+        if due < len(heard):
+            self.complain("ledger", f"clients heard {len(heard)} terminals of a broker that told of {due}", heard[-1:])
+        if self.broker["requests"]["answered"] < len(answered):
+            self.complain("ledger", f"clients have {len(answered)} results of a broker that has answered "
+                          f"{self.broker['requests']['answered']}", list(answered.values())[-1:])
+
+    # The origin against all journals.
+
+    def judge_origin(self):
+        """Nothing is asked of it, or goes on, that nobody has wanted for a while."""
+        wanted = defaultdict(list)
+        for story in self.stories.values():
+            wanted[story.wish.whim.name].append((story.asked.at, story.over, story))
+        for request in self.requests:
+            name = request.path.rpartition("/")[2]
+            spans = wanted.get(name)
+            if not spans:
+                self.complain("unwanted", f"{request.target} was asked of the origin and by nobody", (),
+                              request.started)
+                continue
+            self.judge_request(request, name, spans)
+
+    def judge_request(self, request, name, spans):
+        stopped = request.ended or request.aborted or float("inf")
+        before = [span for span in spans if span[0] <= request.started + 0.1]
+        if not before:
+            self.complain("unwanted", f"{name} was asked of the origin before anybody wanted it",
+                          [spans[0][2].asked], request.started)
+            return
+        last = self.latest(before)
+        if last is not None and self.timeline.calm(last, request.started) > GRACE:
+            self.complain("unwanted", f"{name} was asked of the origin {request.started - last:.1f} s after nobody "
+                          "wanted it any more", self.evidence(before), request.started)
+            return
+        last = self.latest(spans)
+        now = min(stopped, self.timeline.lines[-1][0])
+        if last is None or now <= last:
+            return
+        calm = self.timeline.calm(max(last, request.started), now)
+        if request.aborted:
+            self.lateness.append(calm)
+        if calm > GRACE:
+            self.complain("unwanted", f"{name} was still fetched {now - last:.1f} s after nobody wanted it any more",
+                          self.evidence(spans), request.started)
+
+    def latest(self, spans):
+        """When the last one was over; None if one is not."""
+        overs = [over for _, over, _ in spans]
+        return None if None in overs else max(overs)
+
+    def evidence(self, spans):
+        story = max(spans, key=lambda span: span[1] or 0)[2]
+        died = story.life.died
+        dead = [Line(died, "killed", (), story.life.client)] if died is not None else []
+        return [*story.lines, *dead]
+
+
+def matches(pattern, handler):
+    """Whether a pattern means a handler."""
+    return handler.startswith(pattern) if pattern.endswith("/") else handler == pattern
+
+
+DIGESTS = {}
+
+
+def digest(name, generation, size):
+    key = (name, generation, size)
+    if key not in DIGESTS:
+        DIGESTS[key] = hashlib.sha256(whims.content(*key)).hexdigest()
+    return DIGESTS[key]

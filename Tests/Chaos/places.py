@@ -1,0 +1,10 @@
+"""Where the rest of the checkout is: importing this makes the integration tests' modules importable."""
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PACKAGE = ROOT / "examples/python"
+
+sys.path.insert(0, str(ROOT / "Tests/Integration"))

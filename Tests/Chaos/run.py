@@ -1,0 +1,248 @@
+"""One run: from the start of everything to the verdict."""
+
+import os
+import threading
+import time
+from collections import Counter
+
+import places  # noqa: F401
+import footprint
+import harness
+import schedule
+import whims
+import wishes
+from client import Client
+from disk import Disk
+from fleet import Fleet
+from hand import Hand
+from judge import Judge, Violation
+from origin import Origin
+from processes import eventually
+from timeline import Timeline
+
+WARM_UP, LONGEST_WARM_UP = 0.15, 12
+"""The part of a run in which nothing is disturbed, and the most seconds of it."""
+CALM_END = 3
+"""Seconds at the end of the plans in which nothing more is disturbed."""
+PATIENCE = 100
+"""Seconds after the end of the plans until everything has to have ended: a cool-down takes a minute at most."""
+GHOST_SECONDS = 10
+"""How long after the end the canary `ghost` asks."""
+
+
+def disturbed(seconds):
+    """From when to when a run of so many seconds is disturbed."""
+    return min(WARM_UP * seconds, LONGEST_WARM_UP), seconds - CALM_END
+
+
+def lab():
+    """The program of which `client` is a part."""
+    return os.environ.get("EARSHOT_LAB") or str(harness.ROOT / ".build/release/earshot-lab")
+
+
+class Run:
+    """`violations` is empty if all agrees."""
+
+    def __init__(self, options):
+        self.options = options
+        self.seconds = options.minutes * 60
+        self.folder = harness.temporary_folder()
+        (self.folder / "clients").mkdir()
+        self.timeline = Timeline()
+        self.violations = []
+        self.before = self.after = ()
+        self.hand = self.judge = self.fleet = None
+        self.ledger = {}
+        self.connections = []
+
+    def go(self):
+        with Origin(ports=wishes.ORIGINS) as origin, Disk(self.folder / "disk") as disk:
+            origin.ledger = whims.Ledger()
+            bus = self.make_bus(disk)
+            try:
+                with bus:
+                    self.disturb(bus, origin, disk)
+                self.hand.keep_log()
+            except AssertionError as error:
+                self.complain("bus", f"{error} {' '.join(getattr(error, '__notes__', []))}")
+            finally:
+                if self.fleet:
+                    self.fleet.abort()
+                    self.fleet.collect()
+            self.verdict(origin)
+
+    def make_bus(self, disk):
+        settings = [word for name, value in Hand.settings.items() if name not in ("workers", "slots")
+                    for word in (f"--{name}", value)]
+        bus = harness.Bus(workers=Hand.settings["workers"], slots=Hand.settings["slots"], folder=self.folder,
+                          arguments=["--cache-folder", disk.path / "cache", "--drain-seconds", "2", *settings])
+        bus.spool = disk.path / "spool"
+        return bus
+
+    def disturb(self, bus, origin, disk):
+        options = self.options
+        self.fleet = Fleet(self.folder / "clients", bus.runtime, lab(), options.seed, options.clients, origin.urls,
+                           options.canary)
+        for number in range(options.clients):
+            self.fleet.start(number, 0, self.seconds)
+        with Client(bus.runtime) as client:
+            eventually(lambda: client.query("status")["clients"] > options.clients, "all clients are there", 60)
+        self.timeline.begin = time.monotonic()
+        plan_end = self.timeline.begin + self.seconds
+        self.hand = Hand(bus, self.fleet, disk, self.timeline, plan_end)
+        begin, end = disturbed(self.seconds)
+        self.wait(self.timeline.begin + begin)
+        self.before = footprint.take(self.pids())
+        self.timeline.note("warm")
+        for decision in schedule.schedule(options.seed, begin, end):
+            self.wait(self.timeline.begin + decision.at)
+            self.hand.act(decision)
+            self.look_for_the_dead()
+        self.wait(plan_end)
+        self.timeline.note("the plans are over")
+        self.hand.heal()
+        self.timeline.note("everything is healed")
+        self.come_to_rest(bus, plan_end)
+
+    def wait(self, until):
+        """Until a moment, and takes back what is over before."""
+        while (now := time.monotonic()) < until:
+            following = self.hand.next_end
+            pause(min(until, following if following is not None else until) - now)
+            self.hand.take_back()
+
+    def look_for_the_dead(self):
+        for program in self.fleet.ended_by_themselves():
+            self.complain("client", f"client {program.name} ended by itself\n{program.describe()}")
+
+    def come_to_rest(self, bus, plan_end):
+        """Everything ends, both ledgers are even, and nothing has grown."""
+        late = self.fleet.await_idle(plan_end + PATIENCE)
+        self.timeline.note(f"{self.options.clients - len(late)} clients have all that they asked for")
+        with Client(bus.runtime) as client:
+            if late:
+                self.explain(client, late)
+            else:
+                self.settle(client)
+        self.break_run(bus)
+        self.after = footprint.take(self.pids())
+        for complaint in footprint.growth(self.before, self.after):
+            self.complain("footprint", complaint)
+        for complaint in self.fleet.dismiss():
+            self.complain("client", complaint)
+        with Client(bus.runtime) as client:
+            self.await_nothing(client)
+
+    def settle(self, client):
+        def even():
+            self.ledger = client.query("ledger")
+            return self.ledger["requests"]["pending"] == 0 and self.ledger["deliveries"]["outstanding"] == 0
+        try:
+            eventually(even, lambda: f"nothing pending or outstanding: {self.ledger}", 15)
+            if self.options.canary == "ledger":
+                self.ledger["requests"]["answered"] += 1
+            harness.check_ledgers(self.ledger)
+            if self.options.canary == "forgetful":
+                self.ledger["deliveries"]["due"] = 0
+            for handler in client.query("handlers")["handlers"]:
+                check_handler(handler)
+        except AssertionError as error:
+            self.complain("ledger", str(error))
+
+    def await_nothing(self, client):
+        """With the last client all that was wanted is gone."""
+        status = {}
+
+        def empty():
+            status.update(client.query("status"))
+            return status["clients"] == 1 and status["handlers"] == 0 and not any(status["flights-now"].values())
+        try:
+            eventually(empty, lambda: f"a bus without clients has nothing: {status}", 15)
+        except AssertionError as error:
+            self.complain("rest", str(error))
+
+    def explain(self, client, late):
+        """What the broker says of what has no end."""
+        for number in late:
+            program = self.fleet.running[number]
+            lines = (self.folder / f"clients/{program.name}.journal").read_text().splitlines()
+            asked = {words[2]: words for words in (line.split(" ") for line in lines) if words[1] == "ask"}
+            for line in lines:
+                words = line.split(" ")
+                if words[1] in ("end", "drop", "refused"):
+                    asked.pop(words[2], None)
+            answers = []
+            for name, words in list(asked.items())[:5]:
+                # The Python package has IDs of its own.
+                said = client.query(f"why {words[3]} {name}") if wishes.language(number) == "swift" else ""
+                answers.append(f"{name} {words[4]} {said}")
+            self.complain("late", f"client {program.name} still waits for {len(asked)} ends", answers)
+
+    def pids(self):
+        return {role: self.hand.pids(role) for role in ("broker", "worker")}
+
+    def break_run(self, bus):
+        """What a canary of the runner's does."""
+        if self.options.canary == "descriptors":
+            self.connections = [Client(bus.runtime) for _ in range(80)]
+        if self.options.canary == "ghost":
+            self.haunt(bus)
+
+    def haunt(self, bus):
+        """Asks for what somebody wanted once."""
+        journal = next((self.folder / "clients").glob("*.journal")).read_text()
+        url = next(line.split(" ")[4] for line in journal.splitlines()
+                   if line.split(" ")[1] == "ask" and "/o-" in line)
+        pause(GHOST_SECONDS)
+        with Client(bus.runtime) as client:
+            client.fetch("ghost", 1, url)
+            client.terminal()
+
+    def complain(self, rule, what, lines=()):
+        self.violations.append(Violation(rule, what, list(lines), time.monotonic()))
+
+    # The verdict.
+
+    def verdict(self, origin):
+        if self.options.canary == "origin":
+            for answers in origin.ledger.answers.values():
+                answers[:] = [(generation + 1, at) for generation, at in answers]
+        self.timeline.note("the verdict")
+        lives = self.fleet.lives if self.fleet else []
+        self.judge = Judge(lives, self.timeline, origin.log(), origin.ledger, self.ledger)
+        self.violations += self.judge.judge()
+        self.violations += [Violation("bus", complaint) for complaint in self.hand.complaints] if self.hand else []
+
+    def summary(self):
+        lines = []
+        if self.judge:
+            verbs = Counter(line.verb for life in self.fleet.lives for line in life.lines)
+            killed = sum(life.died is not None for life in self.fleet.lives)
+            lines.append(f"{len(self.fleet.lives)} lives of clients, {killed} killed: {verbs['ask']} asked, "
+                         f"{verbs['end']} ended, {verbs['drop']} given up, {verbs['heard']} terminals heard, "
+                         f"{len(self.judge.requests)} requests at the origin")
+            if late := sorted(self.judge.lateness):
+                lines.append(f"{len(late)} transfers that nobody wanted any more were cut off, half of them within "
+                             f"{late[len(late) // 2] * 1000:.0f} ms, the last after {late[-1]:.2f} calm s")
+            lines.append("ends: " + ", ".join(f"{n} {code}" for code, n in self.judge.counts.most_common()))
+        if self.hand:
+            lines.append("done: " + ", ".join(f"{n} {kind}" for kind, n in sorted(self.hand.done.items())))
+        if self.after:
+            lines.append(footprint.table(self.before, self.after))
+        lines.append("all agree" if not self.violations else f"{len(self.violations)} VIOLATIONS")
+        return "\n".join(lines)
+
+
+def check_handler(handler):
+    """The ledger of one handler."""
+    counts = handler["requests"] if "requests" in handler else handler
+    failed = counts["failed"]
+    ends = (counts["answered"] + (sum(failed.values()) if isinstance(failed, dict) else failed) + counts["removed"]
+            + counts["orphaned"] + counts["pending"])
+    if counts["submitted"] != ends:
+        raise AssertionError(f"a handler does not balance: {handler}")
+
+
+def pause(seconds):
+    """Lets time pass: a run is made of it."""
+    threading.Event().wait(max(0.0, seconds))

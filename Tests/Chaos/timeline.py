@@ -1,0 +1,79 @@
+"""What was done in a run, and when: for people, and for the judge, who excuses by it."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+BUS = ("broker", "worker", "serve")
+"""Disturbances that keep the bus from doing what it has to at once."""
+
+SETTLING = 2.0
+"""Seconds after such a disturbance that count as disturbed."""
+
+
+@dataclass
+class Disturbance:
+    """One of them; `ended` is None while it lasts. `about` is what it is in (`broker`, `worker`, `serve`, `disk`,
+    `queue`, `cooling`, `client N`)."""
+
+    about: str
+    what: str
+    began: float
+    ended: float | None = None
+
+    def touches(self, begin, end):
+        """Whether it was while something else was."""
+        return self.began <= end and (self.ended is None or self.ended >= begin)
+
+
+class Timeline:
+    """Any thread may write."""
+
+    def __init__(self):
+        self.begin = time.monotonic()
+        self.lines = []
+        self.disturbances = []
+        self._lock = threading.Lock()
+
+    def note(self, text):
+        with self._lock:
+            self.lines.append((time.monotonic(), text))
+
+    def begin_disturbance(self, about, what):
+        disturbance = Disturbance(about, what, time.monotonic())
+        with self._lock:
+            self.disturbances.append(disturbance)
+        self.note(what)
+        return disturbance
+
+    def end_disturbance(self, disturbance, what=None):
+        disturbance.ended = time.monotonic()
+        self.note(what or f"end of: {disturbance.what}")
+
+    def add(self, about, what):
+        """One that is over as soon as it has begun."""
+        disturbance = self.begin_disturbance(about, what)
+        disturbance.ended = disturbance.began
+        return disturbance
+
+    # What the judge asks.
+
+    def count(self, about, begin, end):
+        """How many disturbances in `about` touch that time."""
+        return sum(d.about in about and d.touches(begin, end) for d in self.disturbances)
+
+    def calm(self, begin, end):
+        """Seconds between two moments in which nothing disturbed the bus, or had just done so."""
+        disturbed = sorted((max(begin, d.began), min(end, (end if d.ended is None else d.ended) + SETTLING))
+                           for d in self.disturbances if d.about in BUS)
+        calm, upto = 0.0, begin
+        for start, stop in disturbed:
+            if stop <= upto or start >= end:
+                continue
+            calm += max(0.0, start - upto)
+            upto = stop
+        return calm + max(0.0, end - upto)
+
+    def text(self, begin=None, end=None):
+        return "\n".join(f"{at - self.begin:8.2f} {text}" for at, text in self.lines
+                         if (begin is None or at >= begin) and (end is None or at <= end))
