@@ -75,6 +75,8 @@ extension BrokerCore {
         clients[client].told = max(clients[client].told, clients[client].sent)
         clients[client].sent = 0
         clients[client].isBlocked = false
+        // A socket that was full held its work back; now its window does.
+        if !clients[client].isClosed(limits) { queue.clientOpened(client) }
         awayClients.append(client)
         setTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), lease(of: client))
         // Only now: the end of the other one may be told to this one, which has no connection any more.

@@ -184,7 +184,7 @@ final class Supervisor {
         }
         switch phase {
         case .draining, .killing:
-            if post.role == .broker { for post in posts where post.role == .worker { post.child?.send(SIGTERM) } }
+            if post.role == .broker { stopWorkers() }
             endIfAlone()
         case .serving:
             guard !post.isLeaving else {
@@ -244,6 +244,14 @@ final class Supervisor {
             endIfAlone()
         case .draining: kill()
         case .killing: break
+        }
+    }
+
+    /// The broker has ended, and no other follows: what a worker still fetches is for nobody. Two signals: it stops at once.
+    private func stopWorkers() {
+        for post in posts where post.role == .worker {
+            post.child?.send(SIGTERM)
+            post.child?.send(SIGINT)
         }
     }
 

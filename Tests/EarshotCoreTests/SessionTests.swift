@@ -371,4 +371,16 @@ struct SessionTests {
         for _ in 0..<100 where rig.core.timerCount > 0 { rig.pass() }
         #expect(rig.core.timerCount == 0)
     }
+
+    @Test mutating func `what a full socket held back starts when that socket is gone and the session is kept`() {
+        let a = connect(1)
+        answer(1, by: a)
+        rig.pass { rig in
+            rig.core.deliveryRefused(1, by: a)
+            rig.fetch("h", "later", "http://later/", by: a)
+        }
+        #expect(rig.jobs.isEmpty)
+        lose(a)
+        #expect(rig.jobs.map(\.url) == ["http://later/"])
+    }
 }
