@@ -95,6 +95,11 @@ int earshot_remove(earshot_bus *bus, const char *handler)
     return say(bus, "", (const char *[]){"REMOVE", handler, NULL});
 }
 
+int earshot_cancel(earshot_bus *bus, const char *handler, const char *request)
+{
+    return say(bus, "", (const char *[]){"CANCEL", handler, request, NULL});
+}
+
 int earshot_subscribe(earshot_bus *bus, const char *pattern)
 {
     if (say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL}) != 0) return -1;
@@ -122,7 +127,7 @@ static void parse(earshot_message *message)
         if (*at == '\n') *at = 0; /* each field a string; an empty one ends them */
 }
 
-int earshot_receive(earshot_bus *bus, earshot_message *message)
+static int receive(earshot_bus *bus, earshot_message *message)
 {
     /* A broker that ends tells nobody: after some silence it is asked for a sign of life. */
     int ready = await(bus, SILENCE_MS);
@@ -161,6 +166,21 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
     }
     earshot_free(message);
     return -1;
+}
+
+int earshot_receive(earshot_bus *bus, earshot_message *message)
+{
+    for (;;) {
+        if (receive(bus, message) != 0) return -1;
+        const char *seq = earshot_is_terminal(message) ? earshot_field(message, "seq") : NULL;
+        if (!seq) return 0;
+        unsigned long long number = strtoull(seq, NULL, 10);
+        if (number > bus->heard) {
+            bus->heard = number;
+            return 0;
+        }
+        earshot_free(message); /* a broker may say a terminal again, with the number that it had */
+    }
 }
 
 int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)

@@ -12,6 +12,7 @@ enum { EARSHOT_FAILED = 1, EARSHOT_USAGE = 64, EARSHOT_NO_BROKER = 69 };
 typedef struct {
     void *context;
     void *socket;
+    unsigned long long heard; /* the last terminal's `seq` */
     char error[512]; /* why the last call failed, a sentence */
     int status;      /* the exit status that fits it */
 } earshot_bus;
@@ -37,10 +38,14 @@ int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, co
 /* Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
 int earshot_remove(earshot_bus *bus, const char *handler);
 
+/* One request is not wanted any more. Answered with CANCELLED. */
+int earshot_cancel(earshot_bus *bus, const char *handler, const char *request);
+
 /* Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
 int earshot_subscribe(earshot_bus *bus, const char *pattern);
 
-/* The next message, however long it takes; fails on ERROR, and when the broker is gone. earshot_free is due on 0. */
+/* The next message, however long it takes, a terminal once; fails on ERROR, and when the broker is gone. earshot_free is
+   due on 0. */
 int earshot_receive(earshot_bus *bus, earshot_message *message);
 
 /* Writes a RESULT's body to `file`. Only before the acknowledgement: then the file it may be in is gone. */

@@ -34,6 +34,8 @@ public final class Bus implements AutoCloseable {
 
     private final ZMQ.Context context = ZMQ.context(1);
     private final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
+    /** The last terminal's number. */
+    private long heard;
 
     /** Connects and is greeted, in at most 3 s. */
     public Bus() throws Failure {
@@ -63,6 +65,11 @@ public final class Bus implements AutoCloseable {
         say(Map.of(), "REMOVE", handler);
     }
 
+    /** One request is not wanted any more. Answered with CANCELLED. */
+    public void cancel(String handler, String request) throws Failure {
+        say(Map.of(), "CANCEL", handler, request);
+    }
+
     /** Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
     public void subscribe(String pattern) throws Failure {
         say(Map.of(), "SUBSCRIBE", pattern);
@@ -74,11 +81,23 @@ public final class Bus implements AutoCloseable {
         say(Map.of(), "ACK", message.fields.get("seq"));
     }
 
-    /**
-     * The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a
-     * sign of life.
-     */
+    /** The next message, however long it takes, a terminal once: a broker may say it again, with the number it had. */
     public Message receive() throws Failure {
+        while (true) {
+            Message message = receiveAny();
+            if (!message.isTerminal()) {
+                return message;
+            }
+            long number = Long.parseLong(message.fields.get("seq"));
+            if (number > heard) {
+                heard = number;
+                return message;
+            }
+        }
+    }
+
+    /** The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life. */
+    private Message receiveAny() throws Failure {
         byte[][] frames = await(SILENCE_MS);
         if (frames == null) {
             say(Map.of(), "QUERY", "ping");

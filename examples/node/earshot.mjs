@@ -40,6 +40,7 @@ class Message {
 export class Bus {
   #dealer
   #messages
+  #heard = 0
 
   /** Connects and is greeted. */
   static async connect() {
@@ -68,6 +69,11 @@ export class Bus {
     this.#say(['REMOVE', handler])
   }
 
+  /** One request is not wanted any more. Answered with CANCELLED. */
+  cancel(handler, request) {
+    this.#say(['CANCEL', handler, request])
+  }
+
   /** Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
   subscribe(pattern) {
     this.#say(['SUBSCRIBE', pattern])
@@ -79,8 +85,18 @@ export class Bus {
     this.#say(['ACK', message.fields.seq])
   }
 
-  /** The next message. */
+  /** The next message, a terminal once: a broker may say it again, with the number that it had. */
   async receive() {
+    for (;;) {
+      const message = await this.#receive()
+      if (!message.isTerminal) return message
+      if (Number(message.fields.seq) <= this.#heard) continue
+      this.#heard = Number(message.fields.seq)
+      return message
+    }
+  }
+
+  async #receive() {
     let next
     try {
       next = await this.#messages.next()
@@ -89,8 +105,11 @@ export class Bus {
     }
     if (next.done) throw new EarshotError('the broker is gone: start one with `earshot serve`', NO_BROKER)
     const message = new Message(next.value)
-    if (message.verb === 'ERROR') throw new EarshotError(`${message.operands[0]}: ${message.fields.detail}`)
-    return message
+    if (message.verb !== 'ERROR') return message
+    const code = message.operands[0]
+    if (code === 'hello-required')
+      throw new EarshotError('the broker has ended and another one is there: ask again', NO_BROKER)
+    throw new EarshotError(`${code}: ${message.fields.detail}`)
   }
 
   /** All messages from now on. */

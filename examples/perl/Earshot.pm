@@ -22,7 +22,7 @@ sub open {
     $socket->die_on_error(0);
     $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
     # The context is kept because the socket closes, silently, when it goes.
-    my $self = bless { context => $context, socket => $socket }, $class;
+    my $self = bless { context => $context, socket => $socket, heard => 0 }, $class;
     $socket->connect("ipc://$folder/bus");
     $self->_check('cannot connect');
 
@@ -42,6 +42,9 @@ sub fetch {
 # Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended.
 sub remove { my ($self, $handler) = @_; return $self->_say('REMOVE', $handler) }
 
+# One request is not wanted any more. Answered with CANCELLED.
+sub cancel { my ($self, $handler, $request) = @_; return $self->_say('CANCEL', $handler, $request) }
+
 # Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
 sub subscribe {
     my ($self, $pattern) = @_;
@@ -52,9 +55,21 @@ sub subscribe {
 # Unacknowledged terminals are in the way of the next.
 sub acknowledge { my ($self, $message) = @_; return $self->_say('ACK', $message->{fields}{seq}) }
 
-# The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a sign of
-# life.
+# The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
 sub receive {
+    my ($self) = @_;
+    while (1) {
+        my $message = $self->_receive;
+        return $message unless $message->is_terminal;
+        my $number = $message->{fields}{seq};
+        next if $number <= $self->{heard};
+        $self->{heard} = $number;
+        return $message;
+    }
+}
+
+# The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+sub _receive {
     my ($self) = @_;
     my $frames = $self->_await(SILENCE_MS);
     if (!$frames) {

@@ -53,6 +53,7 @@ module Earshot
 
     # Connects and is greeted, in at most 3 s.
     def initialize
+      @heard = 0
       @context = ZMQ::Context.new
       @socket = @context.socket(ZMQ::DEALER)
       check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
@@ -74,6 +75,11 @@ module Earshot
       say 'REMOVE', handler
     end
 
+    # One request is not wanted any more. Answered with CANCELLED.
+    def cancel(handler, request)
+      say 'CANCEL', handler, request
+    end
+
     # Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
     def subscribe(pattern)
       say 'SUBSCRIBE', pattern
@@ -85,9 +91,29 @@ module Earshot
       say 'ACK', message.fields['seq']
     end
 
-    # The next message, however long it takes. A broker that ends tells nobody: after some silence it is asked for a
-    # sign of life.
+    # The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
     def receive
+      loop do
+        message = receive_any
+        return message unless message.terminal?
+
+        number = message.fields['seq'].to_i
+        next if number <= @heard
+
+        @heard = number
+        return message
+      end
+    end
+
+    def close
+      @socket&.close
+      @context&.terminate
+    end
+
+    private
+
+    # The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+    def receive_any
       frames = await(SILENCE_MS)
       unless frames
         say 'QUERY', 'ping'
@@ -97,13 +123,6 @@ module Earshot
 
       understand frames
     end
-
-    def close
-      @socket&.close
-      @context&.terminate
-    end
-
-    private
 
     def folder
       session = named('XDG_RUNTIME_DIR')

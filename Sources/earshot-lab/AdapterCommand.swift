@@ -1,0 +1,18 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+
+/// `earshot-lab adapter`: the Swift client library behind the lines that scenarios speak, see protocols/README.md.
+struct AdapterCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "adapter", abstract: "Do with the client library what lines of standard input say.")
+
+    @Argument(help: "The folder for bodies.")
+    var folder: String
+
+    func run() throws {
+        let loop = try EventLoop()
+        let adapter = try LibraryAdapter(RuntimeFolder(), bodies: folder, loop: loop)
+        try loop.run { adapter.isOver }
+    }
+}

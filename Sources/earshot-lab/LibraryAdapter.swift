@@ -1,0 +1,121 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// A program that uses the client library as it is told: a command is a line of standard input, and each `receive` is
+/// answered with a line of what the library told.
+final class LibraryAdapter {
+    /// Whether there is nothing more to do: the commands have ended, or the broker is of another version.
+    private(set) var isOver = false
+
+    private let bodies: String
+    private let output = Output(STDOUT_FILENO)
+    private var connection: ClientConnection?
+    private var input: [UInt8] = []
+    private var heard: [String] = []
+    /// Times that `receive` was said and not answered.
+    private var wanted = 1
+    private var count = 0
+    private var isGreeted = false
+
+    init(_ folder: RuntimeFolder, bodies: String, loop: EventLoop) throws {
+        self.bodies = bodies
+        connection = try ClientConnection(endpoint: folder.busEndpoint, client: "adapter", loop: loop) {
+            [unowned self] event in tell(event)
+        }
+        _ = try loop.add(STDIN_FILENO, .readable) { [unowned self] _ in takeCommands() }
+    }
+
+    private func takeCommands() {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let length = unsafe read(STDIN_FILENO, &bytes, bytes.count)
+        guard length > 0 else {
+            isOver = length == 0 || errno != EINTR
+            return
+        }
+        input += bytes[..<length]
+        while let end = input.firstIndex(of: 0x0a) {
+            let line = String(decoding: input[..<end], as: UTF8.self)
+            input.removeSubrange(...end)
+            if line == "receive" { wanted += 1 } else { carryOut(line) }
+        }
+        answer()
+    }
+
+    /// A command is a message in lower case, `name=value` its fields.
+    private func carryOut(_ line: String) {
+        let words = line.split(separator: " ")
+        let head = [words[0].uppercased()] + words.dropFirst().prefix(words[0] == "fetch" ? 3 : 2).map { String($0) }
+        let fields = words.dropFirst(head.count).map { $0.replacing("=", with: ": ", maxReplacements: 1) + "\n" }
+        do {
+            switch try ClientMessage(head: Array("\(head.joined(separator: " "))\n\(fields.joined())".utf8)) {
+            case .fetch(let fetch): try connection?.fetch(fetch)
+            case .cancel(let handler, let request): connection?.cancel(RequestKey(handler, request))
+            case .remove(let pattern): connection?.remove(pattern)
+            case .subscribe(let pattern):
+                connection?.subscribe(pattern)
+                connection?.query(.ping)
+            default: heard.append("error bad-message: no such command")
+            }
+        } catch {
+            heard.append("error \(error)")
+        }
+    }
+
+    private func tell(_ event: ClientEvent) {
+        switch event {
+        case .terminal(let delivery, let body): heard.append(line(delivery, body))
+        case .progress(let progress):
+            let total = progress.total.map { String($0) } ?? "-"
+            heard.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
+        case .cancelled(let key): heard.append("cancelled \(key.handler) \(key.request)")
+        case .removed(let pattern, let count): heard.append("removed \(pattern) \(count)")
+        case .answer: heard.append("listening")
+        case .refused(let reply): heard.append("error \(reply.code): \(reply.detail ?? "")")
+        case .state(.connected) where !isGreeted:
+            isGreeted = true
+            heard.append("ready")
+        case .state, .changed: break
+        }
+        answer()
+    }
+
+    private func line(_ delivery: Delivery, _ body: [UInt8]) -> String {
+        let terminal = delivery.terminal
+        let path = keep(terminal.response?.file, body)
+        connection?.finish(delivery)
+        let key = "\(terminal.handler) \(terminal.request)"
+        switch terminal.outcome {
+        case .result(let status, _): return "result \(key) \(status) \(path)"
+        case .failed(let failure):
+            return "failed \(key) \(failure.code) \(failure.status.map { String($0) } ?? "-") \(path)"
+        }
+    }
+
+    /// Writes a body into a file of its own, and tells its path.
+    private func keep(_ file: String?, _ body: [UInt8]) -> String {
+        count += 1
+        let path = "\(bodies)/\(count)"
+        let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        defer { close(target) }
+        var outcome = Output.Outcome.done
+        if let file {
+            let source = unsafe open(file, O_RDONLY | O_CLOEXEC)
+            defer { close(source) }
+            let length = Int(lseek(source, 0, SEEK_END))
+            lseek(source, 0, SEEK_SET)
+            outcome = Output(target).copy(from: source, length: length)
+        } else {
+            outcome = Output(target).write(body)
+        }
+        return outcome == .done ? path : "no-body:\(outcome)"
+    }
+
+    private func answer() {
+        while wanted > 0, !heard.isEmpty {
+            wanted -= 1
+            isOver = output.write(Array("\(heard.removeFirst())\n".utf8)) != .done || isOver
+        }
+    }
+}

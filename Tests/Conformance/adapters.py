@@ -1,0 +1,51 @@
+"""The client libraries under test: each is behind an adapter, a small program beside its examples."""
+
+import os
+
+from support import ROOT
+from harness import PYTHON
+from languages import JAVA, LANGUAGES
+
+LAB = "EARSHOT_LAB"
+"""Names the built `earshot-lab`, whose `adapter` is that of the Swift library."""
+
+
+class Adapter:
+    """How one is started. `reconnects`: the library finds the next broker by itself, else it says that it gives up."""
+
+    def __init__(self, name, command, reconnects=False, folder=None, environment=None):
+        self.name = name
+        self.reconnects = reconnects
+        self._command = command
+        self._folder = folder
+        self._environment = environment or {}
+
+    def plays(self, scenario):
+        """Whether the scenario is about a library of this kind."""
+        return scenario.only_for in (None, "reconnect" if self.reconnects else "give up")
+
+    def started(self, environment):
+        """The command, the folder it runs in, and what it runs with; builds it if it has to be built."""
+        folder = self._folder or next(language for language in LANGUAGES if language.name == self.name).built
+        command = self._command() if callable(self._command) else self._command.split()
+        return command, folder, {**environment, **self._environment}
+
+
+def _lab():
+    """The lab's program: bin/test sets its name, else it is where `swift build` left it."""
+    for path in (os.environ.get(LAB), ROOT / ".build/release/earshot-lab", ROOT / ".build/debug/earshot-lab"):
+        if path and os.access(path, os.X_OK):
+            return [str(path), "adapter"]
+    raise AssertionError("no built earshot-lab: run bin/test scenarios")
+
+
+ADAPTERS = [
+    Adapter("c", "./adapter"),
+    Adapter("java", f"{JAVA} Adapter"),
+    Adapter("node", "node adapter.mjs"),
+    Adapter("perl", "perl adapter.pl"),
+    Adapter("python", f"{PYTHON} -B adapter.py", reconnects=True, folder=ROOT / "examples/python/tests",
+            environment={"PYTHONPATH": str(ROOT / "examples/python")}),
+    Adapter("ruby", "ruby adapter.rb"),
+    Adapter("swift", _lab, reconnects=True, folder=ROOT),
+]

@@ -1,0 +1,103 @@
+"""A raw connection to the broker under test: it says and hears what the scenario says, and nothing by itself."""
+
+import collections
+import time
+
+import zmq
+
+from client import Message
+from matching import Heard
+
+
+def heard(frames):
+    """A message of a broker or a client."""
+    message = Message(frames)
+    return Heard(" ".join([message.verb, *message.operands]), message.fields, message.headers, message.body)
+
+
+class Connection:
+    """A DEALER, or a REQ."""
+
+    def __init__(self, runtime, kind="DEALER"):
+        self._kind = kind
+        self._socket = zmq.Context.instance().socket(getattr(zmq, kind))
+        self._socket.linger = 1000
+        self._socket.reconnect_ivl = 10
+        self._socket.connect(f"ipc://{runtime}/bus")
+
+    def say(self, frames):
+        if not self._socket.poll(10_000, zmq.POLLOUT):
+            raise AssertionError("the broker takes nothing")
+        self._socket.send_multipart(frames)
+
+    def read(self, timeout):
+        """The next message, or None when none comes in time."""
+        if not self._socket.poll(max(0, timeout) * 1000):
+            return None
+        return heard(self._socket.recv_multipart())
+
+    def close(self):
+        """Says BYE, so that nothing of this scenario is left for the next."""
+        if self._socket.closed:
+            return
+        try:
+            if self._kind == "DEALER":
+                self._socket.send(b"BYE\n", zmq.DONTWAIT)
+        except zmq.Again:
+            pass
+        self._socket.close()
+
+
+class StandIn:
+    """A broker that says what the scenario says. A question for a sign of life it answers by itself, a removal of
+    `nothing/here` too; acknowledgements it counts."""
+
+    def __init__(self, runtime):
+        self._endpoint = f"ipc://{runtime}/bus"
+        self._peer = None
+        self._inbox = collections.deque()
+        self.socket = None
+        self.bind()
+
+    def bind(self):
+        """Ends, and begins as another broker in the same place."""
+        if self.socket is not None:
+            self.socket.close(linger=0)
+        self.socket = zmq.Context.instance().socket(zmq.ROUTER)
+        self.socket.bind(self._endpoint)
+        self._inbox.clear()
+        self.acknowledged = 0
+
+    def say(self, frames):
+        self.socket.send_multipart([self._peer, *frames])
+
+    def take(self):
+        """Deals with a message that is there."""
+        self._peer, *frames = self.socket.recv_multipart()
+        message = heard(frames)
+        if message.line.startswith("ACK "):
+            self.acknowledged = max(self.acknowledged, int(message.line[4:]))
+        elif message.line == "QUERY ping":
+            self.say([b"ANSWER ping\n", b"{}"])
+        elif message.line == "REMOVE nothing/here":
+            self.say([b"REMOVED nothing/here 0\n"])
+        elif message.line != "BYE":
+            self._inbox.append(message)
+
+    def read(self, timeout):
+        """The next message that is no acknowledgement, or None when none comes in time."""
+        return self._inbox.popleft() if self._await(lambda: self._inbox, timeout) else None
+
+    def await_acknowledgement(self, number, timeout):
+        """Whether all up to `number`, and no more, is acknowledged in time."""
+        self._await(lambda: self.acknowledged >= number, timeout)
+        return self.acknowledged == number
+
+    def _await(self, condition, timeout):
+        deadline = time.monotonic() + timeout
+        while not condition() and self.socket.poll(max(0, deadline - time.monotonic()) * 1000):
+            self.take()
+        return condition()
+
+    def close(self):
+        self.socket.close(linger=0)

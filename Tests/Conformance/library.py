@@ -1,0 +1,86 @@
+"""A client library under test, behind its adapter: a program that does what lines on its input say, and tells on its
+output what its library told it. protocols/README.md tells the lines."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import zmq
+
+from harness import temporary_folder
+from matching import Heard
+
+FILES = {"result": 4, "failed": 5}
+"""How many words are before the body's file, by the first of them."""
+
+
+class Library:
+    """A running adapter. Its bodies are files in a folder of its own, gone at the end. `stand_in` is the broker that is
+    played here: it gets its turn while the program is waited for."""
+
+    def __init__(self, command, folder, environment, stand_in=None):
+        self._bodies = temporary_folder()
+        self._stand_in = stand_in
+        self._log = open(self._bodies / "stderr", "w+b")
+        self._process = subprocess.Popen([*command, str(self._bodies)], cwd=folder, env=environment, bufsize=0,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+        self._received = b""
+        self._greeted = False
+
+    def ask(self, line):
+        """Has the program do something."""
+        try:
+            self._process.stdin.write((line + "\n").encode())
+        except BrokenPipeError:
+            pass  # It has given up; what it said last tells why.
+
+    def read(self, timeout):
+        """What the program hears next, or None. The first line is its greeting, which comes unasked."""
+        if self._greeted:
+            self.ask("receive")
+        self._greeted = True
+        line = self._line(timeout)
+        if line is None:
+            return None
+        words = line.split(" ")
+        count = FILES.get(words[0], len(words))
+        return Heard(" ".join(words[:count]), {"file": " ".join(words[count:])} if words[count:] else {})
+
+    def _line(self, timeout):
+        output = self._process.stdout.fileno()
+        poller = zmq.Poller()
+        poller.register(output, zmq.POLLIN)
+        if self._stand_in is not None:
+            poller.register(self._stand_in.socket, zmq.POLLIN)
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._received:
+            ready = dict(poller.poll(max(0, deadline - time.monotonic()) * 1000))
+            if not ready:
+                return None
+            if self._stand_in is not None and self._stand_in.socket in ready:
+                self._stand_in.take()
+            if output in ready:
+                data = os.read(output, 1 << 16)
+                if not data:
+                    return None
+                self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line.decode("latin-1")
+
+    def describe(self):
+        """What it said on standard error."""
+        self._log.flush()
+        return (self._bodies / "stderr").read_text(errors="replace")[-2000:]
+
+    def close(self):
+        """Ends its input, on which it ends; kills it if it is stuck."""
+        try:
+            self._process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        except BrokenPipeError:
+            self._process.wait()
+        self._log.close()
+        shutil.rmtree(self._bodies, ignore_errors=True)

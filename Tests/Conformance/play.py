@@ -1,0 +1,62 @@
+"""Plays scenarios by hand: play.py [--library LANGUAGE] [--broken KIND[:NUMBER]] [NAME ...]
+
+Without --library those of `broker`, with it those of `library` and `stand-in` that are for it. --broken drops,
+duplicates, swaps or changes the message of that number, from 1, and so every scenario has to fail. EARSHOT_BINARY is the
+broker's program. The exit status is 1 if one went otherwise than it should.
+"""
+
+import argparse
+import sys
+
+import support  # noqa: F401 (the paths come first)
+
+from adapters import ADAPTERS
+from harness import Bus
+from player import Player
+from scenario import all_scenarios
+from tampering import KINDS, Tampering
+
+PATIENCE = {True: 2, False: 20}
+"""Seconds, by whether something is broken: then what is missing will not come."""
+
+
+def chosen(adapter, names=()):
+    """The scenarios to be played."""
+    if adapter is None:
+        found = all_scenarios("broker")
+    else:
+        found = [s for s in all_scenarios("library") + all_scenarios("stand-in") if adapter.plays(s)]
+    return [s for s in found if not names or s.name in names]
+
+
+def run(scenario, bus, adapter=None, broken=None):
+    """Plays one; `broken` is (kind, number). Raises `AssertionError` with the step that went otherwise."""
+    started = adapter and adapter.started(bus.environment)
+    tampering = Tampering(*broken) if broken else None
+    Player(scenario, bus, started, tampering, PATIENCE[broken is not None]).play()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--library", choices=[adapter.name for adapter in ADAPTERS])
+    parser.add_argument("--broken", metavar="KIND[:NUMBER]", help=f"{', '.join(KINDS)}")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    adapter = next((each for each in ADAPTERS if each.name == arguments.library), None)
+    kind, _, number = (arguments.broken or "").partition(":")
+    broken = (kind, int(number or 1)) if kind else None
+    wrong = 0
+    with Bus(workers=1) as bus:
+        for scenario in chosen(adapter, arguments.names):
+            try:
+                run(scenario, bus, adapter, broken)
+                told, failed = "passed", False
+            except AssertionError as error:
+                told, failed = "\n".join(["failed", str(error), *getattr(error, "__notes__", [])]), True
+            wrong += failed != bool(broken)
+            print(f"{scenario}: {told}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

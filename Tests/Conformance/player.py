@@ -1,0 +1,229 @@
+"""Plays a scenario: against the broker, or against a library with the broker or a stand-in behind it."""
+
+import fcntl
+import os
+import shutil
+import struct
+import time
+
+from connection import Connection, StandIn
+from harness import temporary_folder
+from library import Library
+from matching import Mismatch, Names, bytes_of, compare
+from origin import Origin
+from processes import kill
+from scenario import Block
+from tampering import Untouched
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
+
+
+class Player:
+    """One run of a scenario. `adapter`: how a library's adapter is started, (command, folder, environment).
+    `tampering`: what breaks the messages that the scenario is about. `patience`: seconds until a message is there."""
+
+    def __init__(self, scenario, bus, adapter=None, tampering=None, patience=20):
+        self._scenario = scenario
+        self._bus = bus
+        self._adapter = adapter
+        self._tampering = tampering or Untouched()
+        self._patience = patience
+        self._connections = {}
+        self._unread = {}
+        self._program = None
+        self._broker = None
+        self._folder = None
+
+    def play(self):
+        """Raises `AssertionError` with the step that went otherwise."""
+        self._origin = Origin().start()
+        self._names = Names(origin=self._origin.url)
+        try:
+            if self._scenario.folder == "stand-in":
+                self._folder = temporary_folder()
+                self._lock = os.open(self._folder / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+                self._broker = StandIn(self._folder)
+            self._do(self._scenario.steps)
+            left = [heard for unread in self._unread.values() for heard in unread] + self._tampering.left()
+            if left := [heard for heard in left if not heard.line.lower().startswith("progress ")]:
+                raise Mismatch(f"{self._scenario}: nobody expected\n    {left}")
+        except AssertionError as error:
+            if self._program is not None and (said := self._program.describe()):
+                error.add_note(f"the adapter said: {said}")
+            raise
+        finally:
+            self._close()
+
+    def _close(self):
+        if self._program is not None:
+            self._program.close()
+        for connection in self._connections.values():
+            connection.close()
+        if self._broker is not None:
+            self._broker.close()
+            os.close(self._lock)
+            shutil.rmtree(self._folder)
+        self._origin.stop()
+
+    def _do(self, steps):
+        for step in steps:
+            if isinstance(step, Block):
+                for turn in range(1, step.times + 1):
+                    self._names.known["n"] = str(turn)
+                    self._do(step.steps)
+                continue
+            party = step.party if step.party in ("origin", "broker", "program") else "connection"
+            action = getattr(self, f"_{party}_{step.action}", None)
+            if action is None:
+                raise AssertionError(f"{step.place}: nobody knows how '{step.party} {step.action}' goes")
+            try:
+                action(step)
+            except Mismatch:
+                raise
+            except AssertionError as error:
+                raise AssertionError(f"{step.place}: {step.line}: {error}") from error
+
+    def _frames(self, step):
+        """What is said: a head, and a body for each `[body is …]`."""
+        head, bodies = [step.text], []
+        for line in step.below:
+            if line.startswith("[body is "):
+                bodies.append(bytes_of(self._names.fill(line[len("[body is "):-1])))
+            else:
+                head.append("" if line == "[http]" else line)
+        return [(self._names.fill("\n".join(head)) + "\n").encode("latin-1"), *bodies]
+
+    # Hearing, the same for all who hear.
+
+    def _hear(self, step, party, source, untouched=False):
+        """The next message is the expected one."""
+        unread = self._unread.setdefault(party, [])
+        heard = unread.pop(0) if unread else self._next(source, untouched)
+        if heard is None:
+            raise Mismatch(f"{step.place}: expected\n    {step.line}\nnothing came within {self._patience} s")
+        compare(step, self._names, heard)
+
+    def _find(self, step, party, source):
+        """Some message is the expected one; those before it stay to be heard."""
+        unread = self._unread.setdefault(party, [])
+        seen = []
+        deadline = time.monotonic() + self._patience
+        while True:
+            heard = unread.pop(0) if unread else self._next(source) if time.monotonic() < deadline else None
+            if heard is None:
+                listed = "\n    ".join(map(str, seen))
+                raise Mismatch(f"{step.place}: expected\n    {step.line}\nnone such; heard\n    {listed}")
+            if self._names.match(step.text, heard.line):
+                compare(step, self._names, heard)
+                self._unread[party] = seen + unread
+                return
+            seen.append(heard)
+
+    def _next(self, source, untouched=False):
+        def read():
+            return source.read(self._patience)
+        return read() if untouched else self._tampering.read(source, read)
+
+    # A raw connection; its name is any other than those below.
+
+    def _connection(self, step):
+        if step.party not in self._connections:
+            self._connections[step.party] = Connection(self._bus.runtime)
+        return self._connections[step.party]
+
+    def _connection_connects(self, step):
+        kind = step.text.removeprefix("as ") or "DEALER"
+        self._connections[step.party] = Connection(self._bus.runtime, kind)
+
+    def _connection_says(self, step):
+        self._connection(step).say(self._frames(step))
+
+    def _connection_hears(self, step):
+        connection = self._connection(step)
+        if step.text == "nothing":
+            connection.say([b"QUERY ping\n"])
+            step.text = "ANSWER ping"
+        # Of a scenario about a library only what the program hears is broken.
+        self._hear(step, step.party, connection, untouched=self._scenario.folder != "broker")
+
+    def _connection_finds(self, step):
+        self._find(step, step.party, self._connection(step))
+
+    def _connection_leaves(self, step):
+        self._connections.pop(step.party).close()
+
+    # The program that uses the library.
+
+    def _program_starts(self, _step):
+        command, folder, environment = self._adapter
+        runtime = self._folder or self._bus.runtime
+        self._program = Library(command, folder, {**environment, "EARSHOT_RUNTIME": str(runtime)}, self._broker)
+
+    def _program_asks(self, step):
+        self._program.ask(self._names.fill(step.text))
+
+    def _program_hears(self, step):
+        greeting = step.text == "ready"
+        if step.text == "nothing":
+            self._program.ask("remove nothing/here")
+            step.text = "removed nothing/here 0"
+        self._hear(step, "program", self._program, untouched=greeting)
+
+    def _program_may(self, step):
+        """`may hear`: the next message can be this one, or it is of the next step."""
+        heard = self._next(self._program)
+        if heard is not None and not self._names.match(step.text.removeprefix("hear "), heard.line):
+            self._unread.setdefault("program", []).append(heard)
+
+    def _program_finds(self, step):
+        self._find(step, "program", self._program)
+
+    # The broker: the real one only dies; the stand-in says what the scenario says.
+
+    def _broker_dies(self, _step):
+        last = self._bus.broker
+        kill(last)
+        deadline = time.monotonic() + self._patience
+        while self._bus.broker == last:
+            if time.monotonic() > deadline:
+                raise AssertionError("no other broker came")
+
+    def _broker_breaks(self, _step):
+        self._broker.bind()
+
+    def _broker_says(self, step):
+        self._broker.say(self._frames(step))
+
+    def _broker_hears(self, step):
+        if step.text.startswith("ACK "):
+            wanted = int(step.text[4:])
+            if not self._broker.await_acknowledgement(wanted, self._patience):
+                raise Mismatch(f"{step.place}: {self._broker.acknowledged} is acknowledged, not {wanted}")
+            return
+        self._hear(step, "broker", self._broker, untouched=True)
+
+    # The origin.
+
+    def _origin_opens(self, step):
+        self._origin.open_gate(step.text)
+
+    def _origin_hears(self, step):
+        target, times = _counted(self._names.fill(step.text), 1)
+        self._origin.await_count(target, times, self._patience)
+
+    def _origin_heard(self, step):
+        target, times = _counted(self._names.fill(step.text), 1)
+        if (count := self._origin.count(target)) != times:
+            raise Mismatch(f"{step.place}: the origin was asked {count} times for {target}, not {times}")
+
+    def _origin_loses(self, step):
+        target, times = _counted(self._names.fill(step.text), 1)
+        self._origin.await_aborts(target, times, self._patience)
+
+
+def _counted(text, usual):
+    """`TARGET` or `TARGET N times`."""
+    target, _, rest = text.partition(" ")
+    return target, int(rest.removesuffix(" times").removesuffix(" time")) if rest else usual

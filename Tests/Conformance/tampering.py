@@ -1,0 +1,56 @@
+"""One fault in a stream of messages, to see that a scenario notices it."""
+
+import copy
+
+KINDS = ("drop", "duplicate", "swap", "change")
+
+
+class Tampering:
+    """Does it to the message of this number, from 1, of those that come by here. A WELCOME does not count, and neither
+    does progress, which may be lost and told again."""
+
+    def __init__(self, kind, number=1):
+        if kind not in KINDS:
+            raise ValueError(f"a stream can be broken by {', '.join(KINDS)}, not by {kind}")
+        self._kind = kind
+        self._left = number
+        self._kept = {}
+
+    def read(self, stream, read):
+        """The next message of `stream`, which has `read()`."""
+        if kept := self._kept.pop(stream, None):
+            return kept
+        heard = read()
+        if heard is None or heard.line.lower().startswith(("welcome ", "progress ")):
+            return heard
+        self._left -= 1
+        if self._left:
+            return heard
+        if self._kind == "drop":
+            return read()
+        if self._kind == "duplicate":
+            self._kept[stream] = heard
+        elif self._kind == "swap":
+            next_one = read()
+            if next_one is None:
+                return None
+            self._kept[stream], heard = heard, next_one
+        else:
+            heard = copy.copy(heard)
+            verb, _, rest = heard.line.partition(" ")
+            heard.line = f"{verb} x{rest}" if rest else f"{verb}x"
+        return heard
+
+    def left(self):
+        """What is still to be heard."""
+        return list(self._kept.values())
+
+
+class Untouched:
+    """No fault."""
+
+    def read(self, _stream, read):
+        return read()
+
+    def left(self):
+        return []

@@ -1,0 +1,132 @@
+"""The scenarios of `protocols/scenarios`, played against the broker and against each client library, and each seen to
+fail when something between is broken. What waits most of the time runs side by side, each with a bus of its own."""
+
+import concurrent.futures
+import re
+import tempfile
+import pathlib
+
+import support
+from adapters import ADAPTERS
+from harness import Bus, TestCase
+from play import chosen, run
+from scenario import SCENARIOS, Block, Fault, Scenario, all_scenarios
+from tampering import KINDS
+
+POSITIONS = 4
+"""One of so many messages at the beginning of a scenario is missed, heard twice, or taken for another. Not all of them
+are in each: what may come in any order may be swapped."""
+
+CLIENT = (support.ROOT / "protocols" / "1-CLIENT.md").read_text()
+
+
+def problem(scenario, bus, adapter=None, broken=None):
+    """What went otherwise than written, or None."""
+    try:
+        run(scenario, bus, adapter, broken)
+    except AssertionError as error:
+        return "\n".join([str(error), *getattr(error, "__notes__", [])])
+    return None
+
+
+def play_all(adapter):
+    """(scenario, problem) of all that are for it; None is the broker itself."""
+    with Bus(workers=1) as bus:
+        return [(scenario, problem(scenario, bus, adapter)) for scenario in chosen(adapter)]
+
+
+def play_broken(kind):
+    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's is played: it can
+    do what the others can, but for those scenarios that are for libraries which give up, which C's plays."""
+    names = {adapter.name: adapter for adapter in ADAPTERS}
+    plays = [(None, chosen(None)), (names["python"], chosen(names["python"]))]
+    plays.append((names["c"], [scenario for scenario in chosen(names["c"]) if scenario.only_for]))
+    with Bus(workers=1) as bus:
+        return [scenario for adapter, scenarios in plays for scenario in scenarios
+                if all(problem(scenario, bus, adapter, (kind, number)) is None
+                       for number in range(1, POSITIONS + 1))]
+
+
+class SideBySide(TestCase):
+    """What a class begins at once, a test for each."""
+
+    work = {}
+
+    @classmethod
+    def setUpClass(cls):
+        pool = cls.enterClassContext(concurrent.futures.ThreadPoolExecutor(len(cls.work)))
+        cls.begun = {name: pool.submit(*call) for name, call in cls.work.items()}
+
+
+class PlayTests(SideBySide):
+    work = {"broker": (play_all, None), **{adapter.name: (play_all, adapter) for adapter in ADAPTERS}}
+
+    def played(self, name):
+        outcomes = self.begun[name].result()
+        self.assertGreater(len(outcomes), 20 if name != "broker" else 30)
+        for scenario, what in outcomes:
+            with self.subTest(scenario):
+                self.assertIsNone(what, what)
+
+
+class BrokenTests(SideBySide):
+    work = {kind: (play_broken, kind) for kind in KINDS}
+
+    def unnoticed(self, kind):
+        self.assertEqual([str(scenario) for scenario in self.begun[kind].result()], [])
+
+
+def _add_tests(case, method, sentence):
+    """A test for each piece of a class's work."""
+    for name in case.work:
+        def test(self, name=name):
+            getattr(self, method)(name)
+        setattr(case, f"test_{sentence.format(name)}", test)
+
+
+_add_tests(PlayTests, "played", "{}_does_as_the_scenarios_say")
+_add_tests(BrokenTests, "unnoticed", "no_scenario_passes_if_messages_{}")
+
+
+class FormTests(TestCase):
+    """The files themselves."""
+
+    def lines(self, steps):
+        for step in steps:
+            if isinstance(step, Block):
+                yield from self.lines(step.steps)
+            else:
+                yield step
+
+    def test_each_verb_of_the_protocol_is_in_a_scenario(self):
+        spoken = {step.text.split(" ")[0] for scenario in all_scenarios() for step in self.lines(scenario.steps)}
+        verbs = re.findall(r'^\w+ += %s"([A-Z]+)"', CLIENT, re.MULTILINE)
+        self.assertGreater(len(verbs), 20)
+        self.assertEqual([verb for verb in verbs if verb not in spoken], [])
+
+    def test_a_library_leaves_out_only_what_is_for_the_other_kind(self):
+        everything = {str(scenario) for folder in ("library", "stand-in") for scenario in all_scenarios(folder)}
+        for adapter in ADAPTERS:
+            left_out = everything - {str(scenario) for scenario in chosen(adapter)}
+            other = "give up" if adapter.reconnects else "reconnect"
+            self.assertEqual(left_out, {str(s) for s in all_scenarios() if s.only_for == other}, adapter.name)
+        self.assertEqual({path.parent.name for path in SCENARIOS.glob("*/*")}, {"broker", "library", "stand-in"})
+
+    def test_what_cannot_be_read_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text in ("a says HELLO EAR/1\n", "# title\na\n", "# title\na says X\n  two: spaces\n"):
+                path = pathlib.Path(folder, "bad.txt")
+                path.write_text(text)
+                with self.assertRaises(Fault):
+                    Scenario(path)
+
+    def test_a_step_that_nobody_knows_is_no_step_that_passes(self):
+        with tempfile.TemporaryDirectory() as folder, Bus(workers=1) as bus:
+            for text in ("a sings", "origin forgets /bytes/1", "a hears WELCOME EAR/2", "program hears ready"):
+                path = pathlib.Path(folder, "bad.txt")
+                path.write_text(f"# title\na says HELLO EAR/1\n{text}\n")
+                with self.subTest(text), self.assertRaises((AssertionError, AttributeError)):
+                    run(Scenario(path), bus, broken=("change", 99))
+            path.write_text("# title\na says HELLO EAR/1\na hears WELCOME EAR/1\n    window: 256\n    [without broker]\n")
+            with self.assertRaises(AssertionError):
+                run(Scenario(path), bus)

@@ -1,0 +1,45 @@
+// adapter.mjs FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
+// Bodies become files in FOLDER.
+
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Bus, usage } from './earshot.mjs'
+
+const NO_BROKER = 69
+const [folder] = process.argv.slice(2)
+if (!folder) usage('adapter.mjs FOLDER')
+
+/** A line for a message; undefined for one that is not told. */
+async function line(bus, message) {
+  const { verb, fields } = message, words = message.operands.join(' ')
+  if (message.isTerminal) {
+    const path = join(folder, fields.seq)
+    await writeFile(path, await message.content())
+    bus.acknowledge(message)
+    return verb === 'RESULT' ? `result ${words} ${path}` : `failed ${words} ${fields.status ?? '-'} ${path}`
+  }
+  if (['PROGRESS', 'REMOVED', 'CANCELLED'].includes(verb)) return `${verb.toLowerCase()} ${words}`
+  if (verb === 'ANSWER') return 'listening'
+}
+
+try {
+  const bus = await Bus.connect()
+  console.log('ready')
+  for await (const command of createInterface({ input: process.stdin })) {
+    const [verb, ...words] = command.split(' ')
+    if (verb === 'fetch') {
+      bus.fetch(...words.slice(0, 3), Object.fromEntries(words.slice(3).map(field => field.split(/=(.*)/, 2))))
+    } else if (verb === 'receive') {
+      let told
+      while (!told) told = await line(bus, await bus.receive())
+      console.log(told)
+    } else {
+      bus[verb](...words)
+    }
+  }
+  bus.close()
+} catch (error) {
+  console.log(error.status === NO_BROKER ? 'gone' : `error ${error.message}`)
+  process.exit()
+}

@@ -1,0 +1,65 @@
+"""The languages of `examples/`: how the programs of each folder are built and run, and which packages that needs."""
+
+import atexit
+import functools
+import pathlib
+import shutil
+import subprocess
+import sys
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(EXAMPLES.parent / "Tests" / "Integration"))
+
+from harness import binary, temporary_folder  # noqa: E402 (the path comes first)
+from processes import Program  # noqa: E402
+
+JAVA = "java -cp .:/usr/share/java/zmq.jar"
+
+
+class Language:
+    """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
+
+    def __init__(self, name, packages, fetch, gallery, watch, build=None):
+        self.name = name
+        self.packages = packages
+        self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
+        self.build = build
+
+    def start(self, program, *arguments, environment, output=None):
+        """Starts one of the three. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
+        path = f"{pathlib.Path(binary()).parent}:{environment['PATH']}"
+        command = [*self.commands[program].split(), *arguments]
+        if output:
+            command = ["sh", "-c", f'exec "$@" >{output}', "sh", *command]
+        return Program(command, dict(environment, PATH=path), self.built)
+
+    @functools.cached_property
+    def built(self):
+        """A folder with the built programs, gone when the tests are over."""
+        missing = [package for package in self.packages if not installed(package)]
+        if missing:
+            raise AssertionError(f"{self.name} needs {' '.join(missing)}: run bin/setup --examples")
+        folder = temporary_folder()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        programs = shutil.copytree(EXAMPLES / self.name, folder / self.name)
+        if self.build:
+            done = subprocess.run(self.build, shell=True, cwd=programs, capture_output=True, text=True)
+            if done.returncode or "warning" in done.stderr:
+                raise AssertionError(f"{self.name}: {self.build} ended with {done.returncode}\n{done.stderr}")
+        return programs
+
+
+def installed(package):
+    answer = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status}", package], capture_output=True, text=True)
+    return answer.stdout == "installed"
+
+
+LANGUAGES = [
+    Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", build="make"),
+    Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs"),
+    Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
+    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
+    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
+    Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
+             build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
+]
