@@ -16,9 +16,6 @@ from player import Player
 from scenario import all_scenarios
 from tampering import KINDS, Tampering
 
-PATIENCE = {True: 2, False: 20}
-"""Seconds, by whether something is broken: then what is missing will not come."""
-
 
 def chosen(adapter, names=()):
     """The scenarios to be played."""
@@ -29,11 +26,13 @@ def chosen(adapter, names=()):
     return [s for s in found if not names or s.name in names]
 
 
-def run(scenario, bus, adapter=None, broken=None):
-    """Plays one; `broken` is (kind, number). Raises `AssertionError` with the step that went otherwise."""
-    started = adapter and adapter.started(bus.environment)
-    tampering = Tampering(*broken) if broken else None
-    Player(scenario, bus, started, tampering, PATIENCE[broken is not None]).play()
+def problem(scenario, bus, adapter=None, tampering=None):
+    """Plays one. What went otherwise than written, or None."""
+    try:
+        Player(scenario, bus, adapter and adapter.started(bus.environment), tampering).play()
+    except AssertionError as error:
+        return "\n".join([str(error), *getattr(error, "__notes__", [])])
+    return None
 
 
 def main():
@@ -44,17 +43,12 @@ def main():
     arguments = parser.parse_args()
     adapter = next((each for each in ADAPTERS if each.name == arguments.library), None)
     kind, _, number = (arguments.broken or "").partition(":")
-    broken = (kind, int(number or 1)) if kind else None
     wrong = 0
     with Bus(workers=1) as bus:
         for scenario in chosen(adapter, arguments.names):
-            try:
-                run(scenario, bus, adapter, broken)
-                told, failed = "passed", False
-            except AssertionError as error:
-                told, failed = "\n".join(["failed", str(error), *getattr(error, "__notes__", [])]), True
-            wrong += failed != bool(broken)
-            print(f"{scenario}: {told}", flush=True)
+            what = problem(scenario, bus, adapter, Tampering(kind, int(number or 1)) if kind else None)
+            wrong += (what is None) == bool(kind)
+            print(f"{scenario}: {f'failed: {what}' if what else 'passed'}", flush=True)
     return 1 if wrong else 0
 
 

@@ -1,5 +1,6 @@
 """A scenario as it is written: a file of `protocols/scenarios` to steps. protocols/README.md tells the form."""
 
+import copy
 import pathlib
 import re
 
@@ -24,6 +25,12 @@ class Step:
             raise Fault(f"{place}: '{line}' is no step")
         self.party, self.action, self.text = (*words, "")[:3]
         self.below = []
+
+    def expecting(self, text):
+        """This step with another first line to be heard."""
+        step = copy.copy(self)
+        step.text = text
+        return step
 
 
 class Block:

@@ -15,6 +15,7 @@ class Tampering:
         self._kind = kind
         self._left = number
         self._kept = {}
+        self.done = False
 
     def read(self, stream, read):
         """The next message of `stream`, which has `read()`."""
@@ -26,6 +27,7 @@ class Tampering:
         self._left -= 1
         if self._left:
             return heard
+        self.done = True
         if self._kind == "drop":
             return read()
         if self._kind == "duplicate":
@@ -48,6 +50,8 @@ class Tampering:
 
 class Untouched:
     """No fault."""
+
+    done = False
 
     def read(self, _stream, read):
         return read()

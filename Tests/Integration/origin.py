@@ -159,6 +159,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.transport = transport
+        self.origin.transports.add(transport)
         transport.set_write_buffer_limits(high=CONTINUE_AT)
 
     def data_received(self, data):
@@ -172,6 +173,7 @@ class Connection(asyncio.Protocol):
         self._abandon()
 
     def connection_lost(self, _):
+        self.origin.transports.discard(self.transport)
         self._abandon()
 
     def pause_writing(self):
@@ -237,6 +239,7 @@ class Origin:
         self.journal = Journal()
         self.urls = []
         self.gates = {}
+        self.transports = set()
         self.published = {}
         self.versions = {}
         self.failing = set()
@@ -311,6 +314,8 @@ class Origin:
         await self._stopping.wait()
         for server in servers:
             server.close()
+        for transport in self.transports:
+            transport.abort()
 
 
 def main():
