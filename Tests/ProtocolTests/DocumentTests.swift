@@ -48,6 +48,28 @@ struct DocumentTests {
         #expect(try Set(rows.keys) == SentErrors.all())
     }
 
+    @Test func `every code of the documents is in a good vector and the other way round`() throws {
+        let vectors = try Vector.accepted("good")
+        let document = try Document("3-CODES.md")
+        let failures = Set(document.rows("## Failures").keys)
+        var told = codes(in: vectors, of: .broker, "FAILED")
+        #expect(told.remove("full-moon") != nil, "a client reads codes that it does not know")
+        // The one that a worker alone says.
+        #expect(told == failures.subtracting(["cancelled"]))
+        #expect(codes(in: vectors, of: .worker, "FAILED").contains("cancelled"))
+        #expect(codes(in: vectors, of: .worker, "FAILED").isSubset(of: failures))
+
+        for (side, name) in [(Side.broker, "EAR/1"), (.pool, "EARW/1")] {
+            let errors = document.rows("## Errors").filter { [name, "both"].contains($0.value[1]) }
+            #expect(codes(in: vectors, of: side, "ERROR") == Set(errors.keys), "\(name)")
+        }
+    }
+
+    /// The last operands of a verb's heads.
+    private func codes(in vectors: [Vector], of side: Side, _ verb: String) -> Set<String> {
+        Set(vectors.filter { $0.side == side && $0.verb == verb }.map(\.lastOperand))
+    }
+
     @Test func `each bad vector's code is in the table of errors`() throws {
         let rows = try Document("3-CODES.md").rows("## Errors")
         let codes = try Set((Vector.refused() + Vector.generated()).compactMap(\.code))

@@ -15,6 +15,11 @@ struct Vector: CustomTestStringConvertible {
     /// The verb and the names of the fields, as far as a line at a time shows them.
     var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
 
+    /// The last word of the first line.
+    var lastOperand: String {
+        String(decoding: head.prefix { $0 != 0x0a }.split(separator: 0x20).last ?? [], as: UTF8.self)
+    }
+
     /// The names of the fields before the empty line.
     var fields: Set<String> {
         let lines = String(decoding: head, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
