@@ -10,9 +10,19 @@ struct AdapterCommand: ParsableCommand {
     @Argument(help: "The folder for bodies.")
     var folder: String
 
+    @Argument(help: "lease=SECONDS, whole ones.")
+    var options: [String] = []
+
+    func validate() throws {
+        guard options.allSatisfy({ $0.wholeMatch(of: /lease=\d{1,4}/) != nil }) else {
+            throw ValidationError("the only option is lease=SECONDS")
+        }
+    }
+
     func run() throws {
         let loop = try EventLoop()
-        let adapter = try LibraryAdapter(RuntimeFolder(), bodies: folder, loop: loop)
+        let lease = options.last.flatMap { Int($0.dropFirst("lease=".count)) } ?? 0
+        let adapter = try LibraryAdapter(RuntimeFolder(), bodies: folder, lease: .seconds(lease), loop: loop)
         try loop.run { adapter.isOver }
     }
 }

@@ -19,9 +19,11 @@ final class LibraryAdapter {
     private var count = 0
     private var isGreeted = false
 
-    init(_ folder: RuntimeFolder, bodies: String, loop: EventLoop) throws {
+    init(_ folder: RuntimeFolder, bodies: String, lease: Duration, loop: EventLoop) throws {
         self.bodies = bodies
-        connection = try ClientConnection(endpoint: folder.busEndpoint, client: "adapter", loop: loop) {
+        connection = try ClientConnection(
+            endpoint: folder.busEndpoint, client: "adapter", lease: lease, loop: loop
+        ) {
             [unowned self] event in tell(event)
         }
         _ = try loop.add(STDIN_FILENO, .readable) { [unowned self] _ in takeCommands() }

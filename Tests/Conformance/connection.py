@@ -36,6 +36,10 @@ class Connection:
             return None
         return heard(self._socket.recv_multipart())
 
+    def break_off(self):
+        """Ends without a word."""
+        self._socket.close(linger=0)
+
     def close(self):
         """Says BYE, so that nothing of this scenario is left for the next."""
         if self._socket.closed:
@@ -50,12 +54,13 @@ class Connection:
 
 class StandIn:
     """A broker that says what the scenario says. A question for a sign of life it answers by itself, a removal of
-    `nothing/here` too; acknowledgements it counts."""
+    `nothing/here` too; acknowledgements it counts. `taken` is how many messages came besides HELLO."""
 
     def __init__(self, runtime):
         self._endpoint = f"ipc://{runtime}/bus"
         self._peer = None
         self._inbox = collections.deque()
+        self.taken = 0
         self.socket = None
         self.bind()
 
@@ -75,6 +80,7 @@ class StandIn:
         """Deals with a message that is there."""
         self._peer, *frames = self.socket.recv_multipart()
         message = heard(frames)
+        self.taken += not message.line.startswith("HELLO ")
         if message.line.startswith("ACK "):
             self.acknowledged = max(self.acknowledged, int(message.line[4:]))
         elif message.line == "QUERY ping":

@@ -19,14 +19,15 @@ class Library:
     """A running adapter. Its bodies are files in a folder of its own, gone at the end. `stand_in` is the broker that is
     played here: it gets its turn while the program is waited for."""
 
-    def __init__(self, command, folder, environment, stand_in=None):
+    def __init__(self, command, options, folder, environment, stand_in=None):
         self._bodies = temporary_folder()
         self._stand_in = stand_in
         self._log = open(self._bodies / "stderr", "w+b")
-        self._process = subprocess.Popen([*command, str(self._bodies)], cwd=folder, env=environment, bufsize=0,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+        self._process = subprocess.Popen([*command, str(self._bodies), *options], cwd=folder, env=environment,
+                                         bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         self._received = b""
         self._greeted = False
+        self._is_waiting = True
 
     def ask(self, line):
         """Has the program do something."""
@@ -41,6 +42,7 @@ class Library:
             self.ask("receive")
         self._greeted = True
         line = self._line(timeout)
+        self._is_waiting = line is None
         if line is None:
             return None
         words = line.split(" ")
@@ -74,7 +76,9 @@ class Library:
         return (self._bodies / "stderr").read_text(errors="replace")[-2000:]
 
     def close(self):
-        """Ends its input, on which it ends; kills it if it is stuck."""
+        """Ends its input, on which it ends; kills it if it waits for what does not come, or is stuck."""
+        if self._is_waiting:
+            self._process.kill()
         try:
             self._process.communicate(timeout=2)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
 """Plays scenarios by hand: play.py [--library LANGUAGE] [--broken KIND[:NUMBER]] [NAME ...]
 
 Without --library those of `broker`, with it those of `library` and `stand-in` that are for it. --broken drops,
-duplicates, swaps or changes the message of that number, from 1, and so every scenario has to fail. EARSHOT_BINARY is the
-broker's program. The exit status is 1 if one went otherwise than it should.
+duplicates, swaps or changes the message of that number, from 1, and so every scenario has to fail. EARSHOT_BINARY is
+the broker's program. The exit status is 1 if one went otherwise than it should.
 """
 
 import argparse

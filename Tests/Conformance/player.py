@@ -5,13 +5,14 @@ import os
 import shutil
 import struct
 import time
+import uuid
 
 from connection import Connection, StandIn
 from harness import temporary_folder
 from library import Library
 from matching import Mismatch, Names, bytes_of, compare
 from origin import Origin
-from processes import kill
+from processes import eventually, kill
 from scenario import Block
 from tampering import Untouched
 
@@ -42,7 +43,7 @@ class Player:
     def play(self):
         """Raises `AssertionError` with the step that went otherwise."""
         self._origin = Origin().start()
-        self._names = Names(origin=self._origin.url)
+        self._names = Names(origin=self._origin.url, run=uuid.uuid4().hex)
         try:
             if self._scenario.folder == "stand-in":
                 self._folder = temporary_folder()
@@ -74,9 +75,7 @@ class Player:
     def _do(self, steps):
         for step in steps:
             if isinstance(step, Block):
-                for turn in range(1, step.times + 1):
-                    self._names.known["n"] = str(turn)
-                    self._do(step.steps)
+                self._repeat(step)
                 continue
             party = step.party if step.party in ("origin", "broker", "program") else "connection"
             action = getattr(self, f"_{party}_{step.action}", None)
@@ -88,6 +87,20 @@ class Player:
                 raise
             except AssertionError as error:
                 raise AssertionError(f"{step.place}: {step.line}: {error}") from error
+
+    def _repeat(self, block):
+        if block.times is None:
+            def goes():
+                try:
+                    self._do(block.steps)
+                except Mismatch:
+                    return False
+                return True
+            eventually(goes, "the steps go as written", self._patience)
+            return
+        for turn in range(1, block.times + 1):
+            self._names.known["n"] = str(turn)
+            self._do(block.steps)
 
     def _frames(self, step):
         """What is said: a head, and a body for each `[body is …]`."""
@@ -139,6 +152,9 @@ class Player:
 
     def _connection_connects(self, step):
         kind = step.text.removeprefix("as ") or "DEALER"
+        if earlier := self._connections.pop(step.party, None):
+            earlier.close()
+            self._unread.pop(step.party, None)
         self._connections[step.party] = Connection(self._bus.runtime, kind)
 
     def _connection_says(self, step):
@@ -158,12 +174,16 @@ class Player:
     def _connection_leaves(self, step):
         self._connections.pop(step.party).close()
 
+    def _connection_breaks(self, step):
+        self._connections.pop(step.party).break_off()
+
     # The program that uses the library.
 
-    def _program_starts(self, _step):
+    def _program_starts(self, step):
         command, folder, environment = self._adapter
         runtime = self._folder or self._bus.runtime
-        self._program = Library(command, folder, {**environment, "EARSHOT_RUNTIME": str(runtime)}, self._broker)
+        environment = {**environment, "EARSHOT_RUNTIME": str(runtime)}
+        self._program = Library(command, step.text.split(), folder, environment, self._broker)
 
     def _program_asks(self, step):
         self._program.ask(self._names.fill(step.text))
@@ -198,6 +218,7 @@ class Player:
         self._broker.bind()
 
     def _broker_says(self, step):
+        self._names.known["taken"] = str(self._broker.taken)
         self._broker.say(self._frames(step))
 
     def _broker_hears(self, step):
@@ -205,6 +226,11 @@ class Player:
             wanted = int(step.text[4:])
             if not self._broker.await_acknowledgement(wanted, self._patience):
                 raise Mismatch(f"{step.place}: {self._broker.acknowledged} is acknowledged, not {wanted}")
+            return
+        if step.text == "nothing":
+            # What the program heard before came after all that it had asked for.
+            if (heard := self._broker.read(0)) is not None:
+                raise Mismatch(f"{step.place}: heard\n    {heard}")
             return
         self._hear(step, "broker", self._broker, untouched=True)
 

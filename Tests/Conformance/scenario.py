@@ -6,7 +6,7 @@ import re
 
 SCENARIOS = pathlib.Path(__file__).resolve().parent.parent.parent / "protocols" / "scenarios"
 INDENT = "    "
-_BLOCK = re.compile(r"(\d+) times:")
+_BLOCK = re.compile(r"(\d+) times:|until it is so:")
 _HEADER = re.compile(r"for libraries that (reconnect|give up)")
 
 
@@ -34,7 +34,7 @@ class Step:
 
 
 class Block:
-    """Steps that are done so many times; `$n` counts them from 1."""
+    """Steps that are done so many times, and `$n` counts them from 1; without `times` until all go as written."""
 
     def __init__(self, times, steps):
         self.times = times
@@ -74,7 +74,7 @@ class Scenario:
             if line.startswith(" "):
                 raise Fault(f"{place}: indented by something else than four spaces")
             if block := _BLOCK.fullmatch(line):
-                yield Block(int(block[1]), list(self._steps(below)))
+                yield Block(int(block[1]) if block[1] else None, list(self._steps(below)))
             else:
                 step = Step(place, line)
                 step.below = [text for _, text in below]

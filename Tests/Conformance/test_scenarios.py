@@ -2,9 +2,9 @@
 fail when something between is broken. What waits most of the time runs side by side, each with a bus of its own."""
 
 import concurrent.futures
+import pathlib
 import re
 import tempfile
-import pathlib
 
 import support
 from adapters import ADAPTERS
@@ -36,8 +36,8 @@ def notices(scenario, bus, adapter, kind):
 
 
 def play_broken(kind):
-    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's is played: it can
-    do what the others can, but for those scenarios that are for libraries which give up, which C's plays."""
+    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's plays those that
+    are for it, C's the others."""
     names = {adapter.name: adapter for adapter in ADAPTERS}
     plays = [(None, chosen(None)), (names["python"], chosen(names["python"]))]
     plays.append((names["c"], [scenario for scenario in chosen(names["c"]) if scenario.only_for]))

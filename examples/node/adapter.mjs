@@ -1,5 +1,5 @@
-// adapter.mjs FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
-// Bodies become files in FOLDER.
+// adapter.mjs FOLDER: does what lines of standard input say, for the tests that all languages share
+// (protocols/README.md). Bodies become files in FOLDER.
 
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# adapter.pl FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
-# Bodies become files in FOLDER.
+# adapter.pl FOLDER: does what lines of standard input say, for the tests that all languages share
+# (protocols/README.md). Bodies become files in FOLDER.
 use v5.30;
 use warnings;
 use FindBin;

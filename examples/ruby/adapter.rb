@@ -1,5 +1,5 @@
-# adapter.rb FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
-# Bodies become files in FOLDER.
+# adapter.rb FOLDER: does what lines of standard input say, for the tests that all languages share
+# (protocols/README.md). Bodies become files in FOLDER.
 
 require_relative 'earshot'
 

@@ -1,4 +1,4 @@
-"""adapter.py FOLDER: does what lines of standard input say, for the tests that all languages share
+"""adapter.py FOLDER [lease=SECONDS]: does what lines of standard input say, for the tests that all languages share
 (protocols/README.md). Bodies become files in FOLDER.
 
 Request IDs are the package's own here; those of the lines name transfers. Of what the program itself removed, replaced
@@ -95,8 +95,9 @@ async def main():
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    options = {name: float(value) for name, _, value in (option.partition("=") for option in sys.argv[2:])}
     try:
-        async with earshot.connect() as bus:
+        async with earshot.connect(**options) as bus:
             adapter = Adapter(bus, pathlib.Path(sys.argv[1]))
             print("ready", flush=True)
             while line := (await lines.readline()).decode().split():
