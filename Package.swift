@@ -65,12 +65,13 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // What acts.
-        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "Crypto", grdb]),
+        source("EarshotDisk", ["EarshotLoop", grdb]),
+        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", grdb]),
         source(
             "EarshotBroker",
             [
-                "EarshotCore", "EarshotCache", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", deque,
-                logging,
+                "EarshotCore", "EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotWire",
+                "EarshotLoop", "ZeroMQ", "Crypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
@@ -79,7 +80,8 @@ let package = Package(
         .executableTarget(
             name: "earshot",
             dependencies: [
-                "EarshotBroker", "EarshotCache", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire",
+                "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
+                "EarshotWire",
                 "EarshotLoop",
                 "Crypto", arguments, logging, toml,
             ],
@@ -97,7 +99,7 @@ let package = Package(
         tests("EarshotWireTests", ["EarshotWire"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
-        tests("EarshotCacheTests", ["EarshotCache", "EarshotHTTP", "EarshotLoop", "Crypto"]),
+        tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "Crypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("CurlTests", ["Curl"]),

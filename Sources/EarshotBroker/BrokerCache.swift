@@ -1,5 +1,6 @@
 internal import EarshotCache
 internal import EarshotCore
+internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
@@ -55,7 +56,7 @@ final class BrokerCache {
     private var lastTicket: UInt64 = 0
 
     /// Takes the cache in this folder.
-    /// - Throws: `CacheError`, a `SystemError` of the call that failed.
+    /// - Throws: `StoreError`, a `SystemError` of the call that failed.
     init(_ folder: CacheFolder, spool: String) throws {
         try folder.prepare()
         let lock = try folder.take()

@@ -1,5 +1,6 @@
 internal import EarshotCache
 internal import EarshotCore
+internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import Logging
@@ -12,7 +13,7 @@ extension BrokerProcess {
             let cache = try BrokerCache(folder, spool: options.spoolFolder)
             _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
             return cache
-        } catch let error as CacheError where error.isTaken {
+        } catch let error as StoreError where error.isTaken {
             logger.notice("\(error): this one goes without")
         } catch {
             logger.error("there is no cache: \(error)")

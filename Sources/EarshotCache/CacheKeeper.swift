@@ -1,3 +1,4 @@
+internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import Foundation
@@ -9,7 +10,7 @@ internal import Glibc
 /// A file is there before the row that names it, and goes after it. So after a crash there may be files without a row, and
 /// after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files once.
 /// An index that cannot be read is moved aside and begun anew.
-final class CacheKeeper {
+final class CacheKeeper: StoreKeeper {
     /// A full disk is told of once in so many seconds, however much is not kept.
     private static let complaintSeconds = 60
 
@@ -34,7 +35,7 @@ final class CacheKeeper {
         self.limit = limit
         self.answers = answers
         self.spool = unsafe Glibc.open(spool, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        do throws(CacheError) {
+        do throws(StoreError) {
             bodies = try BodyFolder(folder.bodies)
         } catch {
             bodies = nil
@@ -89,8 +90,8 @@ final class CacheKeeper {
     /// Moves a damaged index aside. When that does not help, there is no cache in this life.
     private func begin(anewAfter error: any Error) {
         index = nil
-        guard Self.isDamage(error) else {
-            answers.put(.trouble("there is no cache in this life of the broker: \(Self.words(error))"))
+        guard DatabaseFault.isDamage(error) else {
+            answers.put(.trouble("there is no cache in this life of the broker: \(DatabaseFault.words(error))"))
             answers.put(.opened([]))
             answers.put(.emptied)
             return
@@ -106,25 +107,9 @@ final class CacheKeeper {
             try load()
         } catch {
             index = nil
-            answers.put(.trouble("there is no cache in this life of the broker: \(Self.words(error))"))
+            answers.put(.trouble("there is no cache in this life of the broker: \(DatabaseFault.words(error))"))
             answers.put(.opened([]))
         }
-    }
-
-    private static func isDamage(_ error: any Error) -> Bool {
-        guard let error = error as? DatabaseError else { return false }
-        switch error.resultCode {
-        case .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_FORMAT: return true
-        // A file that is an index by its head, and has other tables.
-        case .SQLITE_ERROR: return true
-        default: return false
-        }
-    }
-
-    /// Without arguments of statements: they hold URLs.
-    private static func words(_ error: any Error) -> String {
-        guard let error = error as? DatabaseError else { return "\(error)" }
-        return "\(error.resultCode) \(error.message ?? "")"
     }
 
     // MARK: Requests
@@ -155,11 +140,11 @@ final class CacheKeeper {
         do {
             return try body(index)
         } catch {
-            if Self.isDamage(error) {
+            if DatabaseFault.isDamage(error) {
                 begin(anewAfter: error)
             } else if time(nil) >= complainedAt + Self.complaintSeconds {
                 complainedAt = time(nil)
-                answers.put(.trouble("the cache cannot keep or find something: \(Self.words(error))"))
+                answers.put(.trouble("the cache cannot keep or find something: \(DatabaseFault.words(error))"))
             }
             return nil
         }

@@ -1,4 +1,5 @@
 internal import Crypto
+public import EarshotDisk
 internal import EarshotHTTP
 internal import Foundation
 internal import GRDB
@@ -42,8 +43,8 @@ public struct CacheReport {
     private let index: CacheIndex?
 
     /// Opens a cache to look at it; one that is not there is empty.
-    /// - Throws: `CacheError`.
-    public init(_ folder: CacheFolder) throws(CacheError) {
+    /// - Throws: `StoreError`.
+    public init(_ folder: CacheFolder) throws(StoreError) {
         self.folder = folder
         guard unsafe access(folder.index, F_OK) == 0 else {
             index = nil
@@ -52,7 +53,7 @@ public struct CacheReport {
         do {
             index = try CacheIndex(folder.index, isReadOnly: true)
         } catch {
-            throw CacheError("the index of the cache cannot be read: \(error)")
+            throw StoreError("the index of the cache cannot be read: \(error)")
         }
     }
 
@@ -140,7 +141,7 @@ public struct CacheReport {
 
     /// Removes a cache that no process has.
     /// - Returns: how many answers it had.
-    /// - Throws: `CacheError`; its `isTaken` says that a broker has it.
+    /// - Throws: `StoreError`; its `isTaken` says that a broker has it.
     public static func clear(_ folder: CacheFolder) throws -> Int {
         guard unsafe access(folder.path, F_OK) == 0 else { return 0 }
         try folder.prepare()

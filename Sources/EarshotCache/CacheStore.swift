@@ -1,4 +1,4 @@
-internal import Dispatch
+internal import EarshotDisk
 public import EarshotLoop
 internal import Synchronization
 
@@ -9,10 +9,7 @@ internal import Synchronization
 public final class CacheStore: Sendable {
     /// Where answers come; readable when some wait.
     public let answers: Mailbox<CacheAnswer>
-    private let requests = Mutex<[CacheRequest]>([])
-    private let thread = DispatchQueue(label: "cache")
-    /// Used on `thread` alone; nil before the index is open.
-    private let keeper = Mutex<CacheKeeper?>(nil)
+    private let thread: StoreThread<CacheKeeper>
     private let lock: LockFile
 
     /// Takes a cache that was prepared; the index is opened on its thread.
@@ -21,24 +18,17 @@ public final class CacheStore: Sendable {
     ///   - spool: the folder where bodies that are files are put when they are read.
     ///   - limit: bytes to keep at most.
     public init(_ folder: CacheFolder, lock: LockFile, spool: String, limit: Int) throws(SystemError) {
-        answers = try Mailbox()
+        let answers = try Mailbox<CacheAnswer>()
+        self.answers = answers
         self.lock = lock
-        thread.async { [self] in
-            keeper.withLock { $0 = CacheKeeper(folder, spool: spool, limit: limit, answers) }
-        }
+        thread = StoreThread("cache") { CacheKeeper(folder, spool: spool, limit: limit, answers) }
     }
 
     /// Asks for something. From one thread, so that there is an order.
-    public func ask(_ request: CacheRequest) {
-        let isFirst = requests.withLock { requests in
-            requests.append(request)
-            return requests.count == 1
-        }
-        if isFirst { thread.async { [self] in work() } }
-    }
+    public func ask(_ request: CacheRequest) { thread.ask(request) }
 
     /// Waits until all is done that was asked for.
-    public func finish() { thread.sync { work() } }
+    public func finish() { thread.finish() }
 
     /// The same, at the end of the process, which closes the index: closing it here would write it through to the disk,
     /// and have whoever waits for this process wait for that.
@@ -48,13 +38,4 @@ public final class CacheStore: Sendable {
     }
 
     private static let finished = Mutex<[CacheStore]>([])
-
-    private func work() {
-        let taken = requests.withLock { requests in
-            let taken = requests
-            requests = []
-            return taken
-        }
-        keeper.withLock { $0?.carryOut(taken) }
-    }
 }

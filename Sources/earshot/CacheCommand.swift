@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import EarshotCache
 internal import EarshotClient
+internal import EarshotDisk
 internal import EarshotLoop
 internal import Glibc
 
@@ -140,7 +141,7 @@ struct CacheCommand: ParsableCommand {
     private static func reading<Value>(_ body: () throws -> Value) throws -> Value {
         do {
             return try body()
-        } catch let error as CacheError {
+        } catch let error as StoreError {
             throw Complaint(error.isTaken ? .cannotServe : .other, error.description)
         } catch let error as ClientError {
             throw error

@@ -1,4 +1,5 @@
 import Crypto
+import EarshotDisk
 import EarshotHTTP
 import EarshotLoop
 import Foundation
@@ -160,8 +161,8 @@ final class CacheStoreTests {
 
     @Test func `one process has a cache, and nobody clears it meanwhile`() throws {
         let lock = try folder.take()
-        #expect(throws: CacheError.self) { _ = try folder.take() }
-        #expect(throws: CacheError.self) { _ = try CacheReport.clear(folder) }
+        #expect(throws: StoreError.self) { _ = try folder.take() }
+        #expect(throws: StoreError.self) { _ = try CacheReport.clear(folder) }
         withExtendedLifetime(lock) {}
     }
 }

@@ -16,11 +16,14 @@ enum Rules {
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
+        "EarshotDisk": ["EarshotLoop", "GRDB", "Dispatch", "Glibc", "Synchronization"],
         "EarshotCache": [
-            "EarshotHTTP", "EarshotLoop", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc", "Synchronization",
+            "EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc",
+            "Synchronization",
         ],
         "EarshotBroker": [
-            "EarshotCache", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Logging",
+            "EarshotCache", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
+            "ZeroMQ", "Crypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
@@ -38,7 +41,8 @@ enum Rules {
             "ArgumentParser", "Glibc",
         ],
         "earshot": [
-            "EarshotBroker", "EarshotCache", "EarshotWorker", "EarshotClient", "EarshotCore", "EarshotWire",
+            "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
+            "EarshotWire",
             "EarshotLoop", "Crypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
         ],
     ]
@@ -49,7 +53,7 @@ enum Rules {
     /// Targets whose public declarations others read.
     static let libraries: Set = [
         "ZeroMQ", "Curl", "Cares", "Crypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
-        "EarshotCache", "EarshotBroker", "EarshotWorker", "EarshotClient",
+        "EarshotDisk", "EarshotCache", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 
     /// What a target imports that the table above does not grant it.

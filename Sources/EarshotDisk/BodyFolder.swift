@@ -4,20 +4,26 @@ internal import Glibc
 ///
 /// They are other links to the files of a spool where both are on one file system, and copies where not. So neither side
 /// has to ask the other before it removes its own.
-final class BodyFolder {
+public final class BodyFolder {
     private let folder: Int32
 
-    init(_ path: String) throws(CacheError) {
+    /// Opens a folder that is there.
+    /// - Throws: `StoreError`.
+    public init(_ path: String) throws(StoreError) {
         folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-        guard folder >= 0 else { throw CacheError("cannot open the folder \(path)") }
+        guard folder >= 0 else { throw StoreError("cannot open the folder \(path)") }
     }
 
     deinit { close(folder) }
 
     /// Takes a whole file, given by a descriptor, under its sum.
+    ///
+    /// - Parameter isForGood: whether its content is to be on the disk before this returns; `flush` is for its name.
     /// - Returns: whether it is there now.
-    func take(_ file: Int32, as sha256: String) -> Bool {
-        if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 { return true }
+    public func take(_ file: Int32, as sha256: String, isForGood: Bool = false) -> Bool {
+        if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 {
+            return !isForGood || fsync(file) == 0
+        }
         if errno == EEXIST { return true }
         // Another file system, or a file that has no name any more.
         let part = "\(getpid()).part"
@@ -25,7 +31,7 @@ final class BodyFolder {
         let copy = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard copy >= 0 else { return false }
         defer { close(copy) }
-        guard Self.copy(file, to: copy), unsafe renameat(folder, part, folder, sha256) == 0 else {
+        guard Self.copy(file, to: copy), !isForGood || fsync(copy) == 0, unsafe renameat(folder, part, folder, sha256) == 0 else {
             unsafe unlinkat(folder, part, 0)
             return false
         }
@@ -34,7 +40,7 @@ final class BodyFolder {
 
     /// Puts a body into a spool under a name of its own.
     /// - Returns: whether it is there, of that length.
-    func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
+    public func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
         let file = unsafe openat(folder, sha256, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { return false }
         defer { close(file) }
@@ -51,16 +57,21 @@ final class BodyFolder {
         return false
     }
 
-    func remove(_ name: String) { unsafe unlinkat(folder, name, 0) }
+    /// Nothing happens if it is not there.
+    public func remove(_ name: String) { unsafe unlinkat(folder, name, 0) }
+
+    /// Has the names of all that was taken on the disk.
+    /// - Returns: whether they are.
+    public func flush() -> Bool { fsync(folder) == 0 }
 
     /// Opens a body to read.
-    func open(_ name: String) -> Int32? {
+    public func open(_ name: String) -> Int32? {
         let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
     /// Names and lengths of all that is there, unfinished copies included.
-    func list() -> [(name: String, length: Int)] {
+    public func list() -> [(name: String, length: Int)] {
         let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = unsafe fdopendir(copy) else { return [] }
         defer { unsafe closedir(stream) }
