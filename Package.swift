@@ -67,10 +67,11 @@ let package = Package(
         // What acts.
         source("EarshotDisk", ["EarshotLoop", grdb]),
         source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", grdb]),
+        source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
         source(
             "EarshotBroker",
             [
-                "EarshotCore", "EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotWire",
+                "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
                 "EarshotLoop", "ZeroMQ", "Crypto", deque, logging,
             ]),
         source(
@@ -100,6 +101,7 @@ let package = Package(
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "Crypto"]),
+        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("CurlTests", ["Curl"]),

@@ -8,6 +8,8 @@ public struct BrokerOptions: Sendable {
     public var spoolFolder: String
     /// Folder of the cache; made 0700 if it is not there. Nil for a broker without one.
     public var cacheFolder: String?
+    /// Folder of durable requests; made 0700 if it is not there. Nil for a broker that refuses them.
+    public var durableFolder: String?
     /// Proof asked of workers, hexadecimal digits; nil lets every worker of this user fetch http and https.
     public var secret: String?
     /// Told `ready` and closed once both endpoints can be connected to; nil for nobody.

@@ -54,6 +54,7 @@ extension BrokerProcess {
         case .removePart(let name): spool.remove(name)
         case .sweepSpool: spool.sweepParts { core.isHeld($0) }
         case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: try carryOutInCache(action)
+        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable: try carryOutDurable(action)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)

@@ -1,6 +1,7 @@
 internal import Crypto
 internal import EarshotCache
 internal import EarshotCore
+internal import EarshotDurable
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -43,6 +44,8 @@ public final class BrokerProcess {
     let waiting: WaitingBodies
     /// Nil for a broker without one.
     var cache: BrokerCache?
+    /// Nil for a broker that refuses durable requests.
+    let durable: DurableStore?
     /// Whether the cache answered since the last assignment.
     var hasCacheAnswered = false
     /// Clients whose socket refused a terminal.
@@ -80,7 +83,9 @@ public final class BrokerProcess {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already", isTaken: true)
         }
         self.lock = lock
-        spool = try Spool(options.spoolFolder)
+        let opening = Self.openDurable(options, logger)
+        durable = opening?.store
+        spool = try Spool(options.spoolFolder, keeping: opening?.files ?? [])
         waiting = WaitingBodies(in: spool)
         loop = try EventLoop()
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
@@ -105,6 +110,7 @@ public final class BrokerProcess {
         core.isSupervised = options.supervisorDescriptor != nil
         if let path = options.cacheFolder { cache = openCache(CacheFolder(path)) }
         core.isCaching = cache != nil
+        core.isKeeping = durable != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         core.identify = Self.identity
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
@@ -113,6 +119,7 @@ public final class BrokerProcess {
         core.awaitWorkers(
             max(options.expectedWorkers, spool.writers()), until: now.advanced(byMilliseconds: Self.openingMilliseconds)
         )
+        if let opening { try restore(opening) }
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
@@ -136,6 +143,7 @@ public final class BrokerProcess {
         sayReady()
         try loop.run()
         cache?.finish()
+        durable?.finish()
         if let failure { throw failure }
         return 0
     }

@@ -11,8 +11,9 @@ final class Spool {
     private let lock: LockFile
 
     /// Opens the folder, makes it if need be, and removes what an earlier broker left.
+    /// - Parameter kept: files by the names of their content that are somebody's still.
     /// - Throws: `BrokerError`, a `SystemError` of the call that failed.
-    init(_ path: String) throws {
+    init(_ path: String, keeping kept: Set<String> = []) throws {
         try Folder.makePrivate(path)
         guard let lock = try LockFile.take(path + "/broker.lock") else {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool", isTaken: true)
@@ -20,7 +21,9 @@ final class Spool {
         self.lock = lock
         folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
-        for name in try names() where isContent(name) || name.hasSuffix(".kept") { remove(name) }
+        for name in try names() where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") {
+            remove(name)
+        }
         sweepParts()
     }
 
@@ -80,6 +83,15 @@ final class Spool {
     func open(_ name: String) -> Int32? {
         let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
+    }
+
+    /// Bytes of a plain file of this user; nil if there is none.
+    func length(of name: String) -> Int? {
+        var status = stat()
+        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
+            status.st_uid == getuid()
+        else { return nil }
+        return status.st_size
     }
 
     func remove(_ name: String) {

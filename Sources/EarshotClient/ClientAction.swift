@@ -13,6 +13,7 @@ enum ClientAction: Equatable {
 
 /// What the client's core tells besides terminals.
 enum ClientReport: Equatable {
+    case accepted(RequestKey)
     case progress(Progress)
     case cancelled(RequestKey)
     case removed(HandlerPattern, count: Int)

@@ -86,7 +86,8 @@ public final class ClientConnection {
     // MARK: What is wanted
 
     /// Asks for a URL. Its end comes as ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/refused(_:)``; with
-    /// `subscribes: false` it is the handler's affair and this client hears nothing of it.
+    /// `subscribes: false` it is the handler's affair and this client hears nothing of it, but of a durable one
+    /// ``ClientEvent/accepted(_:)``, or the terminal that says why not.
     ///
     /// - Throws: `ClientError` when it cannot be said on the wire.
     public func fetch(_ fetch: Fetch) throws(ClientError) {
@@ -181,6 +182,7 @@ public final class ClientConnection {
 
     private func event(_ report: ClientReport, _ body: [UInt8]) -> ClientEvent {
         switch report {
+        case .accepted(let key): return .accepted(key)
         case .progress(let progress): return .progress(progress)
         case .cancelled(let key): return .cancelled(key)
         case .removed(let pattern, let count): return .removed(pattern, count: count)

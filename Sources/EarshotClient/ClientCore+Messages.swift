@@ -67,7 +67,7 @@ extension ClientCore {
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
-            case .failed(let failure): failure.code == "stopping" && requests[key] != nil
+            case .failed(let failure): failure.code == "stopping" && (requests[key] != nil || isSubmitted(key))
             case .result: false
             }
         // A broker that is about to end has not answered: the next one will.
@@ -79,6 +79,7 @@ extension ClientCore {
             }
             return []
         }
+        settleSubmission(key)
         let request = requests.removeValue(forKey: key)
         let delivery = Delivery(
             id: id, terminal: terminal, fetch: request?.fetch, losses: request?.losses ?? 0)
@@ -97,11 +98,28 @@ extension ClientCore {
         }
     }
 
+    /// A durable request is the broker's affair now.
+    private mutating func settleSubmission(_ key: RequestKey) {
+        awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
+    }
+
+    private func isSubmitted(_ key: RequestKey) -> Bool {
+        awaited.contains { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
+    }
+
+    mutating func accepted(_ key: RequestKey) -> [ClientAction] {
+        settleSubmission(key)
+        return isStale(key) ? [] : [.report(.accepted(key))]
+    }
+
     mutating func answered(_ query: Query) -> [ClientAction] {
         guard let index = awaited.firstIndex(where: { $0.what == .query(query) }) else { return [] }
         heard(awaited[index].number)
-        // In order on one connection: what was submitted before the query was taken in before its answer.
-        let earlier = awaited[..<index].filter { if case .submission = $0.what { false } else { true } }
+        // In order on one connection: what was submitted before the query was taken in before its answer, but what is
+        // durable is not on the disk by that.
+        let earlier = awaited[..<index].filter { entry in
+            if case .submission(let fetch) = entry.what { fetch.options.isDurable } else { true }
+        }
         awaited.replaceSubrange(...index, with: earlier)
         return [.report(.answered(query))]
     }
@@ -126,7 +144,7 @@ extension ClientCore {
             let key = RequestKey(handler, request)
             requests[key] = nil
             waiting.remove(key)
-            awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
+            settleSubmission(key)
         } else if reply.verb == "QUERY" {
             if let index = awaited.firstIndex(where: { if case .query = $0.what { true } else { false } }) {
                 awaited.remove(at: index)

@@ -93,7 +93,8 @@ extension ClientCore {
             switch question.what {
             case .cancel(let key): actions.append(.report(.cancelled(key)))
             case .remove(let pattern): actions.append(.report(.removed(pattern, count: 0)))
-            case .submission: break
+            // Whether it is on the disk is not known: asked again, the answer is the same.
+            case .submission(let fetch): if fetch.options.isDurable { return false }
             case .query, .setting: return false
             }
             return true

@@ -105,6 +105,7 @@ struct ClientCore {
     mutating func received(_ message: BrokerMessage) -> [ClientAction] {
         switch message {
         case .welcome(let welcome): return welcomed(by: welcome)
+        case .accepted(let handler, let request): return accepted(RequestKey(handler, request))
         case .terminal(let terminal): return terminalReceived(terminal)
         case .progress(let progress):
             let key = RequestKey(progress.handler, progress.request)

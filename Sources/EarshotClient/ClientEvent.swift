@@ -6,6 +6,8 @@ public enum ClientEvent: Sendable {
     ///
     /// If ``Delivery/isFile``, the consumer must finish it: see there.
     case terminal(Delivery, body: [UInt8])
+    /// A durable request is on the broker's disk: it runs without this client.
+    case accepted(RequestKey)
     case progress(Progress)
     /// After this nothing of the request follows.
     case cancelled(RequestKey)

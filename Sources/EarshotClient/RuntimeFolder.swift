@@ -17,6 +17,8 @@ public struct RuntimeFolder: Equatable, Sendable {
     public var brokerLock: String { "\(path)/broker.lock" }
     /// Held by the supervisor.
     public var supervisorLock: String { "\(path)/serve.lock" }
+    /// Where durable requests are when they were not named but the runtime folder was.
+    public var ownDurable: String { "\(path)/durable" }
     /// Where the cache is when it was not named but the runtime folder was.
     public var ownCache: String { "\(path)/cache" }
     /// Where the spool is when it was not named but the runtime folder was.
@@ -73,6 +75,18 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Throws: as `usualSpool`.
     public static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
+
+    /// Where the user's durable requests are: `earshot/durable` in `XDG_STATE_HOME`, else in `.local/state` at home.
+    ///
+    /// - Throws: `ClientError` when neither is known.
+    public static func usualDurable() throws(ClientError) -> String {
+        if let state = Environment.value("XDG_STATE_HOME") { return Folder.absolute("\(state)/earshot/durable") }
+        guard let home = Environment.value("HOME") else {
+            throw ClientError(
+                .folder, "neither XDG_STATE_HOME nor HOME is set: give --durable-folder or --no-durable")
+        }
+        return Folder.absolute("\(home)/.local/state/earshot/durable")
+    }
 
     private static func usual(_ name: String, option: String) throws(ClientError) -> String {
         if let cache = Environment.value("XDG_CACHE_HOME") { return Folder.absolute("\(cache)/earshot/\(name)") }

@@ -74,6 +74,17 @@ public enum Action: Equatable, Sendable {
     case invalidate([FetchURL])
     /// Keep so many bytes at most.
     case limitCache(bytes: Int)
+    /// Write a durable request, whose FETCH this is, to the disk, for good; then tell `BrokerCore.durableStored`, or
+    /// `durableRefused`.
+    case storeDurable(DurableID, acceptedAt: Int64, head: [UInt8])
+    /// Write how it ended, for good; then tell `BrokerCore.durableRecorded`.
+    case storeResult(DurableID, DurableResult)
+    /// Tell what was written, by `BrokerCore.durableRead`.
+    case readResult(DurableID)
+    /// Keep nothing of it any longer.
+    case forgetDurable(DurableID)
+    /// Keep so many bytes of them at most.
+    case limitDurable(bytes: Int)
     /// Let the supervisor know what a client has set: it keeps to it, and gives it to the next broker.
     case settingChanged(SettingChange)
 }

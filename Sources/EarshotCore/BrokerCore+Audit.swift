@@ -14,6 +14,7 @@ extension BrokerCore {
         auditWorkers(check)
         auditPurges(check)
         auditSessions(check)
+        auditDurables(check)
         return faults
     }
 
@@ -22,6 +23,7 @@ extension BrokerCore {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
             && aside.isEmpty && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
+            && durables.isEmpty && recordingBytes == 0
             && origins.count == 0
             && requestBodies.ids.isEmpty && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -177,13 +179,35 @@ extension BrokerCore {
                 check(
                     isPurged(number) || listeners(of: interest.handler).isEmpty,
                     "1: held interest \(number) has listeners")
+            case .entering, .recording, .resting:
+                check(isDurable(number), "12: interest \(number) is \(interest.phase) and not durable")
             case .delivering:
                 check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")
             }
-            check(
-                outcomes.contains(interest.outcome) || interest.phase == .open, "1: interest \(number) has no outcome")
+            let isOutcomeDue = interest.phase == .held || interest.phase == .delivering || interest.phase == .recording
+            check(outcomes.contains(interest.outcome) == isOutcomeDue, "1: interest \(number) has a wrong outcome")
         }
+    }
+
+    private func auditDurables(_ check: Check) {
+        for (number, record) in durables {
+            check(durableNumbers[record.id] == number, "12: durable \(record.id) names another request")
+            guard interests.contains(number) else {
+                check(false, "12: durable \(record.id) is of no request")
+                continue
+            }
+            let interest = interests[number]
+            check(interest.isListed && interest.owner < 0, "12: durable \(record.id) is owned, or was removed")
+            check((record.entering != nil) == (interest.phase == .entering), "1: durable \(record.id) is not accepted")
+        }
+        check(durableNumbers.count == durables.count, "12: \(durables.count) durables, \(durableNumbers.count) names")
+        let resting = interests.indices.count { interests[$0].phase == .resting }
+        let chained = handlers.indices.reduce(0) { $0 + Int(handlers[$1].resting.count) }
+        check(resting == chained, "12: \(resting) outcomes are on the disk alone, handlers have \(chained)")
+        check(reads <= limits.durableReads, "11: \(reads) results are read at once")
+        let bytes = durables.values.reduce(0) { $0 + $1.recordingBytes }
+        check(recordingBytes == bytes, "11: \(bytes) bytes are being written, not \(recordingBytes)")
     }
 
     private func auditWorkers(_ check: Check) {

@@ -349,7 +349,7 @@ extension BrokerCore {
         if let response = plan.fallback?.response { drop(response) }
     }
 
-    private mutating func drop(_ body: CachedBody) {
+    mutating func drop(_ body: CachedBody) {
         switch body {
         case .missing: break
         case .inline(let id): actions.append(.releaseBody(id))

@@ -204,6 +204,7 @@ extension BrokerCore {
     private mutating func listenerCame(_ handler: Int32) {
         handlers[handler].absence = 0
         deliverHeld(of: handler)
+        claimResting(of: handler)
     }
 
     /// The clients that hear a handler, each once.

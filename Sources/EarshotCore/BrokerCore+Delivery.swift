@@ -8,6 +8,10 @@ extension BrokerCore {
 
     /// Ends an open request, which is in no flight any more, with what became of it.
     mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
+        guard !isDurable(interest) else {
+            record(interest, outcome)
+            return
+        }
         let listeners = listeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
             let waiting = handlers[interests[interest].handler].held + 1
@@ -22,7 +26,7 @@ extension BrokerCore {
         publish(interest, told, to: listeners)
     }
 
-    private mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
+    mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
         let failure = outcomes[outcome].failure
         account(interest) { requests in
             if let failure { requests.failed[failure.rawValue, default: 0] += 1 } else { requests.answered += 1 }
@@ -98,6 +102,7 @@ extension BrokerCore {
         switch interests[interest].phase {
         case .open: detach(interest)
         case .held: unhold(interest)
+        case .entering, .recording, .resting: letGo(interest)
         case .delivering: return
         }
         account(interest) { $0.orphaned += 1 }
@@ -227,6 +232,8 @@ extension BrokerCore {
             popDelivery(of: client)
             guard interest >= 0 else { continue }
             ledger.deliveries.acknowledged += 1
+            // Whoever has it, has it for all: from here on it is like any other.
+            if isDurable(interest) { unlist(interest) }
             settleDelivery(of: interest, by: client)
         }
         dropHoles(of: client)
@@ -282,7 +289,8 @@ extension BrokerCore {
             interests[interest].owner = -1
             unlist(interest)
         }
-        if interests[interest].outstanding == 0 { forgetInterest(interest) }
+        guard interests[interest].outstanding == 0 else { return }
+        if isDurable(interest), !isPurged(interest) { takeBack(interest) } else { forgetInterest(interest) }
     }
 
     private func fieldBytes(of interest: Int32) -> Int {
@@ -340,7 +348,7 @@ extension BrokerCore {
     // MARK: Records
 
     /// Frees a request's record, and what only it held.
-    private mutating func forgetInterest(_ interest: Int32) {
+    mutating func forgetInterest(_ interest: Int32) {
         unlist(interest)
         let record = interests[interest]
         if record.outcome >= 0 { release(record.outcome) }
@@ -371,7 +379,7 @@ extension BrokerCore {
         if holders == 1 { actions.append(.releaseFile(file)) }
     }
 
-    private func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
+    func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
         let record = interests[interest]
         let outcome = outcomes[record.outcome]
         var response: Terminal.Response?

@@ -134,6 +134,7 @@ extension BrokerCore {
         case .delivering: return
         case .open: detach(interest)
         case .held: unhold(interest)
+        case .entering, .recording, .resting: letGo(interest)
         }
         let owner = interests[interest].owner
         if owner >= 0 { clients[owner].purging -= 1 }

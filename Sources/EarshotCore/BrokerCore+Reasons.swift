@@ -19,7 +19,10 @@ extension BrokerCore {
         json.member("class", interests[interest].priority.name)
         json.member("age-ms", now.milliseconds(since: interests[interest].askedAt))
         switch interests[interest].phase {
-        case .held:
+        case .entering, .recording:
+            json.member("state", "storing")
+            writeWait("disk", "it is being written to the disk", to: &json)
+        case .held, .resting:
             json.member("state", "held")
             writeWait("listener", "nobody listens to the handler", to: &json)
         case .delivering:

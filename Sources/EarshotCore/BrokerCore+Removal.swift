@@ -56,6 +56,7 @@ extension BrokerCore {
         case .delivering: return false
         case .open: detach(interest)
         case .held: unhold(interest)
+        case .entering, .recording, .resting: letGo(interest)
         }
         account(interest) { $0.removed += 1 }
         publishRemoval(of: interest, to: listeners(of: interests[interest].handler).filter { $0 != client })
@@ -76,6 +77,7 @@ extension BrokerCore {
     mutating func unlist(_ interest: Int32) {
         guard interests[interest].isListed else { return }
         interests[interest].isListed = false
+        forgetDurable(interest)
         let handler = interests[interest].handler
         requestNumbers.remove(interest, hash(interests[interest].request, of: handler))
         handlerChains.remove(interest, from: &handlers[handler].interests)

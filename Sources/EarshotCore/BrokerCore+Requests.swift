@@ -8,6 +8,10 @@ extension BrokerCore {
             refuse(client, objection.code, objection.detail, .fetch(fetch))
             return
         }
+        guard !fetch.options.isDurable || !fetch.options.subscribes || !clients[client].isRequestReply else {
+            refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
+            return
+        }
         if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
             _ = removeAll(of: handler, by: client)
         }
@@ -27,7 +31,11 @@ extension BrokerCore {
         }
         let interest = list(fetch, fingerprint, handler, client, now: now)
         if fetch.options.subscribes { subscribe(client, toHandler: handler) }
-        guard let failure = join(interest, fetch, body, of: clients[client].id, now: now) else { return }
+        guard !fetch.options.isDurable else {
+            keep(interest, fetch, by: client)
+            return
+        }
+        guard let failure = join(interest, fetch, body, of: clients[client].id) else { return }
         if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
             // Over the bound nothing is kept for those who may yet come to listen.
             orphan(interest)
@@ -57,11 +65,12 @@ extension BrokerCore {
             return
         }
         let handler = interests[interest].handler
+        askedAgainDurably(interest, by: client)
         guard fetch.options.subscribes else { return }
         switch interests[interest].phase {
         case .open:
             if interests[interest].owner >= 0, interests[interest].owner != client { transfer(interest, to: client) }
-        case .held: break
+        case .held, .entering, .recording, .resting: break
         case .delivering:
             if !clients[client].deliveries.contains(interest) { deliver(interest, to: client) }
         }
@@ -81,19 +90,20 @@ extension BrokerCore {
     }
 
     /// Makes the record of a new request.
-    private mutating func list(
+    /// - Parameter client: who asked; of no account for one that belongs to its handler.
+    mutating func list(
         _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, now: Tick
     ) -> Int32 {
         let interest = interests.insert(
             Interest(
                 request: fetch.request, askedAt: now, fingerprint: fingerprint, serial: nextSerial(), handler: handler,
-                owner: fetch.options.subscribes ? client : -1, priority: fetch.options.priority,
+                owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
                 isWarm: fetch.options.isWarm))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash(fetch.request, of: handler))
         handlers[handler].references += 1
         handlerChains.append(interest, to: &handlers[handler].interests)
-        if fetch.options.subscribes {
+        if fetch.options.isOwned {
             ownerChains.append(interest, to: &clients[client].owned)
             handlers[handler].owners.add(1, for: client)
         } else {
@@ -103,7 +113,8 @@ extension BrokerCore {
         ledger.requests.pending += 1
         handlers[handler].requests.submitted += 1
         handlers[handler].requests.pending += 1
-        if let deadline = fetch.options.deadlineMilliseconds {
+        // A durable one's time is looked at once it is accepted.
+        if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
             setTimer(now.advanced(byMilliseconds: deadline), subject)
         }
@@ -115,47 +126,76 @@ extension BrokerCore {
     /// Puts a request into a flight, an open one with the same key or a new one.
     /// - Returns: why that cannot be; nil if it is done.
     private mutating func join(
-        _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID, now: Tick
+        _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> FailureCode? {
+        if let code = refusal(of: interest) { return code }
+        do throws(Refusal) {
+            let request = try prepared(fetch, for: interests[interest].handler)
+            if let body {
+                guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
+                    requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
+                else { return .queueFull }
+                requestBodies.add(body, of: client)
+            }
+            wait(interest, for: request, fetch.options, body: body?.id)
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    /// Why no more requests are taken; nil if they are.
+    func refusal(of interest: Int32) -> FailureCode? {
         guard !isDraining else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         let owner = interests[interest].owner
         guard owner < 0 || Int(clients[owner].owned.count) - clients[owner].purging <= limits.requestsPerClient
         else { return .queueFull }
         let handler = interests[interest].handler
-        guard handlers[handler].requests.pending <= limits.requestsPerHandler else { return .queueFull }
+        return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : .queueFull
+    }
+
+    /// Why one request cannot be served at all.
+    struct Refusal: Error {
+        let code: FailureCode
+    }
+
+    /// What is to be asked of a server, or of the cache.
+    mutating func prepared(_ fetch: Fetch, for handler: Int32) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
             url = try FetchURL(fetch.url)
         } catch {
-            return .malformedURL
+            throw Refusal(code: .malformedURL)
         }
-        guard openPool(for: String(url.scheme)) != nil else { return .unsupportedScheme }
+        // A worker of the user's own may be gone when the broker has gone: who serves the scheme is not on the disk.
+        guard openPool(for: String(url.scheme)) != nil, url.isHTTP || !fetch.options.isDurable else {
+            throw Refusal(code: .unsupportedScheme)
+        }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
             method.canCoalesce || !fetch.options.coalesces
-        else { return .unsupportedMethod }
-        guard let fields = try? HeaderFields(request: fetch.httpFields) else { return .badHeader }
+        else { throw Refusal(code: .unsupportedMethod) }
+        guard let fields = try? HeaderFields(request: fetch.httpFields) else { throw Refusal(code: .badHeader) }
         let mayBeCached = isCaching && fetch.options.coalesces && url.isHTTP
-        guard fetch.options.cache != .onlyIfCached || mayBeCached else { return .notCached }
-        var request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
-        if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil { return .malformedURL }
-        if fetch.options.usesCookies, url.isHTTP {
-            let root = handlers[handler].root
-            guard hasRoomForJar(of: root) else { return .queueFull }
-            request = withCookies(request, of: root)
+        guard fetch.options.cache != .onlyIfCached || mayBeCached else {
+            throw Refusal(code: .notCached)
         }
-        if let body {
-            guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
-                requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
-            else { return .queueFull }
-            requestBodies.add(body, of: client)
+        let request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
+        if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil {
+            throw Refusal(code: .malformedURL)
         }
+        guard fetch.options.usesCookies, url.isHTTP else { return request }
+        let root = handlers[handler].root
+        guard hasRoomForJar(of: root) else { throw Refusal(code: .queueFull) }
+        return withCookies(request, of: root)
+    }
+
+    /// Lets a request wait for what becomes of its flight.
+    mutating func wait(_ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?) {
         let flight = openFlight(
-            request, redirect: url.isHTTP ? fetch.options.redirect : .manual, key: fetch.options.key,
-            isAlone: !fetch.options.coalesces,
-            body: body?.id, mode: fetch.options.cache)
-        attach(interest, to: flight.number, fetch.options, joined: !flight.isNew)
-        return nil
+            request, redirect: request.url.isHTTP ? options.redirect : .manual, key: options.key,
+            isAlone: !options.coalesces, body: body, mode: options.cache)
+        attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
     /// The open flight with this key, or a new one that waits in the queue, or for the cache.

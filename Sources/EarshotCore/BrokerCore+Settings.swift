@@ -28,6 +28,7 @@ extension BrokerCore {
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
         if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
+        if isKeeping, let bytes = settings[.durableSize] { actions.append(.limitDurable(bytes: bytes)) }
         var terms = workerLimits
         terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
         terms.spoolFreeBytes = settings[.spoolFree] ?? terms.spoolFreeBytes

@@ -15,6 +15,7 @@ extension BrokerCore {
             case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
             case .grace(let interest, let serial): gracePassed(interest, serial)
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
+            case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
             case .retry(let name): pauseEnded(name)
             case .opening: awaitedWorkers = nil
             case .spoolRetry: isSpoolFull = false
@@ -40,6 +41,7 @@ extension BrokerCore {
         self.limits = limits
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
+        if limits.durableMilliseconds != before.durableMilliseconds { resetExpiries() }
         guard limits.dueDeliveries > before.dueDeliveries else { return }
         for client in clients.indices where !clients[client].isClosed(limits) { queue.clientOpened(client) }
     }
@@ -70,6 +72,8 @@ extension BrokerCore {
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
         case .grace(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
+        case .expired(let interest, let serial):
+            interests.contains(interest) && interests[interest].serial == serial && isDurable(interest)
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil
@@ -107,7 +111,9 @@ extension BrokerCore {
         while next >= 0, interests[next].serial < absence {
             let interest = next
             next = handlerChains.next(after: interest)
-            guard interests[interest].owner < 0, interests[interest].phase != .delivering else { continue }
+            guard interests[interest].owner < 0, interests[interest].phase != .delivering, !isDurable(interest) else {
+                continue
+            }
             guard budget > 0 else {
                 // Later than now, so not in this pass.
                 setTimer(now.advanced(byNanoseconds: 1), subject)

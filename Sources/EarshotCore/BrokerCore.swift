@@ -31,6 +31,8 @@ public struct BrokerCore {
     public var childFailures: [ChildFailure] = []
     /// Whether the shell has a cache. To be said before anybody connects.
     public var isCaching = false
+    /// Whether the shell keeps durable requests. To be said before anybody connects.
+    public var isKeeping = false
 
     var generator: SplitMix
     var isDraining = false
@@ -92,6 +94,8 @@ public struct BrokerCore {
     var ownerChains = Chains()
     var parentChains = Chains()
     var rootChains = Chains()
+    /// Durable requests whose outcomes are on the disk alone, by handler.
+    var restingChains = Chains()
 
     var queue = FairQueue()
     /// Handlers being purged, by number, and by the name they had; owners that are gone.
@@ -130,6 +134,15 @@ public struct BrokerCore {
     var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
     var requestBodies = RequestBodies()
+    /// What durable requests have besides, by their numbers; those numbers by their names on the disk; the last of these.
+    var durables: [Int32: DurableRecord] = [:]
+    var durableNumbers: [DurableID: Int32] = [:]
+    var lastDurable: UInt64 = 0
+    /// Results to be read from the disk, and how many are being read.
+    var claims: Deque<DurableID> = []
+    var reads = 0
+    /// Bytes of bodies on their way to the disk.
+    var recordingBytes = 0
     /// Files kept for clients that do not acknowledge.
     var lentFiles = 0
 

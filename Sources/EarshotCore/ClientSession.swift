@@ -107,6 +107,8 @@ struct HandlerEntry {
     var purge: Purge?
     /// Open requests that belong to the handler itself.
     var ownRequests = 0
+    /// Durable requests whose outcomes wait on the disk for a listener.
+    var resting = Chain()
     /// Terminals that wait for a listener.
     var held = 0
     /// The present time without listeners, for the timer that ends it; 0 while somebody listens.

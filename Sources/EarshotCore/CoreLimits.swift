@@ -28,6 +28,12 @@ public struct CoreLimits: Equatable, Sendable {
     public var greetingMilliseconds = 10_000
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
+    /// How long a durable request is kept from its acceptance on: who asked for it comes back after a holiday, or never.
+    public var durableMilliseconds = 7 * 86_400_000
+    /// Bytes of bodies of durable results on their way to the disk; of more, some are not kept. A slow disk costs no more.
+    public var recordingBytes = 256 << 20
+    /// Results that are read from the disk at once, for those who came to claim them.
+    public var durableReads = 64
     /// How long a file is kept for a client that does not acknowledge: time to open it.
     public var lentFileMilliseconds = 60_000
     /// How long a spool that could not take a body is not tried again: disks are not emptied faster.

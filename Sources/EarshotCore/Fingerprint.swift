@@ -18,6 +18,7 @@ struct Fingerprint {
         hasher.combine(fetch.options.coalesces)
         hasher.combine(fetch.options.route)
         hasher.combine(fetch.options.usesCookies)
+        hasher.combine(fetch.options.isDurable)
         hasher.combine(body?.fingerprint)
         value = UInt64(bitPattern: Int64(hasher.finalize()))
     }

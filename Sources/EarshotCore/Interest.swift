@@ -5,6 +5,9 @@ internal import EarshotWire
 /// Numbers name records in the core's slabs; -1 is none.
 struct Interest {
     /// `open -> held -> delivering`, or `open -> delivering`; a record whose last delivery is settled is freed.
+    ///
+    /// Of a durable one `entering -> open -> recording -> (resting <-> delivering | held)`, and from `delivering` back when
+    /// nobody acknowledged.
     enum Phase: UInt8 {
         /// In a flight, waiting for what becomes of it.
         case open
@@ -12,6 +15,12 @@ struct Interest {
         case held
         /// Its terminal waits for, or is on its way to, those who listened.
         case delivering
+        /// It is being written to the disk, and not accepted yet.
+        case entering
+        /// Its outcome is being written to the disk.
+        case recording
+        /// Its outcome is on the disk alone.
+        case resting
     }
 
     /// Values few requests give.

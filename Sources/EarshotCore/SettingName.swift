@@ -17,6 +17,8 @@ public enum SettingName: String, CaseIterable, Sendable {
     case spoolFree = "spool-free"
     case drainSeconds = "drain-seconds"
     case cacheSize = "cache-size"
+    case durableSize = "durable-size"
+    case durableTime = "durable-time"
 
     /// The word before a pattern, in a rule for some origins.
     public static let rule = "origin"
@@ -29,9 +31,9 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// Whether it is a time: said in seconds, kept in milliseconds.
     public var isTime: Bool {
         switch self {
-        case .originSpacing, .coolDown, .drainSeconds: true
+        case .originSpacing, .coolDown, .drainSeconds, .durableTime: true
         case .workers, .slots, .workerMemory, .originLimit, .requests, .requestsPerClient, .requestsPerHandler,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize:
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize, .durableSize:
             false
         }
     }
@@ -41,7 +43,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .workers, .workerMemory: true
         case .slots, .originLimit, .originSpacing, .requests, .requestsPerClient, .requestsPerHandler, .coolDown,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .drainSeconds, .cacheSize:
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .drainSeconds, .cacheSize,
+            .durableSize, .durableTime:
             false
         }
     }
@@ -57,7 +60,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
         case .inlineBytes: 0...16 << 20
         case .requestBodyBytes: 0...WireLimits.requestBodyBytes
-        case .cacheSize: 0...1 << 50
+        case .cacheSize, .durableSize: 0...1 << 50
+        case .durableTime: 1_000...365 * WireLimits.seconds * 1_000
         case .spoolSize: 1 << 20...1 << 50
         case .spoolFree: 0...1 << 50
         }
@@ -78,6 +82,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .inlineBytes: "bodies up to so many bytes travel in messages"
         case .requestBodyBytes: "bytes of the body of a request"
         case .cacheSize: "bytes that the cache keeps at most"
+        case .durableSize: "bytes of durable requests and their results at most; 0 for none"
+        case .durableTime: "seconds that a durable request is kept"
         case .spoolSize: "bytes of bodies that may be in the spool"
         case .spoolFree: "bytes that the spool leaves free on its disk"
         case .drainSeconds: "seconds that running work has when its process shall end"
@@ -87,7 +93,11 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// The value that `text` says.
     public func value(_ text: String) throws(SettingError) -> Int {
         let isNumber = text.utf8.allSatisfy { (0x30...0x39).contains($0) }
-        guard let value = isTime ? Seconds.milliseconds(text) : isNumber ? Int(text) : nil, range.contains(value) else {
+        guard
+            let value = isTime
+                ? Seconds.milliseconds(text, atMost: range.upperBound / 1_000) : isNumber ? Int(text) : nil,
+            range.contains(value)
+        else {
             throw SettingError("\(rawValue) is \(bounds)")
         }
         return value

@@ -58,6 +58,8 @@ public struct Settings: Equatable, Sendable {
         put(.spoolFree, 256 << 20)
         put(.drainSeconds, 10_000)
         put(.cacheSize, 1 << 30)
+        put(.durableSize, 1 << 30)
+        put(.durableTime, limits.durableMilliseconds)
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 
@@ -105,6 +107,7 @@ public struct Settings: Equatable, Sendable {
         limits.coolDownMilliseconds = self[.coolDown] ?? limits.coolDownMilliseconds
         limits.spoolBytes = self[.spoolSize] ?? limits.spoolBytes
         limits.requestBodyBytes = self[.requestBodyBytes] ?? limits.requestBodyBytes
+        limits.durableMilliseconds = self[.durableTime] ?? limits.durableMilliseconds
         limits.origins.limit = self[.originLimit] ?? limits.origins.limit
         limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds
         limits.origins.rules = rules.mapValues(\.value)

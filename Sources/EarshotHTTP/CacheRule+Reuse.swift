@@ -113,7 +113,8 @@ extension FailureCode {
         case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .deadline, .digestMismatch,
             .noSubscriber,
-            .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .stopping, .internalError:
+            .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .notStored,
+            .expired, .stopping, .internalError:
             false
         }
     }

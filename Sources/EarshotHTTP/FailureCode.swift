@@ -53,6 +53,10 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case poisonous
     /// The request allows nothing but the cache, which has no answer.
     case notCached = "not-cached"
+    /// A durable request or its result could not be written, or durable requests are off.
+    case notStored = "not-stored"
+    /// A durable request was not acknowledged within the time that it is kept.
+    case expired
     /// The broker is shutting down.
     case stopping
     /// A fault of Earshot.
@@ -75,7 +79,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
             .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
             .notCached,
-            .stopping, .internalError:
+            .notStored, .expired, .stopping, .internalError:
             false
         }
     }
@@ -116,6 +120,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .workerFailed: "The worker for this scheme could not do it."
         case .poisonous: "Two workers were lost while they fetched it."
         case .notCached: "The cache has no answer, and nothing else may be asked."
+        case .notStored: "It could not be kept on the disk."
+        case .expired: "It was kept for as long as durable requests are."
         case .stopping: "The broker is stopping."
         case .internalError: "Something went wrong inside Earshot."
         }

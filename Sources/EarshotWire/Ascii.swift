@@ -69,10 +69,10 @@ enum Decimal {
         return value
     }
 
-    /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `WireLimits.seconds`.
-    static func milliseconds(_ text: String) -> Int? {
+    /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `limit` seconds.
+    static func milliseconds(_ text: String, atMost limit: Int = WireLimits.seconds) -> Int? {
         let parts = text.utf8.split(separator: Ascii.dot, maxSplits: 1, omittingEmptySubsequences: false)
-        guard let first = parts.first, let whole = unsigned(first), whole <= UInt64(WireLimits.seconds) else {
+        guard let first = parts.first, let whole = unsigned(first), whole <= UInt64(limit) else {
             return nil
         }
         var fraction = 0
@@ -85,7 +85,7 @@ enum Decimal {
             }
         }
         let total = Int(whole) * 1000 + fraction
-        return total <= WireLimits.seconds * 1000 ? total : nil
+        return total <= limit * 1000 ? total : nil
     }
 
     /// The inverse of `milliseconds`: `30`, `0.25`.

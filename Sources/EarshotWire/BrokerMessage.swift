@@ -2,6 +2,8 @@
 public enum BrokerMessage: Equatable, Sendable {
     /// The answer to HELLO.
     case welcome(Welcome)
+    /// A durable request is on the disk.
+    case accepted(HandlerID, RequestID)
     /// RESULT or FAILED.
     case terminal(Terminal)
     case progress(Progress)
@@ -22,6 +24,9 @@ public enum BrokerMessage: Equatable, Sendable {
         let reader = try HeadReader(head)
         switch reader.verb {
         case "WELCOME": self = .welcome(try Welcome(reader))
+        case "ACCEPTED":
+            try reader.expectOperands(2)
+            self = .accepted(try reader.handler(0), try reader.request(1))
         case "RESULT": self = .terminal(try Terminal(result: reader))
         case "FAILED": self = .terminal(try Terminal(failed: reader))
         case "PROGRESS": self = .progress(try Progress(reader))
@@ -46,6 +51,11 @@ public enum BrokerMessage: Equatable, Sendable {
     public func encoded() -> [UInt8] {
         switch self {
         case .welcome(let welcome): return welcome.encoded()
+        case .accepted(let handler, let request):
+            var writer = HeadWriter("ACCEPTED")
+            writer.operand(handler.description)
+            writer.operand(request.description)
+            return writer.finished()
         case .terminal(let terminal): return terminal.encoded()
         case .progress(let progress): return progress.encoded()
         case .removed(let pattern, let count):

@@ -47,7 +47,9 @@ public struct Fetch: Equatable, Sendable {
         public var replacesHandler = false
         /// Fetch, but deliver no body.
         public var isWarm = false
-        /// Whether the sender is subscribed to the handler and owns the request.
+        /// Whether it is kept on the disk and runs without its client, until its terminal is acknowledged.
+        public var isDurable = false
+        /// Whether the sender is subscribed to the handler and owns the request; a durable one belongs to its handler.
         public var subscribes = true
         /// Echoed by the terminal and by progress.
         public var tag: String?
@@ -97,6 +99,9 @@ extension Fetch.Options {
     /// Methods of which asking twice does no more than asking once: RFC 9110, section 9.2.2. No unknown method is one.
     public static let idempotentMethods: Set<String> = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"]
 
+    /// Whether the request lives and dies with its sender.
+    public var isOwned: Bool { subscribes && !isDurable }
+
     /// Whether it may be asked again by itself when nobody knows what became of it.
     public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
 
@@ -138,6 +143,7 @@ extension Fetch.Options {
         case "cookies": usesCookies = try HeadReader.flag(value, "cookies")
         case "replace": replacesHandler = try HeadReader.flag(value, "replace")
         case "warm": isWarm = try HeadReader.flag(value, "warm")
+        case "durable": isDurable = try HeadReader.flag(value, "durable")
         case "subscribe": subscribes = try HeadReader.flag(value, "subscribe")
         case "tag": tag = try HeadReader.identifier(value, "tag")
         default: _ = try route.set(name, value)  // Others are a later version's.
@@ -163,6 +169,7 @@ extension Fetch.Options {
         writer.field("cookies", if: usesCookies, "yes")
         writer.field("replace", if: replacesHandler, "yes")
         writer.field("warm", if: isWarm, "yes")
+        writer.field("durable", if: isDurable, "yes")
         writer.field("subscribe", if: !subscribes, "no")
         writer.field("tag", tag)
     }

@@ -2,8 +2,11 @@
 public enum Seconds {
     /// What `text` says; digits past the third after the point are dropped.
     ///
-    /// - Returns: nil for what is no such number, or more than `WireLimits.seconds`.
-    public static func milliseconds(_ text: String) -> Int? { Decimal.milliseconds(text) }
+    /// - Parameter limit: the most seconds that it may say.
+    /// - Returns: nil for what is no such number, or more than `limit`.
+    public static func milliseconds(_ text: String, atMost limit: Int = WireLimits.seconds) -> Int? {
+        Decimal.milliseconds(text, atMost: limit)
+    }
 
     /// The shortest text for so many milliseconds, which are not below 0.
     public static func text(_ milliseconds: Int) -> String { Decimal.seconds(milliseconds) }

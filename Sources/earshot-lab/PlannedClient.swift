@@ -120,7 +120,7 @@ final class PlannedClient {
             journal.note("state", broker)
         case .state(let state):
             journal.note("state", "\(state)")
-        case .progress, .answer, .changed: break
+        case .accepted, .progress, .answer, .changed: break
         }
         tellIfIdle()
     }

@@ -13,6 +13,7 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup var place: PlaceOptions
     @OptionGroup var spool: SpoolOptions
     @OptionGroup var cache: CacheOptions
+    @OptionGroup var durable: DurableOptions
     @OptionGroup var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup var log: LogOptions
@@ -33,6 +34,7 @@ struct BrokerCommand: ParsableCommand {
             var options = BrokerOptions(
                 runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder))
             options.cacheFolder = try cache.folder(place, folder)
+            options.durableFolder = try durable.folder(place, folder)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.readyDescriptor = readyFd
@@ -98,6 +100,40 @@ struct CacheOptions: ParsableArguments {
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders
     ) throws(ClientError) -> [String] {
         try self.folder(place, folder, service).map { ["--cache-folder", $0] } ?? ["--no-cache"]
+    }
+}
+
+/// Where durable requests are kept.
+struct DurableOptions: ParsableArguments {
+    @Option(help: "The folder of durable requests.", completion: .directory)
+    var durableFolder: String?
+
+    @Flag(help: "Refuse durable requests.")
+    var noDurable = false
+
+    func validate() throws {
+        guard durableFolder == nil || !noDurable else {
+            throw ValidationError("give --durable-folder or --no-durable, not both")
+        }
+    }
+
+    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual one; nil
+    /// for none.
+    func folder(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+    ) throws(ClientError) -> String? {
+        guard !noDurable else { return nil }
+        if let durableFolder { return Folder.absolute(durableFolder) }
+        guard place.runtime == nil else { return folder.ownDurable }
+        if let durable = service?.durable { return durable }
+        return try RuntimeFolder.usualDurable()
+    }
+
+    /// The same as arguments of another process.
+    func arguments(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders
+    ) throws(ClientError) -> [String] {
+        try self.folder(place, folder, service).map { ["--durable-folder", $0] } ?? ["--no-durable"]
     }
 }
 

@@ -71,7 +71,7 @@ struct SetCommand: ParsableCommand {
                 switch event {
                 case .changed(let setting): changed = setting
                 case .refused(let reply): session.end(Complaint(.usage, reply.detail ?? reply.code))
-                case .terminal, .progress, .cancelled, .removed, .answer, .state: break
+                case .accepted, .terminal, .progress, .cancelled, .removed, .answer, .state: break
                 }
             }
             session.connection.set(setting)

@@ -93,6 +93,8 @@ struct FetchOutcome {
         "cancelled": "it was cancelled",
         "queue-full": "the broker's queue is full",
         "worker-lost": "the workers that fetched it died",
+        "not-stored": "it could not be kept on the disk",
+        "expired": "nobody took it for as long as it is kept",
         "stopping": "the broker is stopping",
     ]
 }

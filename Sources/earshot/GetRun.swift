@@ -69,7 +69,7 @@ final class GetRun {
         case .progress(let progress): progressed(progress)
         case .refused(let reply): refused(reply)
         case .removed: isRemoved = true
-        case .cancelled, .answer, .changed, .state: break
+        case .accepted, .cancelled, .answer, .changed, .state: break
         }
     }
 

@@ -25,7 +25,7 @@ final class PrivateBus {
         let arguments =
             [
                 "earshot", "serve", "--runtime", folder.path, "--most-workers", String(workers), "--log-level", "error",
-                "--ready-fd", String(writer), "--private-to", String(getpid()),
+                "--ready-fd", String(writer), "--private-to", String(getpid()), "--no-durable",
             ] + (cache.map { ["--cache-folder", $0] } ?? ["--no-cache"])
         let child = try ChildProcess.spawn("/proc/self/exe", arguments, inheriting: [writer])
         close(writer)

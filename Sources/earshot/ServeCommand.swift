@@ -18,12 +18,13 @@ struct ServeCommand: ParsableCommand {
             read again; `earshot set` changes a setting until then.
 
             As a service it tells systemd when it is ready, reloads, stops and lives (sd_notify), and uses the folders of \
-            RuntimeDirectory= and CacheDirectory=: examples/systemd.
+            RuntimeDirectory=, CacheDirectory= and StateDirectory=: examples/systemd.
             """)
 
     @OptionGroup var place: PlaceOptions
     @OptionGroup var spool: SpoolOptions
     @OptionGroup var cache: CacheOptions
+    @OptionGroup var durable: DurableOptions
 
     @Option(help: "Worker processes; one per core, at least 2, if nobody says anything.")
     var workers: String?
@@ -57,6 +58,7 @@ struct ServeCommand: ParsableCommand {
             let folder = try service.runtime(place)
             let spool = try spool.folder(place, folder, service)
             let cache = try cache.arguments(place, folder, service)
+            let durable = try durable.arguments(place, folder, service)
             let configuration = Configuration(
                 file: settings.source.file, flags: try poolChange() + settings.changes(),
                 pool: ConfigurationOptions.pool, mostWorkers: mostWorkers)
@@ -67,7 +69,7 @@ struct ServeCommand: ParsableCommand {
             }
             let plan = Supervisor.Plan(
                 folder: folder,
-                broker: ["broker", "--runtime", folder.path, "--spool", spool] + cache
+                broker: ["broker", "--runtime", folder.path, "--spool", spool] + cache + durable
                     + ["--log-level", log.logLevel.rawValue],
                 worker: ["worker", "--runtime", folder.path] + worker.arguments
                     + ["--log-level", log.logLevel.rawValue],

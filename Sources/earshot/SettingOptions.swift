@@ -63,6 +63,12 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Bytes that the cache keeps at most.")
     var cacheSize: String?
 
+    @Option(help: "Bytes of durable requests and their results at most; 0 for none.")
+    var durableSize: String?
+
+    @Option(help: "Seconds that a durable request is kept.")
+    var durableTime: String?
+
     @Option(help: "Bytes of bodies that may be in the spool; 10 GiB if not given.")
     var spoolSize: String?
 
@@ -81,7 +87,7 @@ struct SettingOptions: ParsableArguments {
             (.spoolSize, spoolSize),
             (.spoolFree, spoolFree),
             (.drainSeconds, drainSeconds),
-            (.cacheSize, cacheSize),
+            (.cacheSize, cacheSize), (.durableSize, durableSize), (.durableTime, durableTime),
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }

@@ -61,7 +61,7 @@ enum Question {
             switch event {
             case .answer(_, let json): answer = json
             case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
-            case .terminal, .progress, .cancelled, .removed, .changed, .state: break
+            case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }
         session.connection.query(query)

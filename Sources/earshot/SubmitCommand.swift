@@ -12,6 +12,10 @@ struct SubmitCommand: ParsableCommand {
         discussion: """
             Prints the handler and the ID of each, once the broker has taken them. If nobody listens to the handler, \
             a result is kept for some seconds only.
+
+            With --durable a request is on the disk before its line is printed. It outlives this command and the broker, \
+            and its result waits, for as long as `durable-time` says, until `earshot watch` or another program has taken \
+            it. Ctrl-C leaves what was asked for as it is; `earshot drop` and `earshot cancel` remove it.
             """)
 
     @Argument(help: "What to fetch.")
@@ -25,6 +29,9 @@ struct SubmitCommand: ParsableCommand {
 
     @Flag(help: "Deliver no body.")
     var warm = false
+
+    @Flag(help: "Keep the request on the disk until somebody has taken its result; for GET and HEAD.")
+    var durable = false
 
     @OptionGroup var request: RequestOptions
     @OptionGroup var failure: FailureOptions
@@ -43,16 +50,24 @@ struct SubmitCommand: ParsableCommand {
             let body = try self.request.body()
             var tally = Tally()
             var refused: Set<RequestID> = []
+            var accepted: Set<RequestID> = []
             var isTaken = false
             let session = try BusSession.find(in: place.folder(), client: "submit") { session, event in
                 switch event {
                 case .answer: isTaken = true
+                case .accepted(let key) where key.handler == handler: accepted.insert(key.request)
+                case .terminal(let delivery, _) where delivery.key.handler == handler:
+                    // Of a handler nobody here listens to: why it was not taken.
+                    let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
+                    Complaint.say(outcome.sentence(verbosely: true))
+                    refused.insert(delivery.key.request)
+                    session.connection.finish(delivery)
                 case .refused(let reply):
                     let sentence = "\(reply.detail ?? "refused") (\(reply.code))"
                     guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
                     Complaint.say("\(handler) \(request): \(sentence)")
                     refused.insert(request)
-                case .terminal, .progress, .cancelled, .removed, .changed, .state: break
+                case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
             var asked: [RequestID] = []
@@ -68,11 +83,14 @@ struct SubmitCommand: ParsableCommand {
                 var fetch = self.request.fetch(handler, name, text, body: body)
                 fetch.options.subscribes = false
                 fetch.options.isWarm = warm
+                fetch.options.isDurable = durable
                 try session.connection.fetch(fetch)
                 asked.append(name)
             }
             session.connection.query(.ping)
-            try session.run { isTaken }
+            try session.run {
+                isTaken && (!durable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
+            }
             for name in asked where !refused.contains(name) { print(handler, name) }
             return refused.isEmpty ? tally.status : .someFailed
         }

@@ -46,7 +46,7 @@ struct WatchCommand: ParsableCommand {
                 case .answer: Complaint.say("listening to \(handler)")
                 case .refused(let reply):
                     session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
-                case .progress, .cancelled, .removed, .changed, .state: break
+                case .accepted, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
             if let directory { destination = try .folder(directory, interrupt: session.signalDescriptor) }

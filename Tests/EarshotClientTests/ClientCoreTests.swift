@@ -241,6 +241,30 @@ import Testing
         #expect(sent(core.received(welcome(3))) == [])
     }
 
+    @Test func `a durable submission is said again until it is accepted, or ends`() {
+        var core = ready()
+        var one = fetch("1")
+        one.options.subscribes = false
+        one.options.isDurable = true
+        var two = one
+        two.request = RequestID("2")!
+        for fetch in [one, two] { #expect(core.fetch(fetch) == [.send(.fetch(fetch))]) }
+        _ = core.query(.ping)
+        _ = core.received(.answer(.ping))
+        var refusal = result("2", sequence: 1)
+        refusal.outcome = .failed(Terminal.Failure(code: "stopping"))
+        #expect(deliveries(core.received(.terminal(refusal))).isEmpty, "the next broker is asked")
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(one), .fetch(two)])
+        #expect(core.received(.accepted(handler, one.request)) == [.report(.accepted(key("1")))])
+        refusal.outcome = .failed(Terminal.Failure(code: "not-stored"))
+        #expect(deliveries(core.received(.terminal(refusal))).count == 1)
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(3))).isEmpty)
+    }
+
     @Test func `a watched terminal is delivered without a request of ours`() {
         var core = ready()
         _ = core.subscribe(.handler(handler))

@@ -67,7 +67,8 @@ struct RoundTripTests {
             terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
-            .removed(.subtree(handler), count: 3), .cancelled(handler, request), .answer(.why(handler, request)),
+            .removed(.subtree(handler), count: 3), .cancelled(handler, request), .accepted(handler, request),
+            .answer(.why(handler, request)),
             .error(error), .goodbye(reason: "draining"), .answer(.settings),
             .changed(try #require(SettingWords(["slots", "3"]))),
         ]

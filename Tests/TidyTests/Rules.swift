@@ -17,12 +17,13 @@ enum Rules {
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
         "EarshotDisk": ["EarshotLoop", "GRDB", "Dispatch", "Glibc", "Synchronization"],
+        "EarshotDurable": ["EarshotLoop", "EarshotDisk", "GRDB", "Foundation", "Glibc"],
         "EarshotCache": [
             "EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc",
             "Synchronization",
         ],
         "EarshotBroker": [
-            "EarshotCache", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
+            "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
             "ZeroMQ", "Crypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
@@ -53,7 +54,7 @@ enum Rules {
     /// Targets whose public declarations others read.
     static let libraries: Set = [
         "ZeroMQ", "Curl", "Cares", "Crypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
-        "EarshotDisk", "EarshotCache", "EarshotBroker", "EarshotWorker", "EarshotClient",
+        "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 
     /// What a target imports that the table above does not grant it.

@@ -50,6 +50,8 @@ extension ReferenceModel {
         case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
         case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache:
             object(13, "a cache is asked that is not there: \(action)")
+        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable:
+            object(13, "a disk is asked that is not there: \(action)")
         case .releaseFile(let file): expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }
     }
@@ -73,7 +75,7 @@ extension ReferenceModel {
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
-        case .welcome, .cancelled, .removed, .answer, .changed, .error: answered(message, to: id)
+        case .welcome, .accepted, .cancelled, .removed, .answer, .changed, .error: answered(message, to: id)
         }
     }
 

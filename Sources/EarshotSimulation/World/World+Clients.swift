@@ -276,7 +276,7 @@ extension World {
             // The broker has not heard yet that the old connection is gone.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
-        case .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
+        case .accepted, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
         }
     }
 

@@ -212,8 +212,10 @@ struct World {
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
         case .removePart(let file): spool[file] = nil
-        // There is no cache in this world, and the model objects to one that is asked.
-        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: break
+        // There is no cache in this world, and no disk for durable requests; the model objects to one that is asked.
+        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache, .storeDurable, .storeResult,
+            .readResult, .forgetDurable, .limitDurable:
+            break
         }
         return nil
     }

@@ -1,0 +1,115 @@
+internal import EarshotCore
+internal import EarshotDisk
+internal import EarshotDurable
+internal import EarshotLoop
+internal import Glibc
+internal import Logging
+
+/// Durable requests between the core, which decides, and their thread, which keeps.
+extension BrokerProcess {
+    /// What was found of durable requests at the start.
+    struct DurableOpening {
+        let store: DurableStore
+        let rows: [DurableRow]
+
+        /// Spool files that belong to results: a client may have been told their paths.
+        var files: Set<String> { Set(rows.compactMap(\.file)) }
+    }
+
+    /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be: then
+    /// the broker refuses them.
+    static func openDurable(_ options: BrokerOptions, _ logger: Logger) -> DurableOpening? {
+        guard let path = options.durableFolder else { return nil }
+        let folder = DurableFolder(path)
+        do {
+            try folder.prepare()
+            let store = try DurableStore(folder, lock: try folder.take(), spool: options.spoolFolder)
+            store.finish()
+            var rows: [DurableRow] = []
+            for answer in store.answers.takeAll() {
+                switch answer {
+                case .opened(let found): rows = found
+                case .trouble(let words): logger.error("\(words)")
+                case .stored, .refused, .recorded, .read: break
+                }
+            }
+            return DurableOpening(store: store, rows: rows)
+        } catch let error as StoreError where error.isTaken {
+            logger.notice("\(error): this one refuses durable requests")
+        } catch {
+            logger.error("durable requests are refused: \(error)")
+        }
+        return nil
+    }
+
+    /// Tells the core of what earlier brokers left, and listens to the thread.
+    func restore(_ opening: DurableOpening) throws {
+        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        core.calendarSeconds = Int64(time(nil))
+        for row in opening.rows {
+            let file = row.file.flatMap { spool.length(of: $0) == row.fileBytes ? $0 : nil }
+            core.durableRestored(
+                DurableEntry(
+                    id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
+                    hasResult: row.hasEnded, file: file, fileBytes: row.fileBytes), now: now)
+        }
+        if !opening.rows.isEmpty { logger.notice("\(opening.rows.count) durable requests go on") }
+        _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
+    }
+
+    func carryOutDurable(_ action: Action) throws {
+        guard let durable else { return }
+        switch action {
+        case .storeDurable(let id, let acceptedAt, let head):
+            durable.ask(.store(id: id.rawValue, acceptedAt: acceptedAt, head: head))
+        case .storeResult(let id, let result):
+            var end = DurableEnd(head: result.head, length: result.length, sha256: result.sha256, body: nil)
+            var file: Int32?
+            if let body = result.body {
+                end.body = bodies[body]?.bytes() ?? []
+            } else if let name = result.file {
+                // One that waits for another reader has no file of its own.
+                if let body = try waiting.body(name) { end.body = body.bytes() } else { file = spool.open(name) }
+            }
+            durable.ask(.record(id: id.rawValue, end, file: file))
+        case .readResult(let id): durable.ask(.read(id: id.rawValue))
+        case .forgetDurable(let id): durable.ask(.forget(id: id.rawValue))
+        case .limitDurable(let bytes): durable.ask(.limit(bytes: bytes))
+        default: preconditionFailure("an action that is not about durable requests: \(action)")
+        }
+    }
+
+    private func takeDurableAnswers() {
+        guard let durable else { return }
+        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        for answer in durable.answers.takeAll() {
+            switch answer {
+            case .opened: break
+            case .stored(let id): core.durableStored(DurableID(rawValue: id), now: now)
+            case .refused(let id, let isFull):
+                core.durableRefused(DurableID(rawValue: id), isFull: isFull, now: now)
+            case .recorded(let id, let isStored):
+                core.durableRecorded(DurableID(rawValue: id), isStored: isStored, now: now)
+            case .read(let id, let reading):
+                core.durableRead(DurableID(rawValue: id), reading.flatMap(content), now: now)
+            case .trouble(let words): logger.error("\(words)")
+            }
+        }
+    }
+
+    /// What was read, its body where the core can give it away; nil if that cannot be.
+    private func content(_ reading: DurableReading) -> DurableContent? {
+        switch reading.body {
+        case .none: return DurableContent(head: reading.head, body: .missing)
+        case .bytes(let bytes):
+            guard !bytes.isEmpty, let body = try? SharedBody(bytes) else { return nil }
+            return DurableContent(head: reading.head, body: .inline(hold(body)))
+        case .file(let part, let sha256, let length):
+            guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
+                spool.remove(part)
+                return nil
+            }
+            return DurableContent(head: reading.head, body: .file(name))
+        }
+    }
+}

@@ -1,0 +1,417 @@
+internal import DequeModule
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Durable requests: kept on the disk from before they are accepted until they are acknowledged or removed.
+///
+/// Each belongs to its handler. Its interest has three phases of its own:
+/// `entering` until it is written, `recording` while its outcome is, and `resting` when that is nowhere but there.
+extension BrokerCore {
+    // MARK: Events
+
+    /// One that an earlier broker left. To be told before anybody connects.
+    public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
+        clock = now
+        lastDurable = max(lastDurable, entry.id.rawValue)
+        guard case .fetch(let fetch)? = try? ClientMessage(head: entry.head), fetch.options.isDurable,
+            handlerNumbers[fetch.handler].flatMap({ listedInterest(fetch.request, of: $0) }) == nil
+        else {
+            actions.append(.forgetDurable(entry.id))
+            return
+        }
+        let age = max(0, calendarSeconds - entry.acceptedAt)
+        let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
+        let handler = handlerNumber(fetch.handler)
+        let interest = list(fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, now: acceptedAt)
+        durables[interest] = DurableRecord(id: entry.id, acceptedAt: acceptedAt)
+        durableNumbers[entry.id] = interest
+        setExpiry(of: interest)
+        guard entry.hasResult else {
+            begin(interest, fetch, now: now)
+            return
+        }
+        durables[interest]?.hasResult = true
+        durables[interest]?.heldFile = entry.file
+        if let file = entry.file { holdFile(file, bytes: entry.fileBytes) }
+        rest(interest)
+    }
+
+    /// A request is on the disk.
+    public mutating func durableStored(_ id: DurableID, now: Tick) {
+        clock = now
+        guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
+        // Its removal was answered: nobody is told.
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return
+        }
+        durables[interest]?.entering = nil
+        for asker in entering.askers {
+            guard let client = clientNumbers[asker] else { continue }
+            say(.accepted(entering.fetch.handler, entering.fetch.request), to: client)
+        }
+        setExpiry(of: interest)
+        begin(interest, entering.fetch, now: now)
+    }
+
+    /// A request could not be written: there is no room for it within the bound, or else the disk failed.
+    public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
+        clock = now
+        guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return
+        }
+        forgetDurable(interest)
+        turnAway(interest, isFull ? .queueFull : .notStored, telling: entering.askers.compactMap { clientNumbers[$0] })
+    }
+
+    /// A result was written, or could not be.
+    public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
+        clock = now
+        guard let interest = durableNumbers[id], interests[interest].phase == .recording else { return }
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return
+        }
+        settleBytes(of: interest)
+        durables[interest]?.hasResult = isStored
+        tell(interest)
+    }
+
+    /// What was written of a result; nil if it is not there. A file is the core's from now on.
+    public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
+        clock = now
+        reads -= 1
+        if case .file(let file) = content?.body { holdFile(file, bytes: 0) }
+        publishRead(id, content)
+        readClaims()
+    }
+
+    private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
+        guard let interest = durableNumbers[id], interests[interest].phase == .resting, !isPurged(interest) else {
+            if let content { drop(content.body) }
+            return
+        }
+        durables[interest]?.isClaimed = false
+        let listeners = listeners(of: interests[interest].handler)
+        guard !listeners.isEmpty else {
+            if let content { drop(content.body) }
+            return
+        }
+        takeFromRest(interest)
+        let number = outcomes.insert(outcome(of: content, for: interest))
+        accountOutcome(of: interest, number)
+        publish(interest, number, to: listeners)
+    }
+
+    // MARK: Asking
+
+    /// Has a new request written, before anything else happens to it.
+    mutating func keep(_ interest: Int32, _ fetch: Fetch, by client: Int32) {
+        if let code = objectionToKeeping(interest, fetch) {
+            turnAway(interest, code, telling: [client])
+            return
+        }
+        lastDurable += 1
+        let id = DurableID(rawValue: lastDurable)
+        var record = DurableRecord(id: id, acceptedAt: interests[interest].askedAt)
+        record.entering = DurableRecord.Entering(fetch, by: clients[client].id)
+        durables[interest] = record
+        durableNumbers[id] = interest
+        interests[interest].phase = .entering
+        // Who finds it after a restart must not have removed everything by that.
+        var kept = fetch
+        kept.options.replacesHandler = false
+        actions.append(
+            .storeDurable(id, acceptedAt: calendarSeconds, head: ClientMessage.fetch(kept).encoded()))
+    }
+
+    /// After a kill nobody knows whether a request was sent, so only methods that change nothing are taken.
+    private mutating func objectionToKeeping(_ interest: Int32, _ fetch: Fetch) -> FailureCode? {
+        guard isKeeping, settings[.durableSize] ?? 0 > 0 else { return .notStored }
+        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { return .unsupportedMethod }
+        if let code = refusal(of: interest) { return code }
+        do throws(Refusal) {
+            _ = try prepared(fetch, for: interests[interest].handler)
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    /// Ends a request that is not accepted: who asked is told, whether it listens or not.
+    private mutating func turnAway(_ interest: Int32, _ code: FailureCode, telling askers: [Int32]) {
+        var listeners = listeners(of: interests[interest].handler)
+        for client in askers where !listeners.contains(client) { listeners.append(client) }
+        let outcome = outcomes.insert(Outcome(failure: code))
+        outcomes[outcome].holders += 1
+        accountOutcome(of: interest, outcome)
+        publish(interest, outcome, to: listeners)
+        release(outcome)
+    }
+
+    /// A request that is there is asked for again.
+    mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
+        guard let record = durables[interest] else { return }
+        if let entering = record.entering {
+            entering.askers.append(clients[client].id)
+        } else {
+            say(.accepted(handlers[interests[interest].handler].id, interests[interest].request), to: client)
+        }
+    }
+
+    /// Lets a request that is on the disk be fetched.
+    private mutating func begin(_ interest: Int32, _ fetch: Fetch, now: Tick) {
+        if let deadline = fetch.options.deadlineMilliseconds {
+            let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
+            setTimer(interests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
+        }
+        do throws(Refusal) {
+            let request = try prepared(fetch, for: interests[interest].handler)
+            interests[interest].phase = .open
+            wait(interest, for: request, fetch.options, body: nil)
+        } catch {
+            settle(interest, with: outcomes.insert(Outcome(failure: error.code)), now: now)
+        }
+    }
+
+    // MARK: Results
+
+    /// Has an outcome written; its listeners are told then. `settle` of a durable request.
+    mutating func record(_ interest: Int32, _ outcome: Int32) {
+        guard let id = durables[interest]?.id else { return }
+        outcomes[outcome].holders += 1
+        interests[interest].phase = .recording
+        interests[interest].outcome = outcome
+        var (terminal, body) = terminal(of: interest, sequence: 0)
+        let response = outcomes[outcome].response
+        let file = interests[interest].isWarm ? nil : response?.file
+        terminal.forgetFile()
+        let hasBody = body != nil || file != nil
+        let bytes = hasBody ? response?.length ?? 0 : 0
+        guard file != nil || recordingBytes + bytes <= limits.recordingBytes else {
+            tell(interest)
+            return
+        }
+        if file == nil {
+            recordingBytes += bytes
+            durables[interest]?.recordingBytes = bytes
+        }
+        let result = DurableResult(
+            head: BrokerMessage.terminal(terminal).encoded(), length: bytes, sha256: hasBody ? response?.sha256 : nil,
+            body: body, file: file)
+        actions.append(.storeResult(id, result))
+    }
+
+    /// Tells those who listen what became of a request. Without any it waits for them: on the disk, if it is there.
+    private mutating func tell(_ interest: Int32) {
+        let listeners = listeners(of: interests[interest].handler)
+        let outcome = interests[interest].outcome
+        interests[interest].outcome = -1
+        defer { release(outcome) }
+        if !listeners.isEmpty {
+            accountOutcome(of: interest, outcome)
+            publish(interest, outcome, to: listeners)
+        } else if durables[interest]?.hasResult == true {
+            rest(interest)
+        } else {
+            // The request is on the disk, and the next broker may have more room for what becomes of it.
+            let failure = outcomes.insert(Outcome(failure: .notStored, attempts: outcomes[outcome].attempts))
+            outcomes[failure].holders += 1
+            interests[interest].phase = .held
+            interests[interest].outcome = failure
+            handlers[interests[interest].handler].held += 1
+        }
+    }
+
+    /// Nobody who was told has acknowledged: a terminal waits again.
+    mutating func takeBack(_ interest: Int32) {
+        let outcome = interests[interest].outcome
+        let failure = outcomes[outcome].failure
+        reopen(interest) { requests in
+            guard let failure else {
+                requests.answered -= 1
+                return
+            }
+            let left = requests.failed[failure.rawValue, default: 1] - 1
+            requests.failed[failure.rawValue] = left > 0 ? left : nil
+        }
+        interests[interest].outcome = -1
+        if durables[interest]?.hasResult == true { rest(interest) } else { record(interest, outcome) }
+        release(outcome)
+    }
+
+    /// The reverse of `account`, for a request that belongs to its handler.
+    private mutating func reopen(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
+        let handler = interests[interest].handler
+        ledger.requests.pending += 1
+        change(&ledger.requests)
+        handlers[handler].requests.pending += 1
+        change(&handlers[handler].requests)
+        handlers[handler].ownRequests += 1
+    }
+
+    /// Drops what is in memory of an outcome that is on the disk.
+    private mutating func rest(_ interest: Int32) {
+        let handler = interests[interest].handler
+        interests[interest].phase = .resting
+        restingChains.append(interest, to: &handlers[handler].resting)
+        if isExpired(interest) {
+            orphan(interest)
+        } else if !listeners(of: handler).isEmpty {
+            claim(interest)
+            readClaims()
+        }
+    }
+
+    /// Takes a request out of those that rest; its outcome is still to come.
+    private mutating func takeFromRest(_ interest: Int32) {
+        restingChains.remove(interest, from: &handlers[interests[interest].handler].resting)
+        interests[interest].phase = .recording
+    }
+
+    /// What is in memory of a terminal that was read, as it was when it was written.
+    private func outcome(of content: DurableContent?, for interest: Int32) -> Outcome {
+        let record = interests[interest]
+        guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.head) else {
+            return Outcome(failure: .notStored)
+        }
+        var response: Outcome.Response?
+        if let told = terminal.response {
+            let begun = record.askedAt.advanced(byMilliseconds: told.queuedMilliseconds)
+            let ended = record.askedAt.advanced(byMilliseconds: told.elapsedMilliseconds)
+            response = Outcome.Response(
+                status: 0, url: told.url, length: told.length, sha256: told.sha256, file: nil, body: nil,
+                fields: told.httpFields, startedAt: begun, endedAt: ended, source: told.source)
+            switch content.body {
+            case .missing: break
+            case .inline(let body): response?.body = body
+            case .file(let file): response?.file = file
+            }
+        }
+        switch terminal.outcome {
+        case .result(let status, let told):
+            response?.status = status
+            return Outcome(response: response, attempts: told.attempts)
+        case .failed(let failure):
+            response?.status = failure.status ?? 0
+            return Outcome(
+                failure: FailureCode(rawValue: failure.code) ?? .internalError, detail: failure.detail,
+                response: response, attempts: failure.attempts)
+        }
+    }
+
+    // MARK: Claims
+
+    /// Somebody listens to a handler: what rests for it is read.
+    mutating func claimResting(of handler: Int32) {
+        guard !handlers[handler].resting.isEmpty else { return }
+        for interest in restingChains.members(of: handlers[handler].resting) { claim(interest) }
+        readClaims()
+    }
+
+    private mutating func claim(_ interest: Int32) {
+        guard let record = durables[interest], !record.isClaimed else { return }
+        durables[interest]?.isClaimed = true
+        claims.append(record.id)
+    }
+
+    /// Has some results read: of very many not all bodies come into memory at once.
+    private mutating func readClaims() {
+        while reads < limits.durableReads, let id = claims.popFirst() {
+            guard let interest = durableNumbers[id], interests[interest].phase == .resting, !isPurged(interest) else {
+                continue
+            }
+            guard !listeners(of: interests[interest].handler).isEmpty else {
+                durables[interest]?.isClaimed = false
+                continue
+            }
+            reads += 1
+            actions.append(.readResult(id))
+        }
+    }
+
+    // MARK: Ends
+
+    func isDurable(_ interest: Int32) -> Bool { !durables.isEmpty && durables[interest] != nil }
+
+    /// Forgets what is on the disk of a request whose ID is free; nothing happens to others.
+    mutating func forgetDurable(_ interest: Int32) {
+        guard isDurable(interest), let record = takeRecord(of: interest) else { return }
+        actions.append(.forgetDurable(record.id))
+    }
+
+    /// Takes out of a durable request what a phase of its own holds. It enters no other phase by that.
+    mutating func letGo(_ interest: Int32) {
+        if interests[interest].phase == .resting { takeFromRest(interest) }
+        let outcome = interests[interest].outcome
+        interests[interest].outcome = -1
+        if outcome >= 0 { release(outcome) }
+    }
+
+    private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
+        settleBytes(of: interest)
+        guard let record = durables.removeValue(forKey: interest) else { return nil }
+        durableNumbers[record.id] = nil
+        if interests[interest].phase == .resting { takeFromRest(interest) }
+        if let file = record.heldFile { releaseFile(file) }
+        return record
+    }
+
+    private mutating func settleBytes(of interest: Int32) {
+        recordingBytes -= durables[interest]?.recordingBytes ?? 0
+        durables[interest]?.recordingBytes = 0
+    }
+
+    // MARK: Time
+
+    private mutating func setExpiry(of interest: Int32) {
+        guard let record = durables[interest] else { return }
+        let subject = Timer.Subject.expired(interest: interest, serial: interests[interest].serial)
+        setTimer(record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds), subject)
+    }
+
+    /// The time that durable requests are kept has changed. O(durable requests).
+    mutating func resetExpiries() {
+        for interest in durables.keys { setExpiry(of: interest) }
+    }
+
+    private func isExpired(_ interest: Int32) -> Bool {
+        guard let record = durables[interest] else { return false }
+        return record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds) <= clock
+    }
+
+    /// A request was kept for its time. Those who listen are told; if nobody does it is counted as orphaned.
+    mutating func expired(_ interest: Int32, now: Tick) {
+        guard !isPurged(interest) else {
+            finishPurge(of: interest)
+            return
+        }
+        // A lowered time set a timer of its own; the one for a raised time is set now.
+        guard isExpired(interest) else { return setExpiry(of: interest) }
+        switch interests[interest].phase {
+        // Looked at again when what is under way has come to its end.
+        case .entering, .recording, .delivering: break
+        case .open where !listeners(of: interests[interest].handler).isEmpty:
+            endAlone(interest, .expired, now: now)
+        case .open, .held, .resting: orphan(interest)
+        }
+    }
+}
+
+extension Terminal {
+    /// Leaves out where the body is.
+    fileprivate mutating func forgetFile() {
+        switch outcome {
+        case .result(let status, var response):
+            response.file = nil
+            response.generation = nil
+            outcome = .result(status: status, response)
+        case .failed(var failure):
+            failure.response?.file = nil
+            failure.response?.generation = nil
+            outcome = .failed(failure)
+        }
+    }
+}

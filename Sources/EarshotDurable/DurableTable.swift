@@ -1,0 +1,131 @@
+internal import Foundation
+internal import GRDB
+
+/// The table of durable requests, and the statements over it. To be used on its thread.
+struct DurableTable {
+    private static let version = 1
+
+    private let database: DatabaseQueue
+
+    /// Opens the database, making it if need be.
+    init(_ path: String) throws {
+        var configuration = Configuration()
+        configuration.label = "durable"
+        // SQLite's own words quote nothing of what is kept.
+        configuration.publicStatementArguments = false
+        configuration.prepareDatabase { db in
+            _ = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
+            // What was committed outlives a power cut: each commit is flushed.
+            try db.execute(sql: "PRAGMA synchronous = FULL")
+            try db.execute(sql: "PRAGMA cache_size = -4096")
+        }
+        database = try DatabaseQueue(path: path, configuration: configuration)
+        try database.write { db in
+            let version = try Int.fetchOne(db, sql: "PRAGMA user_version")
+            guard version != Self.version else { return }
+            try db.execute(sql: Self.schema)
+            try db.execute(sql: "PRAGMA user_version = \(Self.version)")
+        }
+    }
+
+    /// `ended` is the head of the terminal; nil until there is one.
+    private static let schema = """
+        CREATE TABLE request (
+            id INTEGER PRIMARY KEY,
+            accepted INTEGER NOT NULL,
+            head BLOB NOT NULL,
+            ended BLOB,
+            length INTEGER NOT NULL DEFAULT 0,
+            sha256 TEXT,
+            body BLOB,
+            cost INTEGER NOT NULL);
+        CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL;
+        """
+
+    func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
+
+    /// One transaction.
+    func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.write(body) }
+
+    // MARK: Statements
+
+    static func rows(_ db: Database) throws -> [DurableRow] {
+        let sql = """
+            SELECT id, accepted, head, ended IS NOT NULL AS ended, length, iif(body IS NULL, sha256, NULL) AS file
+            FROM request ORDER BY id
+            """
+        return try Row.fetchAll(db, sql: sql).map { row in
+            let id: Int64 = row["id"]
+            let head: Data = row["head"]
+            let file: String? = row["file"]
+            return DurableRow(
+                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head), hasEnded: row["ended"],
+                file: file, fileBytes: file == nil ? 0 : row["length"])
+        }
+    }
+
+    /// What all rows count for.
+    static func cost(_ db: Database) throws -> Int { try Int.fetchOne(db, sql: "SELECT sum(cost) FROM request") ?? 0 }
+
+    static func insert(_ db: Database, id: UInt64, acceptedAt: Int64, head: [UInt8], cost: Int) throws {
+        let statement = try db.cachedStatement(
+            sql: "INSERT INTO request (id, accepted, head, cost) VALUES (?, ?, ?, ?)")
+        try statement.execute(arguments: [Int64(bitPattern: id), acceptedAt, Data(head), cost])
+    }
+
+    /// What a row counts for, and the file of its body.
+    struct Held {
+        var cost: Int
+        var file: String?
+    }
+
+    static func held(_ db: Database, id: UInt64) throws -> Held? {
+        let statement = try db.cachedStatement(
+            sql: "SELECT cost, iif(body IS NULL, sha256, NULL) AS file FROM request WHERE id = ?")
+        return try Row.fetchOne(statement, arguments: [Int64(bitPattern: id)]).map {
+            Held(cost: $0["cost"], file: $0["file"])
+        }
+    }
+
+    static func update(_ db: Database, id: UInt64, _ end: DurableEnd, cost: Int) throws {
+        let statement = try db.cachedStatement(
+            sql: "UPDATE request SET ended = ?, length = ?, sha256 = ?, body = ?, cost = ? WHERE id = ?")
+        try statement.execute(arguments: [
+            Data(end.head), end.length, end.sha256, end.body.map { Data($0) }, cost, Int64(bitPattern: id),
+        ])
+    }
+
+    /// Lets a request be one that has not ended: its body is not there any more.
+    static func reopen(_ db: Database, id: UInt64) throws {
+        try db.execute(
+            sql: """
+                UPDATE request SET cost = cost - length - length(ended), ended = NULL, length = 0, sha256 = NULL
+                WHERE id = ?
+                """,
+            arguments: [Int64(bitPattern: id)])
+    }
+
+    static func delete(_ db: Database, id: UInt64) throws {
+        let statement = try db.cachedStatement(sql: "DELETE FROM request WHERE id = ?")
+        try statement.execute(arguments: [Int64(bitPattern: id)])
+    }
+
+    /// Whether a row has this file for its body.
+    static func names(_ db: Database, file: String) throws -> Bool {
+        let statement = try db.cachedStatement(
+            sql: "SELECT 1 FROM request WHERE sha256 = ? AND sha256 IS NOT NULL AND body IS NULL LIMIT 1")
+        return try Int.fetchOne(statement, arguments: [file]) != nil
+    }
+
+    func end(of id: UInt64) throws -> DurableEnd? {
+        try read { db in
+            let statement = try db.cachedStatement(
+                sql: "SELECT ended, length, sha256, body FROM request WHERE id = ? AND ended IS NOT NULL")
+            guard let row = try Row.fetchOne(statement, arguments: [Int64(bitPattern: id)]) else { return nil }
+            let head: Data = row["ended"]
+            let body: Data? = row["body"]
+            return DurableEnd(
+                head: [UInt8](head), length: row["length"], sha256: row["sha256"], body: body.map { [UInt8]($0) })
+        }
+    }
+}

@@ -1,0 +1,173 @@
+import EarshotDisk
+import EarshotLoop
+import Foundation
+import Testing
+
+@testable import EarshotDurable
+
+/// Durable requests on the disk: what is there in the next life, whatever happened to this one.
+final class DurableStoreTests {
+    private let folder: DurableFolder
+    private let spool: String
+
+    init() throws {
+        let root = NSTemporaryDirectory() + "/durable-\(UUID().uuidString)"
+        folder = DurableFolder(root)
+        spool = root + "/spool"
+        try folder.prepare()
+        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: folder.path) }
+
+    private struct Life {
+        var rows: [DurableRow] = []
+        var stored: [UInt64] = []
+        var refused: [UInt64: Bool] = [:]
+        var recorded: [UInt64: Bool] = [:]
+        var read: [UInt64: DurableReading] = [:]
+        var missing: [UInt64] = []
+        var troubles: [String] = []
+
+        mutating func take(_ answers: [DurableAnswer]) {
+            for answer in answers {
+                switch answer {
+                case .opened(let found): rows = found
+                case .stored(let id): stored.append(id)
+                case .refused(let id, let isFull): refused[id] = isFull
+                case .recorded(let id, let isStored): recorded[id] = isStored
+                case .read(let id, let reading?): read[id] = reading
+                case .read(let id, nil): missing.append(id)
+                case .trouble(let words): troubles.append(words)
+                }
+            }
+        }
+    }
+
+    /// Carries requests out in a life of their own.
+    private func life(_ requests: [DurableRequest] = []) throws -> Life {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        for request in requests { store.ask(request) }
+        store.finish()
+        var life = Life()
+        life.take(store.answers.takeAll())
+        return life
+    }
+
+    private func head(_ id: UInt64) -> [UInt8] { Array("FETCH h \(id) http://a/\n".utf8) }
+
+    private func store(_ ids: ClosedRange<UInt64>) -> [DurableRequest] {
+        ids.map { .store(id: $0, acceptedAt: Int64($0) * 10, head: head($0)) }
+    }
+
+    private func end(_ body: [UInt8]?, length: Int? = nil, sum: String? = nil) -> DurableEnd {
+        DurableEnd(
+            head: Array("RESULT h 1 200\n".utf8), length: length ?? body?.count ?? 0,
+            sha256: sum ?? body.map { _ in String(repeating: "a", count: 64) }, body: body)
+    }
+
+    private static let sum = String(repeating: "b", count: 64)
+
+    /// A request whose end is a file.
+    private func recordFile(_ id: UInt64, _ content: [UInt8], sum: String = DurableStoreTests.sum) throws
+        -> DurableRequest
+    {
+        let path = spool + "/" + UUID().uuidString
+        try Data(content).write(to: URL(fileURLWithPath: path))
+        return .record(id: id, end(nil, length: content.count, sum: sum), file: unsafe open(path, O_RDONLY))
+    }
+
+    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
+
+    @Test func `what is stored is there in the next life, in order, until it is forgotten`() throws {
+        #expect(try life(store(1...3)).stored == [1, 2, 3])
+        let next = try life([.forget(id: 2), .record(id: 3, end([1, 2, 3]), file: nil), .forget(id: 77)])
+        #expect(next.rows.map(\.id) == [1, 2, 3])
+        #expect(next.rows.map(\.head) == [head(1), head(2), head(3)])
+        #expect(next.rows.map(\.acceptedAt) == [10, 20, 30])
+        #expect(next.recorded == [3: true])
+        let last = try life([.read(id: 3), .read(id: 1)])
+        #expect(last.rows.map(\.id) == [1, 3])
+        #expect(last.rows.map(\.hasEnded) == [false, true])
+        #expect(last.read[3]?.body == .bytes([1, 2, 3]))
+        #expect(last.missing == [1])
+    }
+
+    @Test func `a body that is a file is put back into the spool, and goes with the last row that has it`() throws {
+        let first = try life(store(1...2) + [recordFile(1, [7, 8]), recordFile(2, [7, 8])])
+        #expect(first.recorded == [1: true, 2: true])
+        #expect(bodies == [Self.sum])
+        let next = try life([.read(id: 1), .forget(id: 1)])
+        #expect(next.rows.map(\.file) == [Self.sum, Self.sum] && next.rows.map(\.fileBytes) == [2, 2])
+        guard case .file(let part, Self.sum, 2)? = next.read[1]?.body else {
+            Issue.record("no file: \(String(describing: next.read[1]))")
+            return
+        }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: spool + "/" + part)) == Data([7, 8]))
+        #expect(bodies == [Self.sum])
+        _ = try life([.forget(id: 2)])
+        #expect(bodies.isEmpty)
+    }
+
+    @Test func `beyond the limit requests are refused and results are not kept, until there is room`() throws {
+        let answers = try life(
+            [.limit(bytes: 1_000)] + store(1...4) + [
+                .record(id: 1, end([UInt8](repeating: 0, count: 900)), file: nil), try recordFile(2, [1, 2, 3]),
+                .forget(id: 1), .store(id: 5, acceptedAt: 1, head: head(5)),
+            ])
+        #expect(answers.stored == [1, 2, 3, 5])
+        #expect(answers.refused == [4: true])
+        #expect(answers.recorded == [1: false, 2: true])
+        #expect(try life().rows.map(\.id) == [2, 3, 5])
+    }
+
+    @Test func `a result whose file is short or gone is fetched again`() throws {
+        let other = String(repeating: "c", count: 64)
+        _ = try life(store(1...2) + [recordFile(1, [7, 8]), recordFile(2, [9], sum: other)])
+        try FileManager.default.removeItem(atPath: folder.bodies + "/" + Self.sum)
+        try Data([1]).write(to: URL(fileURLWithPath: folder.bodies + "/without-a-row"))
+        let next = try life()
+        #expect(next.rows.map(\.hasEnded) == [false, true])
+        #expect(bodies == [other])
+    }
+
+    @Test func `a damaged table is moved aside and begun anew`() throws {
+        _ = try life(store(1...2))
+        try Data(repeating: 7, count: 8_192).write(to: URL(fileURLWithPath: folder.database))
+        try? FileManager.default.removeItem(atPath: folder.database + "-wal")
+        let next = try life(store(5...5))
+        #expect(next.troubles.count == 1 && next.rows.isEmpty)
+        #expect(next.stored == [5])
+        #expect(FileManager.default.fileExists(atPath: folder.database + ".damaged"))
+        #expect(try life().rows.map(\.id) == [5])
+    }
+
+    @Test func `one process has it at a time`() throws {
+        let lock = try folder.take()
+        #expect(throws: StoreError.self) { _ = try folder.take() }
+        withExtendedLifetime(lock) {}
+    }
+
+    @Test func `a disk that fails refuses what is new, keeps what is there, and works on when there is room`() throws {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        store.ask(.store(id: 1, acceptedAt: 1, head: head(1)))
+        store.finish()
+        let other = try DurableTable(folder.database)
+        var life = Life()
+        // Another connection that is writing is, to this one, a disk that takes nothing.
+        try other.write { db in
+            try DurableTable.insert(db, id: 99, acceptedAt: 1, head: head(99), cost: 1)
+            store.ask(.store(id: 2, acceptedAt: 1, head: head(2)))
+            store.ask(.forget(id: 1))
+            store.ask(.record(id: 1, end([1]), file: nil))
+            store.finish()
+            try DurableTable.delete(db, id: 99)
+        }
+        life.take(store.answers.takeAll())
+        #expect(life.refused == [2: false] && life.recorded == [1: false] && life.stored == [1])
+        #expect(life.troubles.count == 1)
+        store.ask(.store(id: 3, acceptedAt: 1, head: head(3)))
+        store.finish()
+        #expect(try other.read(DurableTable.rows).map(\.id) == [3], "what was forgotten goes with the next change")
+    }
+}

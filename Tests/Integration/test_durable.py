@@ -1,0 +1,229 @@
+"""Durable requests: they outlive client and broker, and their results wait for whoever claims them.
+
+`EARSHOT_DURABLE=10000` makes the killed broker's test one of so many requests and 20 kills.
+"""
+
+import os
+import shutil
+import time
+
+from figures import tell
+from harness import Bus, TestCase, temporary_folder
+from origin import Origin, body
+from processes import eventually, kill
+
+COUNT = int(os.environ.get("EARSHOT_DURABLE", 500))
+KILLS = 20 if COUNT >= 10_000 else 3
+#: One in so many is a file of the spool.
+FILES = 50
+
+
+def size(number):
+    return 100_000 if number % FILES == 0 else 100
+
+
+class DurableTests(TestCase):
+    def submit(self, client, url, numbers):
+        for number in numbers:
+            client.fetch("durable/all", number, f"{url}/bytes/{size(number)}?seed={number}", durable="yes",
+                         subscribe="no")
+
+    def accepted(self, client, count, timeout=60):
+        """The numbers of the next `count` that are accepted."""
+        return {int(client.expect("ACCEPTED", timeout=timeout).operands[1]) for _ in range(count)}
+
+    def kill_broker(self, bus):
+        """`kill -9` of the broker, once its successor is there."""
+        kill(bus.broker)
+        # The more often it dies, the longer the supervisor waits.
+        eventually(lambda: bus._pids("broker"), "another broker", 20)
+
+    def claim(self, bus, pattern, count, timeout=120):
+        """What waited, heard by a client of its own."""
+        client = bus.client()
+        client.say(f"SUBSCRIBE {pattern}")
+        return client, client.terminals(count, timeout)
+
+    def test_a_killed_broker_loses_none_that_it_accepted_and_no_client_has_to_run(self):
+        with Origin() as origin, Bus(workers=2, origin_limit=32) as bus:
+            chunk = COUNT // KILLS
+            kept, left = set(), list(range(COUNT))
+            for _ in range(KILLS):
+                client = bus.client()
+                self.submit(client, origin.url, left[:chunk])
+                kept |= self.accepted(client, chunk // 2)
+                client.socket.close()
+                self.kill_broker(bus)
+                left = [number for number in left if number not in kept]
+            client = bus.client()
+            self.submit(client, origin.url, left)
+            kept |= self.accepted(client, len(left), timeout=120)
+            self.assertEqual(len(kept), COUNT)
+            client.close()
+            self.kill_broker(bus)
+            other, answers = self.claim(bus, "durable/", COUNT)
+            self.assertEqual({int(m.id[1]) for m in answers}, kept, "each is there")
+            for message in answers:
+                number = int(message.id[1])
+                self.assertResult(message, body(size(number), str(number)))
+            self.assertEqual([m for m in other.rest() if m.is_terminal], [], "each once")
+            self.assertEqual(self.balance(other)["requests"]["pending"], 0)
+            # After the answer what was acknowledged before it is on its way to the disk, before anything else.
+            other.fetch("durable/last", 1, f"{origin.url}/bytes/1", durable="yes", subscribe="no")
+            other.expect("ACCEPTED")
+            self.kill_broker(bus)
+            last, answers = self.claim(bus, "durable/", 1)
+            self.assertEqual(answers[0].id, ("durable/last", "1"))
+            self.assertEqual(self.balance(last)["requests"]["submitted"], 1, "what was acknowledged is gone")
+            self.assertEqual(list((bus.runtime / "durable/bodies").iterdir()), [])
+
+    def test_a_file_that_was_told_is_there_after_the_broker_was_killed(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client._acknowledge = lambda: None
+            client.fetch("file", 1, f"{origin.url}/bytes/200000?seed=5", durable="yes")
+            client.expect("ACCEPTED", "file", "1")
+            path = client.terminal().fields["file"]
+            self.kill_broker(bus)
+            bus.client()
+            with open(path, "rb") as file:
+                self.assertTrue(file.read() == body(200_000, "5"))
+            other, (message,) = self.claim(bus, "file", 1)
+            self.assertResult(message, body(200_000, "5"))
+            self.assertEqual(message.fields["file"], path)
+            self.assertEqual(origin.total, 1, "it was not fetched again")
+            other.query("ping")
+            eventually(lambda: not os.path.exists(path), "the file goes with the acknowledgement")
+
+    def test_a_result_waits_through_a_restart_of_the_whole_bus(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        with Origin() as origin:
+            with Bus(workers=1, folder=folder) as bus:
+                client = bus.client()
+                client.fetch("gone", 1, f"{origin.url}/bytes/70000?seed=1", durable="yes", subscribe="no")
+                client.fetch("gone", 2, f"{origin.url}/status/404", durable="yes", subscribe="no")
+                client.fetch("gone", 3, f"{origin.url}/bytes/10", durable="yes", subscribe="no", warm="yes")
+                for number in "123":
+                    client.expect("ACCEPTED", "gone", number)
+                eventually(lambda: all(client.query(f"why gone {n}")["state"] == "held" for n in (1, 2, 3)),
+                           "all have ended")
+            shutil.rmtree(folder / "spool")
+            with Bus(workers=1, folder=folder) as bus:
+                _, answers = self.claim(bus, "gone", 3)
+                answers = {m.id[1]: m for m in answers}
+                self.assertResult(answers["1"], body(70_000, "1"))
+                self.assertFailed(answers["2"], "http-status")
+                self.assertEqual((answers["3"].fields["length"], answers["3"].body), ("10", None))
+                self.assertEqual(origin.total, 3)
+
+    def test_one_that_runs_while_its_broker_is_killed_goes_on(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("run", 1, f"{origin.url}/gate/late?bytes=10", durable="yes")
+            client.expect("ACCEPTED")
+            origin.await_running(1)
+            client.socket.close()
+            self.kill_broker(bus)
+            bus.client()
+            origin.open_gate("late")
+            _, (message,) = self.claim(bus, "run", 1)
+            self.assertResult(message, body(10))
+            self.assertEqual(origin.total, 1, "its transfer was taken over")
+
+    def test_what_nobody_took_in_time_is_dropped(self):
+        with Origin() as origin, Bus(workers=1, arguments=["--durable-time", "1"]) as bus:
+            client = bus.client()
+            client.fetch("old", 1, f"{origin.url}/bytes/10", durable="yes", subscribe="no")
+            client.fetch("old", 2, f"{origin.url}/hang", durable="yes", subscribe="no")
+            client.fetch("heard", 3, f"{origin.url}/hang", durable="yes")
+            self.assertFailed(client.terminal(), "expired")
+            self.await_requests(client, orphaned=2, pending=0)
+            self.balance(client)
+
+    def test_at_its_limit_the_disk_refuses_and_nothing_else_is_disturbed(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.set("durable-size 2000")
+            for number in range(9):
+                client.fetch("full", number, f"{origin.url}/gate/full?bytes=900", durable="yes", subscribe="no")
+            answers = [client.receive() for _ in range(9)]
+            kept = {m.operands[1] for m in answers if m.verb == "ACCEPTED"}
+            refused = [m for m in answers if m.verb != "ACCEPTED"]
+            self.assertTrue(kept and refused, answers)
+            for message in refused:
+                self.assertFailed(message, "queue-full")
+            # Three times as much, for what becomes of them.
+            client.set("durable-size 6000")
+            origin.open_gate("full")
+            client.fetch("full", "other", f"{origin.url}/bytes/10")
+            self.assertResult(client.terminal(), body(10))
+            ends = {m.id[1]: m for m in client.terminals(len(kept))}
+            self.assertEqual(set(ends), kept)
+            results = [m for m in ends.values() if m.verb == "RESULT"]
+            self.assertTrue(results)
+            for message in results:
+                self.assertResult(message, body(900))
+            client.set("durable-size 0")
+            client.fetch("off", 1, f"{origin.url}/bytes/10", durable="yes", subscribe="no")
+            self.assertFailed(client.terminal(), "not-stored")
+            self.balance(client)
+
+    def test_a_folder_that_is_gone_is_told_and_refuses(self):
+        with Origin() as origin, Bus(workers=1, arguments=["--no-durable"]) as bus:
+            client = bus.client()
+            client.fetch("none", 1, f"{origin.url}/bytes/10", durable="yes")
+            self.assertFailed(client.terminal(), "not-stored")
+            client.fetch("none", 2, f"{origin.url}/bytes/10", durable="yes", method="POST", coalesce="no")
+            self.assertEqual(origin.total, 0)
+
+    def test_a_damaged_table_is_moved_aside(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        durable = folder / "run/durable"
+        with Origin() as origin:
+            with Bus(workers=1, folder=folder):
+                pass
+            (durable / "requests.sqlite").write_bytes(b"nonsense" * 1000)
+            with Bus(workers=1, folder=folder) as bus:
+                bus.program.await_line("requests.sqlite.damaged")
+                client = bus.client()
+                client.fetch("new", 1, f"{origin.url}/bytes/10", durable="yes")
+                self.assertResult(client.terminal(), body(10))
+
+    def test_submit_and_watch_claim_over_a_kill(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            program = bus.run("submit", "--durable", "--handler", "shell/a", f"{origin.url}/bytes/10",
+                              f"{origin.url}/bytes/20")
+            self.assertEqual((program.status, len(program.stdout.splitlines())), (0, 2), program.describe())
+            refused = bus.run("submit", "--durable", "--alone", "-X", "POST", "--data", "a", f"{origin.url}/bytes/1")
+            self.assertEqual(refused.status, 2, refused.describe())
+            self.assertIn("unsupported-method", refused.stderr)
+            self.kill_broker(bus)
+            heard = bus.run("watch", "shell/", "--count", "2")
+            self.assertEqual(heard.status, 0, heard.describe())
+            self.assertEqual(sorted(line.split()[2] for line in heard.stdout.splitlines()), [b"200", b"200"])
+
+    def test_accepting_many_costs_few_flushes(self):
+        count = max(COUNT, 2_000)
+        with Origin(), Bus(workers=1) as bus:
+            client = bus.client(window=4096)
+            start = time.monotonic()
+            for number in range(count):
+                client.fetch("many", number, "http://127.0.0.1:9/", durable="yes", subscribe="no", retries=0)
+            self.accepted(client, count, timeout=120)
+            spent = time.monotonic() - start
+            tell(f"{count} durable requests accepted in {spent:.2f} s, {count / spent:.0f}/s")
+            client.remove("many")
+
+
+class TwoBrokersTests(TestCase):
+    def test_the_second_refuses_what_is_durable(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        arguments = ["--durable-folder", str(folder / "durable")]
+        with Bus(workers=1, arguments=arguments) as one, Bus(workers=1, arguments=arguments) as two:
+            for bus, verb in ((one, "ACCEPTED"), (two, "FAILED")):
+                client = bus.client()
+                client.fetch("h", 1, "http://127.0.0.1:9/", durable="yes", subscribe="no", retries=0)
+                self.assertEqual(client.receive().verb, verb)
