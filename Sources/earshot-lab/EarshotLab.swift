@@ -5,5 +5,7 @@ internal import ArgumentParser
 struct EarshotLab: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "earshot-lab", abstract: "Earshot's workbench.",
-        subcommands: [SimulateCommand.self, BenchCommand.self, ClientCommand.self, AdapterCommand.self])
+        subcommands: [
+            SimulateCommand.self, DurableCommand.self, BenchCommand.self, ClientCommand.self, AdapterCommand.self,
+        ])
 }

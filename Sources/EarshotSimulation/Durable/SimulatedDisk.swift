@@ -1,0 +1,88 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// A disk for durable requests: what is asked for waits, is written some of it at a time and all or nothing, and is answered
+/// later. A kill loses what waits and what was not answered, and leaves what was written.
+struct SimulatedDisk {
+    struct Row {
+        var name: RequestName
+        var acceptedAt: Int64
+        var head: [UInt8]
+        var result: (DurableResult, content: String?)?
+    }
+
+    /// What the core is to be told.
+    enum Answer {
+        case stored(DurableID)
+        case refused(DurableID)
+        case recorded(DurableID, isStored: Bool)
+        case read(DurableID, (DurableResult, content: String?)?)
+    }
+
+    private(set) var rows: [DurableID: Row] = [:]
+    /// How many rows a request has: an earlier one of its name may not be forgotten yet.
+    private var counts: [RequestName: Int] = [:]
+    /// Asked for, with the content of the body that came along.
+    private var waiting: [(action: Action, content: String?)] = []
+    var answers: [Answer] = []
+    /// Requests that were forgotten since this was looked at last.
+    var forgotten: [(name: RequestName, id: DurableID)] = []
+    /// Whether it takes nothing more.
+    var isFull = false
+    private let canary: DurableCanary?
+
+    init(canary: DurableCanary?) {
+        self.canary = canary
+    }
+
+    var isQuiet: Bool { waiting.isEmpty && answers.isEmpty }
+
+    func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
+
+    mutating func ask(_ action: Action, content: String?) { waiting.append((action, content)) }
+
+    mutating func kill() {
+        waiting = []
+        answers = []
+    }
+
+    /// Writes the oldest of what waits, as one.
+    mutating func work(_ count: Int) {
+        let taken = waiting.prefix(count)
+        waiting.removeFirst(taken.count)
+        for (action, content) in taken { carryOut(action, content) }
+    }
+
+    var waitingCount: Int { waiting.count }
+
+    private mutating func carryOut(_ action: Action, _ content: String?) {
+        switch action {
+        case .storeDurable(let id, let acceptedAt, let head):
+            guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
+                answers.append(.refused(id))
+                return
+            }
+            if canary != .unwritten || id.rawValue % 8 != 0 {
+                let name = RequestName(handler: fetch.handler, request: fetch.request)
+                rows[id] = Row(name: name, acceptedAt: acceptedAt, head: head)
+                counts[name, default: 0] += 1
+            }
+            answers.append(.stored(id))
+        case .storeResult(let id, let result):
+            let isStored = !isFull && rows[id] != nil
+            if isStored { rows[id]?.result = (result, content) }
+            answers.append(.recorded(id, isStored: isStored))
+        case .readResult(let id):
+            let other = canary == .exchanged ? rows.values.first { $0.result != nil && $0.name != rows[id]?.name } : nil
+            answers.append(.read(id, (other ?? rows[id])?.result))
+        case .forgetDurable(let id):
+            guard let name = rows[id]?.name else { return }
+            forgotten.append((name, id))
+            guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
+            rows[id] = nil
+            let left = counts[name, default: 1] - 1
+            counts[name] = left > 0 ? left : nil
+        default: break
+        }
+    }
+}
