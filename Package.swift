@@ -65,7 +65,7 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // What acts.
-        source("EarshotDisk", ["EarshotLoop", grdb]),
+        source("EarshotDisk", ["EarshotLoop", "Crypto", grdb]),
         source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", grdb]),
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
         source(

@@ -1,3 +1,4 @@
+internal import Crypto
 internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
@@ -120,7 +121,7 @@ final class CacheKeeper: StoreKeeper {
             switch request {
             case .lookUp(let ticket, let key):
                 write(&writes)
-                answers.put(.found(ticket: ticket, attempt { try $0.items(of: key) } ?? []))
+                answers.put(.found(ticket: ticket, attempt { try $0.items(of: key) }?.filter(isIntact) ?? []))
             case .read(let ticket, let entry):
                 write(&writes)
                 answers.put(.body(ticket: ticket, read(entry)))
@@ -150,10 +151,16 @@ final class CacheKeeper: StoreKeeper {
         }
     }
 
+    /// Whether the body in a row is what it was when it was stored.
+    private func isIntact(_ item: CacheItem) -> Bool {
+        guard let body = item.body, !body.isEmpty else { return true }
+        return SHA256.digest(of: body.span).hex == item.sha256
+    }
+
     private func read(_ entry: UInt64) -> CacheBody {
         guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
-        if let bytes = row.bytes { return .bytes(bytes) }
         guard let sha256 = row.sha256 else { return .missing }
+        if let bytes = row.bytes { return SHA256.digest(of: bytes.span).hex == sha256 ? .bytes(bytes) : .missing }
         parts += 1
         // A name as workers give them: what nobody takes is swept when this process has gone.
         let part = "\(getpid())-cache.\(parts).part"

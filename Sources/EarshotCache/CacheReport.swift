@@ -117,26 +117,13 @@ public struct CacheReport {
             if let bytes = row.bytes {
                 isWhole = bytes.count == row.length && SHA256.digest(of: bytes.span).hex == sum
             } else if let file = bodies?.open(sum) {
-                isWhole = Self.digest(of: file, length: row.length) == sum
+                isWhole = BodyFolder.digest(of: file, length: row.length) == sum
                 close(file)
             }
             guard !isWhole, try index.body(of: UInt64(bitPattern: entry)) != nil else { continue }
             faults.append("the body of answer \(entry) is not what it was: \(sum)")
         }
         return faults
-    }
-
-    /// The sum of a file of that length; nil if it has another.
-    private static func digest(of file: Int32, length: Int) -> String? {
-        var digest = SHA256()
-        var piece = [UInt8](repeating: 0, count: 1 << 16)
-        var total = 0
-        while true {
-            let count = unsafe Glibc.read(file, &piece, piece.count)
-            guard count > 0 else { return count == 0 && total == length ? digest.finalize().hex : nil }
-            total += count
-            digest.update(piece.span.extracting(0..<count))
-        }
     }
 
     /// Removes a cache that no process has.

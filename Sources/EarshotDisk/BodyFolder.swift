@@ -1,3 +1,4 @@
+internal import Crypto
 internal import Glibc
 
 /// The bodies that are files: one for each content, named by its SHA-256, and never changed.
@@ -5,7 +6,24 @@ internal import Glibc
 /// They are other links to the files of a spool where both are on one file system, and copies where not. So neither side
 /// has to ask the other before it removes its own.
 public final class BodyFolder {
+    /// What changes when somebody writes to a file, or puts another in its place.
+    private struct Identity: Equatable {
+        let inode: UInt
+        let length: Int
+        let seconds: Int
+        let nanoseconds: Int
+
+        init(_ status: stat) {
+            inode = status.st_ino
+            length = status.st_size
+            seconds = status.st_mtim.tv_sec
+            nanoseconds = status.st_mtim.tv_nsec
+        }
+    }
+
     private let folder: Int32
+    /// Files of which it is known that they are what their name says, as they were then.
+    private var intact: [String: Identity] = [:]
 
     /// Opens a folder that is there.
     /// - Throws: `StoreError`.
@@ -16,15 +34,17 @@ public final class BodyFolder {
 
     deinit { close(folder) }
 
-    /// Takes a whole file, given by a descriptor, under its sum.
+    /// Takes a whole file, given by a descriptor, under its sum, which was made while it was written.
     ///
     /// - Parameter isForGood: whether its content is to be on the disk before this returns; `flush` is for its name.
     /// - Returns: whether it is there now.
     public func take(_ file: Int32, as sha256: String, isForGood: Bool = false) -> Bool {
+        // What is there by that name may have been spoiled.
+        if isThere(sha256) { return true }
         if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 {
+            noteIntact(file, sha256)
             return !isForGood || fsync(file) == 0
         }
-        if errno == EEXIST { return true }
         // Another file system, or a file that has no name any more.
         let part = "\(getpid()).part"
         unsafe unlinkat(folder, part, 0)
@@ -35,19 +55,21 @@ public final class BodyFolder {
             unsafe unlinkat(folder, part, 0)
             return false
         }
+        noteIntact(copy, sha256)
+        return true
+    }
+
+    private func isThere(_ sha256: String) -> Bool {
+        guard let file = openIntact(sha256, length: nil) else { return false }
+        close(file)
         return true
     }
 
     /// Puts a body into a spool under a name of its own.
-    /// - Returns: whether it is there, of that length.
+    /// - Returns: whether it is there, as it was.
     public func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
-        let file = unsafe openat(folder, sha256, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-        guard file >= 0 else { return false }
+        guard let file = openIntact(sha256, length: length) else { return false }
         defer { close(file) }
-        var status = stat()
-        guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size == length else {
-            return false
-        }
         if unsafe linkat(folder, sha256, spool, part, 0) == 0 { return true }
         let copy = unsafe openat(spool, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard copy >= 0 else { return false }
@@ -58,11 +80,58 @@ public final class BodyFolder {
     }
 
     /// Nothing happens if it is not there.
-    public func remove(_ name: String) { unsafe unlinkat(folder, name, 0) }
+    public func remove(_ name: String) {
+        intact[name] = nil
+        unsafe unlinkat(folder, name, 0)
+    }
+
+    // MARK: Whether they are what they were
+
+    /// Opens a body that is what its name says; what is not is removed, so that it can be kept anew. One that was written
+    /// or put there since it was looked at is read for that: O(bytes).
+    private func openIntact(_ sha256: String, length: Int?) -> Int32? {
+        guard let file = open(sha256) else {
+            if errno != ENOENT { remove(sha256) }
+            return nil
+        }
+        var status = stat()
+        if unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            status.st_size == length ?? status.st_size
+        {
+            if intact[sha256] == Identity(status) { return file }
+            if Self.digest(of: file, length: status.st_size) == sha256 {
+                intact[sha256] = Identity(status)
+                return file
+            }
+        }
+        close(file)
+        remove(sha256)
+        return nil
+    }
+
+    private func noteIntact(_ file: Int32, _ sha256: String) {
+        var status = stat()
+        if unsafe fstat(file, &status) == 0 { intact[sha256] = Identity(status) }
+    }
+
+    /// The sum of a file of that length; nil if it has another.
+    public static func digest(of file: Int32, length: Int) -> String? {
+        var digest = SHA256()
+        var piece = [UInt8](repeating: 0, count: 1 << 16)
+        var total = 0
+        while true {
+            let count = unsafe pread(file, &piece, piece.count, total)
+            guard count > 0 else { return count == 0 && total == length ? digest.finalize().hex : nil }
+            total += count
+            digest.update(piece.span.extracting(0..<count))
+        }
+    }
 
     /// Has the names of all that was taken on the disk.
     /// - Returns: whether they are.
     public func flush() -> Bool { fsync(folder) == 0 }
+
+    // MARK: Reading
 
     /// Opens a body to read.
     public func open(_ name: String) -> Int32? {

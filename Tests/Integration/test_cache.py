@@ -1,5 +1,6 @@
 """What is kept is used, asked about and given up as RFC 9111 and the Fetch standard say, over the broker's life too."""
 
+import hashlib
 import os
 import pathlib
 import signal
@@ -233,6 +234,39 @@ class LifeTests(CacheTestCase):
         self.assertFailed(self.get(self.url("0", cc="max-age=1000", bytes=300_000), cache="only-if-cached"), "not-cached")
         self.assertFrom("cache", self.get(self.url("9", cc="max-age=1000", bytes=300_000)), "9", 300_000)
         self.assertEqual(self.verify(), 0)
+
+    def test_a_body_that_is_gone_or_changed_in_mid_run_is_fetched_again(self):
+        """Nothing wrong is served, whatever happened to the files."""
+        def spoil(path, turn):
+            content = path.read_bytes()
+            path.chmod(0o600)
+            if turn == 0:
+                path.unlink()
+            elif turn == 1:
+                path.write_bytes(b"x" + content[1:])  # Of the same length.
+            elif turn == 2:
+                path.write_bytes(content[:-1])
+            elif turn == 3:
+                path.unlink()
+                path.symlink_to("/etc/passwd")
+            else:
+                path.unlink()
+                path.write_bytes(b"x" * len(content))
+
+        for turn in range(5):
+            name = f"spoiled-{turn}"
+            url = self.url(name, cc="max-age=1000", bytes=300_000)
+            self.assertFrom("network", self.get(url), name, 300_000)
+            self.await_kept(turn + 1)
+            self.assertFrom("cache", self.get(url), name, 300_000)
+            (path,) = [path for path in (self.folder / "bodies").iterdir()
+                       if path.name == hashlib.sha256(body(300_000, kept_seed(name))).hexdigest()]
+            spoil(path, turn)
+            self.assertFrom("network", self.get(url), name, 300_000)
+            self.assertFrom("cache", self.get(url), name, 300_000)
+            self.assertEqual(self.requests(name), 2)
+        self.assertEqual(self.verify(), 0)
+        self.balance(self.client)
 
     def test_a_size_of_0_empties_it(self):
         url = self.url("a", cc="max-age=1000")

@@ -16,7 +16,7 @@ enum Rules {
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
-        "EarshotDisk": ["EarshotLoop", "GRDB", "Dispatch", "Glibc", "Synchronization"],
+        "EarshotDisk": ["EarshotLoop", "Crypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
         "EarshotDurable": ["EarshotLoop", "EarshotDisk", "GRDB", "Foundation", "Glibc"],
         "EarshotCache": [
             "EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc",
