@@ -75,7 +75,7 @@ extension EasyHandle {
         if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
         // An empty value stands for all encodings built in. A caller with a field of its own wants the bytes as sent.
         let hasOwnEncoding = request.headerFields.contains { $0.name.lowercased() == "accept-encoding" }
-        if !hasOwnEncoding { try set(CURLOPT_ACCEPT_ENCODING, "") }
+        if !hasOwnEncoding || request.alwaysDecodes { try set(CURLOPT_ACCEPT_ENCODING, "") }
         var lines: [[UInt8]] = []
         for field in request.headerFields { lines.append(try field.line()) }
         if case .other = request.method {

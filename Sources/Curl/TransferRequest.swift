@@ -9,7 +9,7 @@ public struct TransferRequest: Sendable {
         case other(String, isRepeatable: Bool)
     }
 
-    /// A request header field. An `accept-encoding` of the caller's own turns content decoding off.
+    /// A request header field.
     public struct HeaderField: Hashable, Sendable {
         /// A token (RFC 9110, section 5.6.2); a space, a colon or a control character refuses the transfer.
         public let name: String
@@ -40,6 +40,9 @@ public struct TransferRequest: Sendable {
     /// What is sent, with its length; nil for none. A GET or HEAD has none.
     public var body: [UInt8]?
     public var headerFields: [HeaderField] = []
+    /// Whether content codings are undone even if `headerFields` has an `accept-encoding` of the caller's own, who else
+    /// wants the bytes as sent.
+    public var alwaysDecodes = false
     /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
     public var resolve: [String] = []
     /// What `User-Agent` says unless `headerFields` has one; empty for none.

@@ -1,9 +1,10 @@
 internal import Crypto
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 
 /// Where the decoded bytes of a body go while they arrive: into memory up to the inline limit, beyond it into a file,
-/// and into a SHA-256 in any case.
+/// and into a SHA-256 in any case: what is small at once, what is large from its file, by a thread.
 struct BodyStore: ~Copyable {
     /// Why bytes were not taken.
     enum Fault: Error, Equatable {
@@ -33,7 +34,10 @@ struct BodyStore: ~Copyable {
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
     private var file: SpoolFile?
-    private var hash = SHA256()
+    /// Nil while a thread has it.
+    private var hash: SHA256? = SHA256()
+    /// Bytes that have gone through the hash.
+    private var hashedCount = 0
 
     /// - Parameters:
     ///   - inlineLimit: bytes up to which a body stays in memory.
@@ -51,12 +55,31 @@ struct BodyStore: ~Copyable {
         self.maximum = maximum ?? .max
         makeFile = { () throws(SystemError) in throw SystemError("no second spool file", number: EEXIST) }
         self.file = file
-        self.hash = hash
+        self.hash = consume hash
         self.count = count
+        hashedCount = count
     }
 
     /// The base name of the file the body grows in; nil while it is in memory.
     var fileName: String? { file?.name }
+
+    /// Whether all bytes so far have gone through the hash.
+    var isHashed: Bool { hash != nil && hashedCount == count }
+
+    /// Whether a thread has something to do.
+    var hasHashWork: Bool { hash != nil && count - hashedCount >= Limits.hashStepBytes }
+
+    /// Has a thread put what is not hashed yet through the hash; `hashed` takes it back.
+    mutating func hashRest(on hasher: PartHasher, for attempt: AttemptID) throws(SystemError) -> PartHasher.Task {
+        guard let file, let hash = hash.take() else { preconditionFailure("\(attempt) has nothing to hash") }
+        return try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt)
+    }
+
+    /// Takes the hash back that has seen what `hashRest` gave.
+    mutating func hashed(_ hash: consuming SHA256, upTo count: Int) {
+        self.hash = consume hash
+        hashedCount = count
+    }
 
     /// Gives the body up and leaves its file to the broker.
     ///
@@ -102,12 +125,16 @@ struct BodyStore: ~Copyable {
         } catch {
             throw Self.fault(error)
         }
-        hash.update(bytes)
+        if hashedCount == count, file == nil || count + bytes.count <= Limits.ownHashBytes {
+            hash?.update(bytes)
+            hashedCount += bytes.count
+        }
         count += bytes.count
     }
 
-    /// The body, whose file from now on is its receiver's to delete.
+    /// The body, whose file from now on is its receiver's to delete. All of it has to be hashed.
     consuming func finish() throws(Fault) -> Body {
+        guard isHashed, let hash = hash.take() else { preconditionFailure("a body ends before its hash") }
         do throws(SystemError) { try file?.keep() } catch { throw Self.fault(error) }
         return Body(
             inline: file == nil ? memory : nil, file: file?.name, length: count, digest: hash.finalize())

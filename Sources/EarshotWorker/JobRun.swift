@@ -7,9 +7,9 @@ internal import Glibc
 
 /// One job while it runs: what came of it so far, and by when more must come.
 ///
-/// `hashing -> resolving -> transferring`, without the first unless it goes on with an earlier attempt's bytes, and out
-/// of the worker's table from each. As a sink it is called inside libcurl: it
-/// writes bytes away and notes facts, no more.
+/// `hashing -> resolving -> transferring -> sealing`, without the first unless it goes on with an earlier attempt's bytes,
+/// without the last unless its body is large, and out of the worker's table from each. As a sink it is called inside
+/// libcurl: it writes bytes away and notes facts, no more.
 final class JobRun: TransferSink {
     /// What the job waits for.
     enum Phase {
@@ -19,6 +19,16 @@ final class JobRun: TransferSink {
         case resolving
         /// Its bytes.
         case transferring(TransferPool.Running)
+        /// The end of its body goes through SHA-256.
+        case sealing
+    }
+
+    /// What the worker should look at.
+    enum Note {
+        /// Bytes came that a PROGRESS should tell of.
+        case progress
+        /// Enough came for a thread to hash.
+        case hashWork
     }
 
     let job: Job
@@ -33,6 +43,10 @@ final class JobRun: TransferSink {
     var progressSent: LoopTime?
     /// Whether bytes came that no PROGRESS told of yet, and it is known that one is due.
     private(set) var isProgressNoted = false
+    /// What a thread does of the hash while the body arrives; nil while none does.
+    private var hashing: PartHasher.Task?
+    /// Whether it is known that a thread has something to do.
+    private var isHashWorkNoted = false
     /// Why the sink refused the bytes.
     private(set) var refusal: Refusal?
     private(set) var head = ResponseHead()
@@ -58,14 +72,16 @@ final class JobRun: TransferSink {
     /// When its time began to count.
     private var begun: LoopTime
     private var lastByte: LoopTime
+    /// When the pass began in which the last bytes of body came, and how many there were before it.
+    private var lastBytes: (pass: LoopTime, before: Int)?
     private let makeBody: (_ maximum: Int) -> BodyStore
     private let loop: EventLoop
-    private let progressed: (JobRun) -> Void
+    private let note: (JobRun, Note) -> Void
 
-    /// - Parameter progressed: called from inside libcurl when bytes came that a PROGRESS should tell of.
+    /// - Parameter note: called from inside libcurl.
     init(
         _ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop,
-        progressed: @escaping (JobRun) -> Void
+        note: @escaping (JobRun, Note) -> Void
     ) {
         self.job = job
         self.plan = plan
@@ -81,7 +97,7 @@ final class JobRun: TransferSink {
         }
         lent = spool.flatMap { LentPart(job, in: $0) }
         self.loop = loop
-        self.progressed = progressed
+        self.note = note
         maxBytes = job.maxBytes ?? .max
         started = loop.now
         begun = loop.now
@@ -105,6 +121,7 @@ final class JobRun: TransferSink {
         refusal = nil
         head = ResponseHead()
         announcedBytes = nil
+        stopHashing()
         body = makeBody(maxBytes)
         phase = .resolving
     }
@@ -118,6 +135,12 @@ final class JobRun: TransferSink {
 
     /// Decoded bytes of the body so far; 0 once they are given away.
     var receivedBytes: Int { body?.count ?? 0 }
+
+    /// What came of the body in the present pass: so much at most since a message read in it was there to be read.
+    var bytesOfPass: Int {
+        guard let lastBytes, lastBytes.pass == loop.now else { return 0 }
+        return receivedBytes - lastBytes.before
+    }
 
     func admits(address: String) -> Bool {
         guard addresses.isRestricting else { return true }
@@ -138,6 +161,7 @@ final class JobRun: TransferSink {
     }
 
     func received(body bytes: Span<UInt8>) -> Bool {
+        if lastBytes?.pass != loop.now { lastBytes = (loop.now, receivedBytes) }
         lastByte = loop.now
         guard head.isComplete else {
             refusal = Refusal(head: .malformed)
@@ -158,7 +182,11 @@ final class JobRun: TransferSink {
         }
         if job.progressMilliseconds != nil, !isProgressNoted {
             isProgressNoted = true
-            progressed(self)
+            note(self, .progress)
+        }
+        if !isHashWorkNoted, body?.hasHashWork == true {
+            isHashWorkNoted = true
+            note(self, .hashWork)
         }
         return true
     }
@@ -166,6 +194,11 @@ final class JobRun: TransferSink {
     /// Judges a head that is all there: a body that is announced as too large need not be waited for.
     private func accepted() -> Bool {
         let fields = HeaderFields(lines: head.fields)
+        let length = hasBody ? ContentLength(fields) : .absent
+        guard length != .invalid else {
+            refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
+            return false
+        }
         if let lent {
             switch place(fields, behind: lent) {
             case .own: break
@@ -176,9 +209,7 @@ final class JobRun: TransferSink {
         isKeepable =
             ResumeRule().beginning(1, status: head.status, response: fields, of: plan.asked, now: Int64(time(nil)))
             != nil
-        guard hasBody, !fields.contains("content-encoding"),
-            let length = fields.first("content-length").flatMap(Int.init), length >= 0
-        else { return true }
+        guard case .bytes(let length) = length, !fields.contains("content-encoding") else { return true }
         announcedBytes = length
         guard length > maxBytes else { return true }
         refusal = Refusal(.tooLarge)
@@ -240,7 +271,7 @@ final class JobRun: TransferSink {
         let silence = lastByte.advanced(by: .milliseconds(job.timeoutMilliseconds))
         switch phase {
         // The worker's own time: nobody else's trouble.
-        case .hashing: return loop.now.advanced(by: .milliseconds(job.timeoutMilliseconds))
+        case .hashing, .sealing: return loop.now.advanced(by: .milliseconds(job.timeoutMilliseconds))
         case .resolving: return [silence, connectDeadline, totalDeadline].compactMap(\.self).min() ?? silence
         // libcurl watches over the other two.
         case .transferring: return silence
@@ -263,6 +294,39 @@ final class JobRun: TransferSink {
     private var connectDeadline: LoopTime { begun.advanced(by: .milliseconds(job.connectMilliseconds)) }
 
     private var totalDeadline: LoopTime? { job.totalMilliseconds.map { begun.advanced(by: .milliseconds($0)) } }
+
+    // MARK: The hash of a large body
+
+    /// Whether all of its body has gone through SHA-256.
+    var isHashed: Bool { body?.isHashed ?? true }
+
+    /// Has a thread go on with the hash, unless one does: when enough came, or, to seal the body, with all there is.
+    func hashOn(_ hasher: PartHasher) throws(SystemError) {
+        isHashWorkNoted = false
+        var isSealing = false
+        if case .sealing = phase { isSealing = true }
+        guard hashing == nil, let isHashed = body?.isHashed, let hasWork = body?.hasHashWork,
+            isSealing ? !isHashed : hasWork
+        else { return }
+        hashing = try body?.hashRest(on: hasher, for: job.attempt)
+    }
+
+    /// A thread has done its part of the hash.
+    ///
+    /// - Returns: false if it could not read the file. What is not this body's is passed over.
+    func hashed(_ task: PartHasher.Task) -> Bool {
+        guard task === hashing else { return true }
+        hashing = nil
+        guard let hash = task.takeHash() else { return false }
+        body?.hashed(hash, upTo: task.range.upperBound)
+        return true
+    }
+
+    /// What a thread does of the hash is of no use any more.
+    func stopHashing() {
+        hashing?.cancel()
+        hashing = nil
+    }
 
     // MARK: Progress and end
 

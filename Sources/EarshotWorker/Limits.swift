@@ -6,7 +6,12 @@ enum Limits {
     static let messagesPerPass = 256
     /// Bytes a file may grow by before it is looked again how much is free on its disk.
     static let roomBytes = 4 << 20
-    /// Threads that hash what is there of broken bodies: one reads while another computes.
+    /// Bytes of a body in a file that the loop hashes itself; the rest is hashed by threads. So small bodies wait for
+    /// nobody, and large ones, of which a GiB takes half a second, hold nobody up.
+    static let ownHashBytes = 2 << 20
+    /// Bytes that are worth waking a thread for.
+    static let hashStepBytes = 4 << 20
+    /// Threads that hash: one reads while another computes.
     static let hashThreads = 2
     /// Bytes they read at a time.
     static let hashPieceBytes = 1 << 20

@@ -5,36 +5,41 @@ internal import EarshotWire
 internal import Glibc
 internal import Synchronization
 
-/// Puts what is there of broken bodies through SHA-256, on threads beside the loop: a GiB takes a second.
+/// Puts what is there of large bodies through SHA-256, on threads beside the loop: a GiB takes half a second.
 final class PartHasher {
-    /// The hash of one part while it is made, and its way back to the loop.
+    /// A hash on its way over one part of a file, and back to the loop.
     final class Task: Sendable {
         let attempt: AttemptID
-        fileprivate let bytes: Int
+        /// The bytes of the file that it goes over.
+        let range: Range<Int>
         /// Of its own; closed by its thread.
         fileprivate let descriptor: Int32
         private let isCancelled = Atomic(false)
-        private let hash = Mutex<SHA256?>(nil)
+        /// What has seen all before the range, until the thread takes it; then what has seen the range too.
+        private let hash: Mutex<SHA256?>
 
-        fileprivate init(_ attempt: AttemptID, _ descriptor: Int32, bytes: Int) {
+        fileprivate init(
+            _ attempt: AttemptID, _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256
+        ) {
             self.attempt = attempt
             self.descriptor = descriptor
-            self.bytes = bytes
+            self.range = range
+            self.hash = Mutex(hash)
         }
 
         /// Its result is not wanted any more.
         func cancel() { isCancelled.store(true, ordering: .relaxed) }
 
-        /// The hash that has seen all bytes, once; nil if they could not be read.
+        /// The hash that has seen the range too, once; nil if that could not be read.
         func takeHash() -> SHA256? { hash.withLock { $0.take() } }
 
-        /// Reads the file's first `bytes` bytes.
+        /// Reads the range.
         fileprivate func work() {
-            var hash: SHA256? = SHA256()
-            var buffer = [UInt8](repeating: 0, count: Limits.hashPieceBytes)
-            var done = 0
-            while done < bytes, !isCancelled.load(ordering: .relaxed) {
-                let wanted = min(buffer.count, bytes - done)
+            var hash = takeHash()
+            var buffer = [UInt8](repeating: 0, count: min(Limits.hashPieceBytes, range.count))
+            var done = range.lowerBound
+            while done < range.upperBound, !isCancelled.load(ordering: .relaxed) {
+                let wanted = min(buffer.count, range.upperBound - done)
                 let count = unsafe buffer.withUnsafeMutableBytes {
                     unsafe pread(descriptor, $0.baseAddress, wanted, done)
                 }
@@ -44,7 +49,7 @@ final class PartHasher {
                 done += count
             }
             close(descriptor)
-            if done == bytes { self.hash.withLock { $0 = hash.take() } }
+            if done == range.upperBound { self.hash.withLock { $0 = hash.take() } }
         }
     }
 
@@ -73,11 +78,13 @@ final class PartHasher {
         for task in waiting { close(task.descriptor) }
     }
 
-    /// Begins to hash the first `bytes` bytes of an open file, of which it keeps a descriptor of its own.
-    func hash(_ descriptor: Int32, bytes: Int, for attempt: AttemptID) throws(SystemError) -> Task {
+    /// Begins to put a range of an open file, of which it keeps a descriptor of its own, through a hash.
+    func hash(
+        _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256, for attempt: AttemptID
+    ) throws(SystemError) -> Task {
         let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard copy >= 0 else { throw SystemError("dup spool file", number: errno) }
-        let task = Task(attempt, copy, bytes: bytes)
+        let task = Task(attempt, copy, range, continuing: hash)
         waiting.append(task)
         start()
         return task
@@ -93,7 +100,8 @@ final class PartHasher {
                     mailbox.put(task)
                 }
             } catch {
-                // Without a hash it begins anew.
+                // A hash that has not seen the range is none.
+                _ = task.takeHash()
                 close(task.descriptor)
                 mailbox.put(task)
             }

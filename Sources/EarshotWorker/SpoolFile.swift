@@ -40,10 +40,7 @@ final class SpoolFile {
 
     /// Writes all of `bytes` at the end.
     func write(_ bytes: Span<UInt8>) throws(SystemError) {
-        if bytes.count > roomBytes {
-            roomBytes = max(bytes.count, Limits.roomBytes)
-            try folder.expectRoom(for: roomBytes)
-        }
+        if bytes.count > roomBytes { roomBytes = try folder.room(for: bytes.count) }
         roomBytes -= bytes.count
         var written = 0
         while written < bytes.count {

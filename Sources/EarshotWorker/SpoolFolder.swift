@@ -23,11 +23,11 @@ final class SpoolFolder {
 
     deinit { close(descriptor) }
 
-    /// Makes a file that must not be there yet, readable for this user alone.
+    /// Makes a file that must not be there yet, readable for this user alone, to be written and read.
     func create(_ name: String) throws(SystemError) -> Int32 {
         while true {
             let file = unsafe openat(
-                descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+                descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
             if file >= 0 { return file }
             let number = errno
             guard number == EINTR else { throw SystemError("create spool file", number: number) }
@@ -53,14 +53,16 @@ final class SpoolFolder {
         return file
     }
 
-    /// - Throws: `ENOSPC` when so many bytes more would leave too few free.
-    func expectRoom(for bytes: Int) throws(SystemError) {
+    /// How many bytes more can be written now, at most `Limits.roomBytes`.
+    ///
+    /// - Throws: `ENOSPC` when `bytes` more would leave too few free.
+    func room(for bytes: Int) throws(SystemError) -> Int {
         var status = statvfs()
         guard unsafe fstatvfs(descriptor, &status) == 0 else { throw SystemError("statvfs spool", number: errno) }
         let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
-        guard free.overflow || free.partialValue - bytes >= leastFreeBytes else {
-            throw SystemError("too little is free beside the spool", number: ENOSPC)
-        }
+        let room = free.overflow ? Int.max : max(0, free.partialValue - leastFreeBytes)
+        guard room >= bytes else { throw SystemError("too little is free beside the spool", number: ENOSPC) }
+        return min(room, max(bytes, Limits.roomBytes))
     }
 
     /// Deletes a file; nothing happens if it is gone.

@@ -54,6 +54,8 @@ struct TransferPlan {
         guard let fields = ResumeRule().fields(toResume: kept, of: asked) else { return nil }
         var request = request
         request.headerFields += Self.list(fields)
+        // A server that is asked for no coding, and takes one for its answer all the same, is understood as ever.
+        request.alwaysDecodes = true
         return request
     }
 

@@ -1,3 +1,4 @@
+internal import Crypto
 internal import Curl
 internal import EarshotHTTP
 internal import EarshotLoop
@@ -20,7 +21,12 @@ extension Worker {
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
             }
-            let run = JobRun(job, plan, terms, loop: loop) { [weak self] in self?.progressed.append($0) }
+            let run = JobRun(job, plan, terms, loop: loop) { [weak self] run, note in
+                switch note {
+                case .progress: self?.progressed.append(run)
+                case .hashWork: self?.hashable.append(run)
+                }
+            }
             runs[job.attempt] = run
             try begin(run)
         } catch {
@@ -34,7 +40,8 @@ extension Worker {
             do throws(SystemError) {
                 run.phase = .hashing(
                     try hasher.hash(
-                        lent.file.descriptor, bytes: Int(lent.kept.keptBytes), for: run.job.attempt))
+                        lent.file.descriptor, 0..<Int(lent.kept.keptBytes), continuing: SHA256(),
+                        for: run.job.attempt))
                 return
             } catch {
                 runs[run.job.attempt] = nil
@@ -46,12 +53,34 @@ extension Worker {
         resolve(run)
     }
 
-    /// What was there of a body has been hashed.
+    /// A part of a body has been hashed: what was there before it goes on, or something of what came.
     func hashed(_ task: PartHasher.Task) {
-        guard let run = runs[task.attempt], case .hashing(let own) = run.phase, own === task else { return }
-        run.begin()
-        watchOver(run)
-        resolve(run)
+        guard let run = runs[task.attempt] else { return }
+        switch run.phase {
+        case .hashing(let own):
+            guard own === task else { return }
+            run.begin()
+            watchOver(run)
+            resolve(run)
+        case .resolving: break
+        case .transferring, .sealing:
+            guard run.hashed(task) else {
+                fail(run, Refusal(.internalError, "The body's file cannot be read."))
+                return
+            }
+            hashOn(run)
+        }
+    }
+
+    /// Has a thread go on with the hash of a body, if there is enough of it; ends a job whose hash was all it waited for.
+    func hashOn(_ run: JobRun) {
+        do throws(SystemError) {
+            try run.hashOn(hasher)
+        } catch {
+            fail(run, Refusal(.internalError, error.description))
+            return
+        }
+        if case .sealing = run.phase, run.isHashed { complete(run) }
     }
 
     /// The addresses of the host a job waits for are known, or not to be had.
@@ -75,6 +104,16 @@ extension Worker {
                 let detail = finished.result.detail
                 throw Refusal(code, detail.isEmpty ? nil : Printable.sentence(detail))
             }
+            run.phase = .sealing
+            hashOn(run)
+        } catch {
+            fail(run, error)
+        }
+    }
+
+    /// Tells of a whole response.
+    private func complete(_ run: JobRun) {
+        do throws(Refusal) {
             var held = run.held(loop.now)
             let (completion, body) = try run.complete()
             held.receivedBytes = completion.length
@@ -102,7 +141,9 @@ extension Worker {
         case .hashing(let task): task.cancel()
         case .resolving: names.withdraw(run.plan.host, for: run.job.attempt)
         case .transferring(let running): pool.cancel(running)
+        case .sealing: break
         }
+        run.stopHashing()
         run.discard()
         if let timer = run.timer { loop.cancelTimer(timer) }
         runs[run.job.attempt] = nil

@@ -59,6 +59,8 @@ final class Worker {
     var owesSlots = false
     /// The runs that have a PROGRESS to send.
     var progressed: [JobRun] = []
+    /// The runs whose body brought enough for a thread to hash.
+    var hashable: [JobRun] = []
     private let unwatched = Unwatched()
     private let finished: Hashed
     private var hook: EventLoop.HookID?
@@ -154,6 +156,7 @@ final class Worker {
         finished.tasks.removeAll()
         for answered in names.settle() { named(answered) }
         for finished in pool.settle() { ended(finished) }
+        hashWhatCame()
         try sendProgress()
         if owesSlots, try link.sendNow(.slots(slots)) { owesSlots = false }
         let isPending = try link.settle { ready() }
@@ -163,6 +166,13 @@ final class Worker {
 
     /// A broker that does not take its results is not listened to: each of its messages can have an answer.
     private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: slots) }
+
+    private func hashWhatCame() {
+        guard !hashable.isEmpty else { return }
+        let noted = hashable
+        hashable.removeAll(keepingCapacity: true)
+        for run in noted where runs[run.job.attempt] === run { hashOn(run) }
+    }
 
     /// Sends what is due, and has the loop wake for what is not yet.
     private func sendProgress() throws {

@@ -39,6 +39,34 @@ import Testing
         #expect(bed.spool.isEmpty)
     }
 
+    @Test(
+        "an answer whose end nobody can tell is none: RFC 9112, section 6.3",
+        arguments: [
+            "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 5, 6", "Content-Length: +5", "Content-Length: ",
+            "Content-Length: 99999999999999999999",
+        ])
+    func unknownLength(fields: String) throws {
+        let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\n\(fields)\r\n\r\nsomething", closes: true) }
+        #expect(try bed.failure(bed.job()) == "protocol-error")
+    }
+
+    @Test(
+        "a length that means nothing harms nothing",
+        arguments: [
+            ("GET", "200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nabcde"),
+            ("GET", "200 OK\r\nContent-Length: 9, 8\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"),
+            ("GET", "204 No\r\nContent-Length: 5, 6\r\n\r\n"), ("HEAD", "200 OK\r\nContent-Length: 5, 6\r\n\r\n"),
+        ])
+    func meaninglessLength(method: String, answer: String) throws {
+        let bed = try Bed { _ in .init("HTTP/1.1 " + answer) }
+        var job = bed.job()
+        job.method = method
+        #expect(try bed.fetch(job))
+        #expect(
+            try #require(bed.broker.completion(job.attempt)).body.map { String(decoding: $0, as: UTF8.self) }
+                == (method == "GET" && answer.hasPrefix("200") ? "abcde" : nil))
+    }
+
     @Test func `silence for longer than allowed is a timeout`() throws {
         let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this") }
         var job = bed.job()

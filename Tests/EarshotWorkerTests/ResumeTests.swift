@@ -93,6 +93,15 @@ import Testing
         #expect(bed.origin.requests.count == 2)
     }
 
+    @Test func `the whole in a coding that nobody asked for is decoded`() throws {
+        let packed = Deflate.zeros(matches: 1000)
+        let bed = try Bed { _ in .ok(packed, fields: "ETag: \"b\"\r\nContent-Encoding: deflate\r\n") }
+        let job = try job(bed)
+        #expect(try bed.fetch(job))
+        let done = try #require(bed.broker.completion(job.attempt)?.completion)
+        #expect(try content(done, bed) == [UInt8](repeating: 0, count: 258_001))
+    }
+
     @Test func `an error page leaves what was given as it was`() throws {
         let bed = try bed("HTTP/1.1 503 No\r\nContent-Length: 0", from: .max)
         let job = try job(bed)
