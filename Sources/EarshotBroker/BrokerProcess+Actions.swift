@@ -23,6 +23,7 @@ extension BrokerProcess {
 
     private func carryOut(_ action: Action) throws {
         switch action {
+        case .send(let client, .progress(let progress)): try tell(client, progress)
         case .send(let client, let message): try tell(client, message.encoded())
         case .answer(let client, let query, let json):
             try tell(client, BrokerMessage.answer(query).encoded(), SharedBody(try Message.make(json)))
@@ -80,8 +81,17 @@ extension BrokerProcess {
     /// Says something that is not kept for a client that does not take it.
     private func tell(_ client: ClientID, _ head: [UInt8], _ body: SharedBody? = nil) throws {
         guard try bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
-        // Progress is made up for by the next; a client that leaves thousands of answers unread has stopped reading.
-        if !head.starts(with: "PROGRESS ".utf8) { bus.close(client.rawValue) }
+        // A client that leaves thousands of answers unread has stopped reading.
+        bus.close(client.rawValue)
+    }
+
+    /// Progress that a client does not take is told when it takes messages again, as it is then.
+    private func tell(_ client: ClientID, _ progress: Progress) throws {
+        guard try bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue) == .wouldBlock else {
+            return
+        }
+        core.progressRefused(progress.handler, progress.request, by: client)
+        late.insert(client)
     }
 
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) throws {

@@ -32,7 +32,7 @@ extension BrokerProcess {
         case .readCached(let flight, let entry):
             guard let body = cache.read(flight, entry) else { return }
             hasCacheAnswered = true
-            core.cacheRead(flight, .inline(hold(body)), now: now)
+            core.cacheRead(flight, inWishedForms(.inline(hold(body)), for: flight), now: now)
         case .store(let key, let variant, let body, let file):
             cache.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
         case .refresh(let key, let entry, let response): cache.refresh(key, entry, response)
@@ -49,7 +49,7 @@ extension BrokerProcess {
         cache.takeAnswers { answer in
             switch answer {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
-            case .body(let flight, let body): core.cacheRead(flight, held(body), now: now)
+            case .body(let flight, let body): core.cacheRead(flight, inWishedForms(held(body), for: flight), now: now)
             case .trouble(let words): logger.error("\(words)")
             }
         }

@@ -50,6 +50,8 @@ public final class BrokerProcess {
     var hasCacheAnswered = false
     /// Clients whose socket refused a terminal.
     var blocked: Set<ClientID> = []
+    /// Clients whose socket refused a PROGRESS.
+    var late: Set<ClientID> = []
     /// Live processes of workers whose connection is gone.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     private var isReturningMemory = false
@@ -155,8 +157,9 @@ public final class BrokerProcess {
         core.calendarSeconds = Int64(time(nil))
         try work.take { event in workEvent(event, now: now) }
         try bus.take { event in busEvent(event, now: now) }
-        for client in blocked { core.clientWritable(client) }
+        for client in blocked.union(late) { core.clientWritable(client) }
         blocked.removeAll(keepingCapacity: true)
+        late.removeAll(keepingCapacity: true)
         core.timePassed(now: now)
         core.dispatch(now: now)
         try carryOut()
@@ -201,8 +204,8 @@ public final class BrokerProcess {
                 keepParts(after: message, of: peer)
                 if case .ready = message { hasWorkerNews = true }
                 if case .bye = message { hasWorkerNews = true }
-                let settled = adopted(message, of: peer)
-                core.workerSaid(settled, body: body.map(hold), by: WorkerID(rawValue: peer), now: now)
+                let (settled, content) = inWishedForms(adopted(message, of: peer), body, of: peer)
+                core.workerSaid(settled, body: content.map(hold), by: WorkerID(rawValue: peer), now: now)
             } catch {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
@@ -264,7 +267,7 @@ public final class BrokerProcess {
         let worker = WorkerID(rawValue: peer)
         let pid = work.pid(of: peer)
         switch message {
-        case .failed(let attempt, _, _, _, let part):
+        case .failed(let attempt, _, _, _, _, let part):
             guard let file = part?.file ?? core.part(of: attempt, by: worker) else { return }
             keepPart(file, of: attempt, by: worker, pid: pid)
         case .done(let completion):
@@ -318,7 +321,7 @@ public final class BrokerProcess {
     /// When clients whose socket was full are tried again, if no event says so: asking a socket for its state may eat
     /// the wake that told of room.
     private var nextBlockedCheck: LoopTime? {
-        blocked.isEmpty ? nil : loop.now.advanced(by: .milliseconds(Self.blockedMilliseconds))
+        blocked.isEmpty && late.isEmpty ? nil : loop.now.advanced(by: .milliseconds(Self.blockedMilliseconds))
     }
 
     /// Sets one timer after many messages or a large purge: what they took is given back when things are quiet.

@@ -1,3 +1,4 @@
+internal import Crypto
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -68,6 +69,47 @@ final class Spool {
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
         unsafe renameat(folder, name, folder, other) == 0
+    }
+
+    /// Writes a file under the name of its content.
+    /// - Returns: that name; nil if the disk does not take it.
+    func write(_ bytes: [UInt8]) -> String? {
+        let name = SHA256.digest(of: bytes.span).hex
+        let part = "\(getpid())-copy.part"
+        let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes[written...].withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { break }
+            written += count
+        }
+        guard written == bytes.count, rename(part, to: name) else {
+            remove(part)
+            return nil
+        }
+        return name
+    }
+
+    /// Reads a whole file; nil if it is not there, or has more bytes than `limit`.
+    func read(_ name: String, limit: Int) -> [UInt8]? {
+        guard let file = open(name) else { return nil }
+        defer { close(file) }
+        var status = stat()
+        guard unsafe fstat(file, &status) == 0, status.st_size <= limit else { return nil }
+        var bytes = [UInt8](repeating: 0, count: status.st_size)
+        var taken = 0
+        while taken < bytes.count {
+            let count = unsafe bytes.withUnsafeMutableBytes { place in
+                unsafe Glibc.read(file, place.baseAddress?.advanced(by: taken), place.count - taken)
+            }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return nil }
+            taken += count
+        }
+        return bytes
     }
 
     /// A file of the broker's own that is gone when it is closed.

@@ -177,6 +177,10 @@ extension BrokerCore {
             else { continue }
             orphans[identity] = nil
             orphanBytes -= response.body == nil ? 0 : response.length
+            guard isAsWished(response, for: flight) else {
+                drop(response)
+                continue
+            }
             response.url = flights[flight].request.url.description
             forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
             flights[flight].attempts += 1

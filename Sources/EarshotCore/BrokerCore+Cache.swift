@@ -30,7 +30,10 @@ extension BrokerCore {
     /// The body that a flight waits for. A file is the core's from now on.
     public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
         // Its bytes are within the cache's own bound.
-        if case .file(let file) = body { holdFile(file, bytes: 0) }
+        switch body {
+        case .file(let file), .both(_, let file): holdFile(file, bytes: 0)
+        case .missing, .inline: break
+        }
         if let flight = flight(name) { settlePurges(of: flight) }
         guard let flight = flight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
             let stored = plan.stored, let source = plan.reading
@@ -154,6 +157,9 @@ extension BrokerCore {
         switch body {
         case .inline(let id)?: response.body = id
         case .file(let name)?: response.file = name
+        case .both(let id, let name)?:
+            response.body = id
+            response.copy = name
         case .missing?, nil: break
         }
         // Whoever asks from now on is not one of those that the answer was looked up for.
@@ -354,6 +360,9 @@ extension BrokerCore {
         case .missing: break
         case .inline(let id): actions.append(.releaseBody(id))
         case .file(let name): releaseFile(name)
+        case .both(let id, let name):
+            actions.append(.releaseBody(id))
+            releaseFile(name)
         }
     }
 }

@@ -58,6 +58,7 @@ extension BrokerCore {
         flights[child].timeoutMilliseconds = max(
             flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
         flights[child].retries = max(flights[child].retries, flights[flight].retries)
+        if flights[flight].hasWishes { wish(child) }
         if isNew { flights[child].workerDeaths = flights[flight].workerDeaths }
         let leaf = leaf(of: child)
         if case .queued = flights[leaf].phase {
@@ -111,10 +112,11 @@ extension BrokerCore {
         _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
     ) {
         flights[flight].failures += 1
+        flights[flight].fruitless += 1
         let record = flights[flight]
         let decision = RetryRule().decision(
             after: code, status: response?.status, method: record.request.method, attempts: Int(record.failures),
-            retries: Int(record.retries), retryAfter: nil, random: generator.next())
+            fruitless: Int(record.fruitless), retries: Int(record.retries), retryAfter: nil, random: generator.next())
         switch decision {
         case .retry(let pause):
             ledger.flights.retried += 1
@@ -182,19 +184,37 @@ extension BrokerCore {
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
         outcomes[number].holders += 1
+        let filed = separateCopy(of: number)
+        let forms = BodyForms(
+            inline: outcomes[number].response?.body != nil, file: outcomes[filed].response?.file != nil)
         for interest in waiting {
             queue.remove(interest)
             interests[interest].flight = -1
             if isPurged(interest) {
                 finishPurge(of: interest)
-            } else if let code = objection(of: interest, to: outcome) {
+            } else if let code = objection(of: interest, to: outcome, forms) {
                 let own = Outcome(failure: code, attempts: outcome.attempts)
                 settle(interest, with: outcomes.insert(own), now: now)
             } else {
-                settle(interest, with: number, now: now)
+                settle(interest, with: prefersFile(interest) ? filed : number, now: now)
             }
         }
+        if filed != number { release(filed) }
         release(number)
+    }
+
+    /// Makes an outcome of its own for those who get the body as a file, if it is there in both forms; else it is the same.
+    private mutating func separateCopy(of number: Int32) -> Int32 {
+        guard let copy = outcomes[number].response?.copy else { return number }
+        outcomes[number].response?.copy = nil
+        var other = outcomes[number]
+        other.response?.body = nil
+        other.response?.file = copy
+        return outcomes.insert(other)
+    }
+
+    private func prefersFile(_ interest: Int32) -> Bool {
+        interests[interest].extras >= 0 && extras[interests[interest].extras].prefersFile
     }
 
     /// Takes everybody out of a flight and those redirected to it, and frees the flights.
@@ -210,17 +230,26 @@ extension BrokerCore {
     }
 
     /// What a request alone has against an outcome that is right for the others.
-    private func objection(of interest: Int32, to outcome: Outcome) -> FailureCode? {
+    ///
+    /// - Parameter forms: in which its body was there when it came; what waits moves.
+    private func objection(of interest: Int32, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
         let number = interests[interest].extras
         guard outcome.failure == nil, let response = outcome.response, number >= 0 else { return nil }
         if let limit = extras[number].maxBytes, response.length > limit { return .tooLarge }
         if let digest = extras[number].digest, digest != response.sha256 { return .digestMismatch }
-        return nil
+        guard response.length > 0, response.sha256 != nil, !interests[interest].isWarm else { return nil }
+        switch extras[number].delivery {
+        case .auto: return nil
+        // The shell could not read it.
+        case .inline: return forms.inline ? nil : .internalError
+        // It could not be written.
+        case .file: return forms.file ? nil : .spoolFull
+        }
     }
 
     /// Frees the body of a response that nobody gets.
     mutating func drop(_ response: Outcome.Response) {
         if let body = response.body { actions.append(.releaseBody(body)) }
-        if let file = response.file { releaseFile(file) }
+        for file in [response.file, response.copy] { if let file { releaseFile(file) } }
     }
 }

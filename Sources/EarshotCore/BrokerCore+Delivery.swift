@@ -266,7 +266,9 @@ extension BrokerCore {
 
     /// The socket may take terminals again.
     public mutating func clientWritable(_ id: ClientID) {
-        guard let client = clientNumbers[id], clients[client].isBlocked else { return }
+        guard let client = clientNumbers[id] else { return }
+        tellMissedProgress(to: client)
+        guard clients[client].isBlocked else { return }
         clients[client].isBlocked = false
         sendDue(to: client)
         if !clients[client].isClosed(limits) { queue.clientOpened(client) }
@@ -313,7 +315,9 @@ extension BrokerCore {
     }
 
     private mutating func spill(_ outcome: Int32) {
-        guard let body = outcomes[outcome].response?.body, let name = outcomes[outcome].response?.sha256 else { return }
+        guard let body = outcomes[outcome].response?.body, let sum = outcomes[outcome].response?.sha256 else { return }
+        // No file is called so: whoever is told of a file of that content finds it.
+        let name = sum + ".waiting"
         outcomes[outcome].response?.body = nil
         outcomes[outcome].response?.spilled = body
         outcomes[outcome].response?.file = name
@@ -368,7 +372,9 @@ extension BrokerCore {
     mutating func dropOutcome(_ outcome: Int32) {
         if let body = outcomes[outcome].response?.body { actions.append(.releaseBody(body)) }
         if let body = outcomes[outcome].response?.spilled { spilling[body] = nil }
-        if let file = outcomes[outcome].response?.file { releaseFile(file) }
+        for file in [outcomes[outcome].response?.file, outcomes[outcome].response?.copy] {
+            if let file { releaseFile(file) }
+        }
         outcomes.remove(outcome)
     }
 

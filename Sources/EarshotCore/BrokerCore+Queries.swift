@@ -69,6 +69,7 @@ extension BrokerCore {
                 json.member("assigned", ledger.flights.assigned)
                 json.member("adopted", ledger.flights.adopted)
                 json.member("cancelled", ledger.flights.cancelled)
+                json.member("bytes-unwanted", ledger.flights.unwantedBytes)
                 json.member("retried", ledger.flights.retried)
                 json.member("lost", ledger.flights.lost)
                 json.member("cool-downs", ledger.flights.coolDowns)

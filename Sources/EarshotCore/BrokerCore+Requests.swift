@@ -4,6 +4,10 @@ internal import EarshotWire
 /// Requests: how they join or begin flights, wait, and change class.
 extension BrokerCore {
     mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
+        var fetch = fetch
+        if fetch.options.delivery == .inline {
+            fetch.options.maxBytes = min(fetch.options.maxBytes ?? .max, workerLimits.inlineBytes)
+        }
         if let body, let objection = objection(to: body, of: fetch) {
             refuse(client, objection.code, objection.detail, .fetch(fetch))
             return
@@ -288,6 +292,7 @@ extension BrokerCore {
             flights[next].timeoutMilliseconds = max(
                 flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
             flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
+            if options.delivery != .auto { flights[next].hasWishes = true }
             guard case .following(let child) = flights[next].phase else { return }
             next = child
         }

@@ -86,8 +86,9 @@ extension BrokerCore {
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
-        case .failed(let attempt, let code, let detail, let received, let part):
+        case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
             partTold(part, of: attempt, at: worker)
+            countUnwanted(unwanted, of: attempt, at: worker)
             let code = FailureCode(rawValue: code)
             if isOwn(worker) {
                 ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
@@ -180,7 +181,8 @@ extension BrokerCore {
         let flight = lease.flight
         var response = Outcome.Response(
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
-            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+            file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
+            fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
         response.generation = lease.part?.generation
         if let identity = lease.orphan {
             keep(response, for: identity)
@@ -192,7 +194,11 @@ extension BrokerCore {
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
             response.isResumed = true
         }
-        guard completion.file == nil || hasRoomInSpool() else {
+        if let copy = response.copy, !hasRoomInSpool() {
+            releaseFile(copy)
+            response.copy = nil
+        }
+        guard response.file == nil || hasRoomInSpool() else {
             drop(response)
             fail(flight, .spoolFull, now: now)
             return
@@ -219,7 +225,12 @@ extension BrokerCore {
             // It leaves and took nothing: the attempt never ran.
             workers[worker].phase = .draining
             enqueue(flight: flight, first: true)
-        default: retryOrFail(flight, code, nil, detail: detail, now: now)
+        default:
+            if received > flights[flight].mostReceivedBytes {
+                flights[flight].mostReceivedBytes = received
+                flights[flight].fruitless = 0
+            }
+            retryOrFail(flight, code, nil, detail: detail, now: now)
         }
     }
 
@@ -256,6 +267,16 @@ extension BrokerCore {
         guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
         if let last = extras[record.extras].lastProgress, now.milliseconds(since: last) < pause { return }
         extras[record.extras].lastProgress = now
+        let progress = progress(of: interest, lease)
+        for client in listeners(of: record.handler) where !clients[client].isRequestReply {
+            say(.progress(progress), to: client)
+            clients[client].missedProgress[interest] = nil
+        }
+    }
+
+    /// How far an attempt is, for one who asked to be told.
+    private func progress(of interest: Int32, _ lease: WorkerSession.Lease) -> Progress {
+        let record = interests[interest]
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
             total: lease.totalBytes, tag: extras[record.extras].tag)
@@ -263,8 +284,30 @@ extension BrokerCore {
             progress.file = workerLimits.spool + "/" + part.file
             progress.generation = Generation(part.generation)
         }
-        for client in listeners(of: record.handler) where !clients[client].isRequestReply {
-            say(.progress(progress), to: client)
+        return progress
+    }
+
+    /// The socket did not take a PROGRESS: what is true when it takes messages again is said then.
+    public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
+        guard let client = clientNumbers[id], let handler = handlerNumbers[handler],
+            let interest = listedInterest(request, of: handler),
+            clients[client].missedProgress.count < limits.missedProgress
+        else { return }
+        clients[client].missedProgress[interest] = interests[interest].serial
+    }
+
+    /// Tells a client how far the transfers are whose progress it missed.
+    mutating func tellMissedProgress(to client: Int32) {
+        let missed = clients[client].missedProgress.sorted { $0.key < $1.key }
+        clients[client].missedProgress = [:]
+        for (interest, serial) in missed {
+            guard interests.contains(interest), interests[interest].serial == serial,
+                interests[interest].phase == .open, !isPurged(interest),
+                listeners(of: interests[interest].handler).contains(client),
+                case .running(let worker) = flights[leaf(of: interests[interest].flight)].phase,
+                let lease = workers[worker].leases[attempt(of: leaf(of: interests[interest].flight))]
+            else { continue }
+            say(.progress(progress(of: interest, lease)), to: client)
         }
     }
 
@@ -272,6 +315,12 @@ extension BrokerCore {
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
         guard let lease = workers[worker].leases[attempt], lease.flight >= 0 else { return }
         settlePurges(of: lease.flight)
+    }
+
+    /// Counts what came for nobody; a worker says it of an attempt that it was told to end. Any number may be said.
+    private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Int32) {
+        guard let lease = workers[worker].leases[attempt], lease.flight < 0, lease.orphan == nil else { return }
+        ledger.flights.unwantedBytes = ledger.flights.unwantedBytes.addingReportingOverflow(bytes).partialValue
     }
 
     /// Ends a worker's hold on an attempt.

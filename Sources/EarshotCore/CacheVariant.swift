@@ -35,4 +35,6 @@ public enum CachedBody: Equatable, Sendable {
     case inline(BodyID)
     /// A spool file by its base name, the core's from now on.
     case file(String)
+    /// Both.
+    case both(BodyID, file: String)
 }

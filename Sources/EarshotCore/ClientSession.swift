@@ -58,6 +58,9 @@ struct ClientSession {
     /// The socket refused a terminal and has not been writable since.
     var isBlocked = false
 
+    /// Requests whose last progress its socket did not take, with their serial numbers.
+    var missedProgress: [Int32: UInt64] = [:]
+
     /// Whether the shell was asked to close it.
     var isClosing = false
     /// Whether the connection is gone, and what it owned is being purged.

@@ -66,6 +66,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var progressMilliseconds = 250
     /// The same for a body that somebody reads while it arrives.
     public var streamMilliseconds = 50
+    /// Requests of one client whose progress is told later because its socket was full; of more, the next is waited for.
+    public var missedProgress = 1_000
     /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.
     public var coolDownMilliseconds = 600_000
     /// Requests to such a server that are failed in one pass: a few milliseconds' worth.

@@ -100,8 +100,14 @@ struct Flight {
     var retries: UInt8 = 0
     /// Attempts that failed and may be retried.
     var failures: UInt8 = 0
+    /// Those of them since one brought more of the body than there was, that one included.
+    var fruitless: UInt8 = 0
+    /// The most decoded bytes of body that one of them had.
+    var mostReceivedBytes = 0
     /// Workers that died of it.
     var workerDeaths: UInt8 = 0
+    /// Whether somebody who waits may want the body in a certain form.
+    var hasWishes = false
     /// Whether the cache wants it, to bring an answer up to date that was used stale.
     var isRevalidation = false
 
@@ -194,6 +200,9 @@ struct Outcome {
         var sha256: String?
         var file: String?
         var body: BodyID?
+        /// A spool file of the same bytes beside `body`; nil unless somebody asked for the other form. `end` tells who gets
+        /// which.
+        var copy: String?
         /// The body that `file` is written from, until it is dropped.
         var spilled: BodyID?
         var fields: [UInt8]

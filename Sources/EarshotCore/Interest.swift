@@ -32,6 +32,11 @@ struct Interest {
         var lastProgress: Tick?
         /// Whether progress tells where the body can be read.
         var streams: Bool
+        /// In which form the body comes.
+        var delivery: BodyDelivery
+
+        /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on reading.
+        var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
 
         /// Between two PROGRESS of one that streams and says nothing of it: soon, and few beside what a body brings.
         private static let streamMilliseconds = 100
@@ -40,12 +45,13 @@ struct Interest {
         init?(_ options: Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
-                    || options.progressMilliseconds != nil || options.streams
+                    || options.progressMilliseconds != nil || options.streams || options.delivery != .auto
             else { return nil }
             tag = options.tag
             digest = options.digest
             maxBytes = options.maxBytes
             streams = options.streams
+            delivery = options.delivery
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }

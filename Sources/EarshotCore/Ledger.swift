@@ -54,6 +54,9 @@ public struct Ledger: Equatable, Sendable {
         public var adopted = 0
         /// Running attempts cut off because nobody wanted them any more.
         public var cancelled = 0
+        /// Bytes of bodies that they brought all the same, after the worker could have known; those that were written
+        /// before may serve who comes back.
+        public var unwantedBytes = 0
         /// Attempts tried again after a failure.
         public var retried = 0
         /// Attempts lost with their worker.

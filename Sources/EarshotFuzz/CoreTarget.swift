@@ -103,6 +103,11 @@ struct CoreTarget {
             let actions = core.takeActions()
             if actions.isEmpty { return }
             var refused: Set<ClientID> = []
+            if isRefusing {
+                for case .send(let client, .progress(let progress)) in actions {
+                    core.progressRefused(progress.handler, progress.request, by: client)
+                }
+            }
             for case .deliver(let client, let terminal, _) in actions where !refused.contains(client) {
                 if isRefusing {
                     refused.insert(client)

@@ -1,6 +1,6 @@
 /// Whether, and when, a flight is tried again.
 ///
-/// The pause after attempt n is `firstPause` × 2^(n-1), at most `longestPause`; of it the first half is waited always
+/// The pause after the n-th attempt in a row that brought nothing is `firstPause` × 2^(n-1), at most `longestPause`; of it the first half is waited always
 /// and of the second half a random part, so that requests which failed together do not come back together.
 public struct RetryRule: Hashable, Sendable {
     /// Nanoseconds after the first attempt, jitter left aside.
@@ -28,17 +28,19 @@ public struct RetryRule: Hashable, Sendable {
     /// - Parameters:
     ///   - status: The status the server sent, if it did.
     ///   - attempts: Attempts made, this one included.
+    ///   - fruitless: Attempts since the last one that brought more of the body than there was, that one included; all if
+    ///     none did. A body that comes in pieces is not waited for longer and longer.
     ///   - retries: How many attempts may follow the first.
     ///   - retryAfter: What the server asked for. The pause is this if it is longer; nobody is asked earlier.
     ///   - random: Any number, all equally likely.
     /// - Returns: A lost worker says nothing about the origin: its flights are retried at once.
     public func decision(
-        after failure: FailureCode, status: Int?, method: HTTPMethod, attempts: Int, retries: Int,
+        after failure: FailureCode, status: Int?, method: HTTPMethod, attempts: Int, fruitless: Int, retries: Int,
         retryAfter: RetryAfter?, random: UInt64
     ) -> RetryDecision {
         guard attempts <= retries, method.isIdempotent, failure.isRetryable(status: status) else { return .giveUp }
         guard failure != .workerLost else { return .retry(afterNanoseconds: 0) }
-        let pause = pause(afterAttempt: attempts, random: random)
+        let pause = pause(afterAttempt: fruitless, random: random)
         guard let retryAfter else { return .retry(afterNanoseconds: pause) }
         let asked = min(retryAfter.seconds * 1_000_000_000, longestRetryAfter)
         return .retry(afterNanoseconds: max(pause, asked))

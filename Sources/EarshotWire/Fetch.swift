@@ -35,6 +35,8 @@ public struct Fetch: Equatable, Sendable {
         public var progressMilliseconds: Int?
         /// Whether progress tells where the body can be read while it arrives.
         public var streams = false
+        /// In which form the body comes.
+        public var delivery = BodyDelivery.auto
         /// The SHA-256 the body must have, 64 hexadecimal digits.
         public var digest: String?
         /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
@@ -131,6 +133,11 @@ extension Fetch.Options {
         case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")
         case "progress":
             progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
+        case "deliver":
+            guard let form = BodyDelivery(rawValue: value) else {
+                throw WireError(.badMessage, "deliver is auto, inline or file")
+            }
+            delivery = form
         case "stream": streams = try HeadReader.flag(value, "stream")
         case "digest":
             guard value.hasPrefix("sha-256=") else { throw WireError(.badMessage, "digest is sha-256=HEX") }
@@ -163,6 +170,7 @@ extension Fetch.Options {
         if retries != usual.retries { writer.field("retries", retries) }
         writer.field("progress", progressMilliseconds)
         writer.field("stream", if: streams, "yes")
+        writer.field("deliver", if: delivery != usual.delivery, delivery.rawValue)
         writer.field("digest", digest.map { "sha-256=" + $0 })
         writer.field("key", key)
         route.write(to: &writer)

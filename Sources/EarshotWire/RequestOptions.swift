@@ -39,6 +39,16 @@ public enum RedirectMode: String, CaseIterable, Sendable {
     case manual
 }
 
+/// In which form a body is delivered.
+public enum BodyDelivery: String, CaseIterable, Sendable {
+    /// In frame 2 while it is small, else as a file.
+    case auto
+    /// In frame 2; what is larger than small fails.
+    case inline
+    /// As a file, unless it is empty.
+    case file
+}
+
 /// How a request deals with the cache; the Fetch standard's cache mode.
 public enum CacheMode: String, Hashable, Sendable, CaseIterable {
     /// What is fresh is used, what is stale is validated.

@@ -6,7 +6,9 @@ public enum WorkerMessage: Equatable, Sendable {
     case holds(HeldAttempt)
     /// An origin answered, whatever its status; the body is frame 2 or a file in the spool.
     case done(Completion)
-    case failed(AttemptID, code: String, detail: String?, receivedBytes: Int, part: BodyPart? = nil)
+    /// - Parameter unwantedBytes: those of `receivedBytes` that came after the CANCEL had.
+    case failed(
+        AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil)
     case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
     /// How many transfers it runs at once from now on, 1 to 10,000: what it makes of the broker's wish.
     case slots(Int)
@@ -44,16 +46,19 @@ public enum WorkerMessage: Equatable, Sendable {
             try reader.expectOperands(2)
             var detail: String?
             var received = 0
+            var unwanted = 0
             for (name, value) in reader.fields {
                 switch name {
                 case "detail": detail = value
                 case "received": received = try HeadReader.count(value, "received")
+                case "unwanted": unwanted = try HeadReader.count(value, "unwanted")
                 default: break
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
             return .failed(
-                try reader.attempt(0), code: code, detail: detail, receivedBytes: received, part: try BodyPart(reader))
+                try reader.attempt(0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
+                part: try BodyPart(reader))
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
@@ -74,12 +79,13 @@ public enum WorkerMessage: Equatable, Sendable {
         case .ready(let ready): return ready.encoded()
         case .holds(let held): return held.encoded()
         case .done(let completion): return completion.encoded()
-        case .failed(let attempt, let code, let detail, let received, let part):
+        case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
             var writer = HeadWriter("FAILED")
             writer.operand(attempt.description)
             writer.operand(code)
             writer.field("detail", detail)
             writer.field("received", received)
+            if unwanted > 0 { writer.field("unwanted", unwanted) }
             writer.field("file", part?.file)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .progress(let attempt, let received, let total, let part):

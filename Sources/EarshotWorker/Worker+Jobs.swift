@@ -130,9 +130,10 @@ extension Worker {
     /// Ends a run from our side: its socket is closed and what came of it deleted before anything is said.
     func fail(_ run: JobRun, _ refusal: Refusal) {
         let receivedBytes = run.receivedBytes
+        let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
         let part = refusal.code.leavesGoodBytes ? run.leave() : nil
         forget(run)
-        refuse(run.job, refusal, receivedBytes: receivedBytes, part: part)
+        refuse(run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
     }
 
     /// Lets go of all that a run holds.
@@ -149,9 +150,12 @@ extension Worker {
         runs[run.job.attempt] = nil
     }
 
-    private func refuse(_ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, part: BodyPart? = nil) {
+    private func refuse(
+        _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil
+    ) {
         let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes, part: part)
+            job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes,
+            unwantedBytes: unwantedBytes, part: part)
         // No other broker makes anything of a failure: it begins anew.
         let held = HeldAttempt(attempt: job.attempt, url: job.url)
         link.send(Outgoing(held: held, head: message.encoded(), body: nil, discard: nil))

@@ -4,11 +4,12 @@ import Testing
 @Suite struct RetryRuleTests {
     private func decision(
         _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
+        fruitless: Int? = nil,
         retries: Int = 20, retryAfter: RetryAfter? = nil, random: UInt64 = 0, rule: RetryRule = RetryRule()
     ) -> RetryDecision {
         rule.decision(
-            after: failure, status: status, method: method, attempts: attempts, retries: retries,
-            retryAfter: retryAfter, random: random)
+            after: failure, status: status, method: method, attempts: attempts, fruitless: fruitless ?? attempts,
+            retries: retries, retryAfter: retryAfter, random: random)
     }
 
     @Test(
@@ -21,6 +22,13 @@ import Testing
         let milliseconds: Int64 = 1_000_000
         #expect(decision(attempts: attempts, random: 0) == .retry(afterNanoseconds: least * milliseconds))
         #expect(decision(attempts: attempts, random: .max) == .retry(afterNanoseconds: most * milliseconds))
+    }
+
+    @Test func `the pause is the first one after each attempt that brought something`() {
+        for fruitless in 0...1 {
+            #expect(decision(attempts: 9, fruitless: fruitless, random: .max) == .retry(afterNanoseconds: 250_000_000))
+        }
+        #expect(decision(attempts: 9, fruitless: 2, random: .max) == .retry(afterNanoseconds: 500_000_000))
     }
 
     @Test func `the pause is spread evenly over its second half`() {

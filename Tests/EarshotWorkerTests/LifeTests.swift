@@ -25,6 +25,26 @@ import Testing
         #expect(try bed.run { bed.origin.closedByPeer == 1 })
     }
 
+    @Test func `of a cancelled job it is told what came when the word may have been there`() throws {
+        let bed = try Bed { _ in Self.started }
+        let job = bed.job()
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.worker.runs[job.attempt]?.receivedBytes == 5000 })
+        // Nothing came in the pass in which it is read.
+        #expect(try bed.barrier())
+        try bed.broker.tell(.cancel(job.attempt))
+        #expect(try bed.run { bed.broker.hasEnded(job.attempt) })
+        #expect(bed.broker.unwantedBytes(job.attempt) == 0)
+        // What comes in one pass with it may have come after it.
+        let late = bed.job()
+        try bed.broker.tell(.job(late))
+        #expect(try bed.run { bed.worker.runs[late.attempt]?.receivedBytes == 5000 })
+        bed.worker.handle(.cancel(late.attempt), nil)
+        #expect(try bed.run { bed.broker.hasEnded(late.attempt) })
+        #expect((1...5000).contains(bed.broker.unwantedBytes(late.attempt) ?? 0))
+    }
+
     @Test func `a job that waits for its name can be cancelled`() throws {
         let bed = try Bed(names: .isSilent) { _ in .ok([]) }
         let job = bed.job("http://host.example/")

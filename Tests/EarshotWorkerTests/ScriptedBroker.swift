@@ -74,7 +74,15 @@ final class ScriptedBroker {
 
     func failure(_ attempt: AttemptID) -> String? {
         for said in said {
-            if case .failed(attempt, let code, _, _, _) = said.message { return code }
+            if case .failed(attempt, let code, _, _, _, _) = said.message { return code }
+        }
+        return nil
+    }
+
+    /// What an attempt that failed brought though nobody wanted it.
+    func unwantedBytes(_ attempt: AttemptID) -> Int? {
+        for said in said {
+            if case .failed(attempt, _, _, _, let unwanted, _) = said.message { return unwanted }
         }
         return nil
     }
@@ -82,7 +90,7 @@ final class ScriptedBroker {
     /// What was left of an attempt that failed.
     func part(_ attempt: AttemptID) -> BodyPart? {
         for said in said {
-            if case .failed(attempt, _, _, _, let part) = said.message { return part }
+            if case .failed(attempt, _, _, _, _, let part) = said.message { return part }
         }
         return nil
     }

@@ -12,7 +12,8 @@ TERMINALS = ("RESULT", "FAILED")
 
 
 class Message:
-    """A message as it came: `verb`, `operands`, `fields`, HTTP `headers`, `body` (None without a second frame)."""
+    """A message as it came: `verb`, `operands`, `fields`, HTTP `headers`, `inline` (the second frame, or None), `body` (that, or what is in the
+    file)."""
 
     def __init__(self, frames):
         self.at = time.monotonic()
@@ -22,7 +23,8 @@ class Message:
         self.verb, *self.operands = lines[0].split(" ")
         self.fields = dict(part.split(": ", 1) if ": " in part else (part.rstrip(":"), "") for part in lines[1:])
         self.headers = [line.partition(":")[::2] for line in rest.split("\n") if line]
-        self.body = frames[1] if len(frames) > 1 else None
+        self.inline = frames[1] if len(frames) > 1 else None
+        self.body = self.inline
 
     @property
     def is_terminal(self):
@@ -65,6 +67,9 @@ class Client:
         self._inbox = collections.deque()
         self._acknowledged = 0
         self._seen = 0
+        self._is_holding = False
+        self.take_files = True
+        """Whether a body in a file is read with its terminal."""
         self._connect(f"ipc://{runtime}/bus")
         if hello:
             self.hello()
@@ -210,18 +215,28 @@ class Client:
         self._inbox.clear()
         return rest
 
+    def hold(self):
+        """Acknowledges nothing from now on, so that files stay, and the window fills."""
+        self._is_holding = True
+
+    def release(self):
+        """Acknowledges what was read, and from now on again."""
+        self._is_holding = False
+        self._acknowledge()
+
     def _read(self, timeout):
         if not self.socket.poll(max(0, timeout) * 1000):
             return None
         message = Message(self.socket.recv_multipart())
         if message.is_terminal and "seq" in message.fields:
-            message.take_file()
+            if self.take_files:
+                message.take_file()
             self._seen = int(message.fields["seq"])
         self._acknowledge()
         return message
 
     def _acknowledge(self):
-        if self.window == "none" or self._seen == self._acknowledged:
+        if self.window == "none" or self._is_holding or self._seen == self._acknowledged:
             return
         if self._seen - self._acknowledged >= 32 or not self.socket.poll(0):
             self._acknowledged = self._seen

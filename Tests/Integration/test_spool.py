@@ -1,7 +1,12 @@
 """The spool is bounded, and what is too much for it fails alone."""
 
-from harness import Bus, TestCase
-from origin import Origin, body
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import Bus, TestCase, temporary_folder
+from origin import Origin, body, kept_seed
 from processes import eventually
 
 MIB = 1 << 20
@@ -11,14 +16,15 @@ class SpoolTests(TestCase):
     def test_what_is_beyond_the_spools_size_fails_and_an_acknowledgement_makes_room(self):
         with Origin() as origin, Bus(workers=1, arguments=["--spool-size", str(4 * MIB)]) as bus:
             client = bus.client(window=8)
-            client._acknowledge = lambda: None
+            client.hold()
             client.fetch("file", 1, f"{origin.url}/bytes/{3 * MIB}?seed=1")
             self.assertResult(client.terminal(), body(3 * MIB, "1"))
             client.fetch("file", 2, f"{origin.url}/bytes/{3 * MIB}?seed=2")
             self.assertFailed(client.terminal(), "spool-full")
             client.fetch("file", 3, f"{origin.url}/bytes/1000")
             self.assertResult(client.terminal(), body(1000))
-            client.say("ACK 3")
+            client.release()
+            client.hold()
             client.fetch("file", 4, f"{origin.url}/bytes/{3 * MIB}?seed=4")
             self.assertResult(client.terminal(), body(3 * MIB, "4"))
             self.balance(client)
@@ -45,6 +51,44 @@ class SpoolTests(TestCase):
             client.set("spool-free 0")
             client.fetch("file", 3, f"{origin.url}/bytes/{MIB}")
             self.assertResult(client.terminal(), body(MIB))
+
+    @unittest.skipIf(os.geteuid(), "only root mounts a file system")
+    def test_a_disk_that_is_full_fails_what_is_large_and_nothing_else(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", folder], capture_output=True, text=True)
+        if mounted.returncode:
+            self.skipTest(f"no file system can be mounted here: {mounted.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+        arguments = ["--spool", folder / "spool", "--cache-folder", folder / "cache", "--spool-free", "0"]
+        with Origin() as origin, Bus(workers=1, arguments=arguments) as bus:
+            client = bus.client(window=64)
+
+            def fetch(handler, number):
+                """Right, or clearly not there: the cache is on the full disk too."""
+                client.fetch(handler, number, f"{origin.url}/kept/{number}?cc=max-age%3D1000&bytes={MIB}", retries=0)
+                message = client.terminal()
+                if message.verb == "RESULT":
+                    self.assertResult(message, body(MIB, kept_seed(number)))
+                else:
+                    self.assertFailed(message, "spool-full")
+                return message.verb
+
+            verbs = set()
+            for turn in range(3):
+                client.fetch("large", turn, f"{origin.url}/bytes/{8 * MIB}?seed={turn}", retries=0)
+                self.assertFailed(client.terminal(), "spool-full")
+                verbs |= {fetch("fits", f"{turn}-{number}") for number in range(5)}
+                client.fetch("small", turn, f"{origin.url}/bytes/1000?seed={turn}")
+                self.assertResult(client.terminal(), body(1000, str(turn)))
+            verbs |= {fetch("again", f"{turn}-{number}") for turn in range(3) for number in range(5)}
+            self.assertEqual(verbs, {"RESULT", "FAILED"})
+            # What the cache gives up is room.
+            client.set("cache-size 0")
+            eventually(lambda: fetch("room", "0-0") == "RESULT", "there is room again")
+            self.assertEqual(bus.run("cache", "verify", "--cache-folder", folder / "cache").status, 0)
+            self.balance(client)
 
     def test_a_bomb_of_a_gib_is_stopped_by_its_decoded_bytes(self):
         def most_memory(pid):

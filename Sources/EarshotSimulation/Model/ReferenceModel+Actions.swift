@@ -170,12 +170,25 @@ extension ReferenceModel {
                 failure.attempts == ending.attempts, 1, "\(request.name) is told \(failure.attempts) attempts")
         }
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
-        let spilled = ending.body.flatMap { self.spilled[$0] }
+        let options = request.fetch.options
+        // Of a body that is there in both forms each gets one.
+        let isFiled =
+            ending.body == nil
+            || ending.completion?.file != nil
+                && (options.delivery == .file || options.delivery == .auto && options.streams)
+        let spilled = isFiled ? nil : ending.body.flatMap { self.spilled[$0] }
         expect(
-            body == (isBodyDue && spilled == nil ? ending.body : nil), 1,
+            body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
             "\(request.name), \(told), comes with another's body")
+        if isBodyDue, ending.code == nil, let completion = ending.completion, completion.length > 0,
+            completion.sha256 != nil
+        {
+            expect(options.delivery != .file || isFiled, 1, "\(request.name) wants a file and gets none")
+            expect(options.delivery != .inline || !isFiled, 1, "\(request.name) wants no file and gets one")
+        }
         if let body { expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released") }
-        if let file = ending.completion?.file ?? spilled, isBodyDue {
+        if !isFiled, spilled == nil { expect(terminal.response?.file == nil, 1, "\(request.name) names a file") }
+        if let file = isFiled ? ending.completion?.file : spilled, isBodyDue {
             expect(terminal.response?.file?.hasSuffix("/" + file) == true, 1, "\(request.name) names another's file")
             expect(files.contains(file), 12, "\(request.name) names a file that was released")
         }

@@ -69,12 +69,25 @@ extension ReferenceModel {
                 continue
             }
             orphans[flight.content] = nil
+            guard isAsWished(completion, body, for: flight) else { continue }
             flight.attempts += 1
             var answer = completion
             // Nobody gave it anything to go on with.
             answer.isResumed = false
             answered(flight, answer, body, hasRetried: false)
         }
+    }
+
+    /// Whether all who wait want the body in the form in which it came before they asked.
+    private func isAsWished(_ completion: Completion, _ body: BodyID?, for flight: FlightRecord) -> Bool {
+        var isFit = true
+        flight.forEachRequest { request in
+            let options = request.fetch.options
+            guard !options.isWarm else { return }
+            if options.delivery == .file, body != nil { isFit = false }
+            if options.delivery == .inline, options.maxBytes != 0, completion.file != nil { isFit = false }
+        }
+        return isFit
     }
 
     /// An attempt that nobody asked for came to its end: what may be an answer to somebody is kept.

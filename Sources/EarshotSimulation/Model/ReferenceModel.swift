@@ -196,6 +196,7 @@ final class ReferenceModel {
             acknowledged(sequence, by: client)
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
+        case .progressRefused: break
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, let message, let body): workerSaid(message, body, by: id, hasRetried: hasRetried)
         case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
@@ -241,6 +242,9 @@ final class ReferenceModel {
         expect(
             told.flights.stale == ledger.flights.stale, 6,
             "\(told.flights.stale) completions were stale, by the model \(ledger.flights.stale)")
+        expect(
+            told.flights.unwantedBytes == ledger.flights.unwantedBytes, 12,
+            "\(told.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
     }
 
     /// The ledgers again, failures by code and lost deliveries included, and whether work was left lying.

@@ -10,6 +10,7 @@ public enum BrokerEvent: Sendable {
     case deliveryTaken(ClientID, UInt64)
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
+    case progressRefused(ClientID, HandlerID, RequestID)
     case workerConnected(WorkerID)
     case workerSaid(WorkerID, WorkerMessage, BodyID?)
     case workerSaidNonsense(WorkerID, WireError)
@@ -38,6 +39,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .deliveryRefused(let id, let sequence):
             "the socket refuses terminal \(sequence) to client \(id.rawValue)"
         case .clientWritable(let id): "the socket to client \(id.rawValue) is writable"
+        case .progressRefused(let id, let handler, let request):
+            "the socket refuses progress of \(handler) \(request) to client \(id.rawValue)"
         case .workerConnected(let id): "worker \(id.rawValue) connects"
         case .workerSaid(let id, let message, let body):
             "worker \(id.rawValue): \(Self.text(message.encoded()))" + (body.map { ", body \($0.rawValue)" } ?? "")

@@ -70,6 +70,7 @@ struct BrokerUnderTest {
         case .deliveryTaken(let id, let sequence): core.deliveryTaken(sequence, by: id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
+        case .progressRefused(let id, let handler, let request): core.progressRefused(handler, request, by: id)
         case .workerConnected(let id): core.workerConnected(id, now: now)
         case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
         case .workerSaidNonsense(let id, let error): core.workerSaidNonsense(error, by: id, now: now)

@@ -154,6 +154,9 @@ extension World {
         if random.perMille(30) { options.isWarm = true }
         if random.perMille(50) { options.progressMilliseconds = 50 }
         if random.perMille(80) { options.streams = true }
+        if random.perMille(80) { options.delivery = random.perMille(500) ? .inline : .file }
+        // What the core makes of it.
+        if options.delivery == .inline { options.maxBytes = 65_536 }
         if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
         if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
         if setting.has(.removals), random.perMille(10) { options.replacesHandler = true }

@@ -82,7 +82,7 @@ extension World {
     mutating func keepParts(after message: WorkerMessage, _ link: UInt64) throws(Violation) {
         let id = WorkerID(rawValue: link)
         switch message {
-        case .failed(let attempt, _, _, _, let part):
+        case .failed(let attempt, _, _, _, _, let part):
             if let file = part?.file ?? trial.broker.core.part(of: attempt, by: id) { try keep(file, attempt, link) }
         case .done(let completion):
             if let file = trial.broker.core.part(of: completion.attempt, by: id) {

@@ -91,7 +91,8 @@ extension World {
         switch said {
         case .message(let message):
             try keepParts(after: message, link)
-            try tell(.workerSaid(id, message, body(of: message)))
+            let (formed, body) = inWishedForms(message, body(of: message), by: id)
+            try tell(.workerSaid(id, formed, body))
         case .bytes(let bytes):
             let message: WorkerMessage
             do throws(WireError) {
@@ -108,6 +109,23 @@ extension World {
         guard case .done(let completion) = message, completion.file == nil, completion.length > 0 else { return nil }
         lastBody += 1
         return BodyID(rawValue: lastBody)
+    }
+
+    /// What the shell makes of a completion for those who want its body in a certain form.
+    private mutating func inWishedForms(
+        _ message: WorkerMessage, _ body: BodyID?, by id: WorkerID
+    ) -> (WorkerMessage, BodyID?) {
+        guard case .done(var completion) = message, completion.length > 0 else { return (message, body) }
+        let wishes = trial.broker.core.wishes(of: completion.attempt, by: id)
+        if wishes.file, body != nil {
+            completion.file = completion.sha256.map { "copy-" + $0 }
+            return (.done(completion), body)
+        }
+        guard body == nil, completion.file != nil, completion.length <= wishes.inlineBytes else {
+            return (message, body)
+        }
+        lastBody += 1
+        return (message, BodyID(rawValue: lastBody))
     }
 
     mutating func workerHears(_ message: PoolMessage, _ link: UInt64) throws(Violation) {
@@ -138,7 +156,9 @@ extension World {
             }
             // It may have been done already when it was told to stop.
             let isLate = setting.has(.lyingWorkers) && random.perMille(100)
-            let ended = WorkerMessage.failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0, part: left)
+            let ended = WorkerMessage.failed(
+                attempt, code: "cancelled", detail: nil, receivedBytes: 100, unwantedBytes: random.below(100),
+                part: left)
             say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .ping: say(.pong, number)

@@ -196,6 +196,9 @@ struct World {
     /// - Returns: what the core is to be told of it.
     private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) throws(Violation) -> BrokerEvent? {
         switch action {
+        case .send(let id, .progress(let progress)) where isFull():
+            plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
+            return .progressRefused(id, progress.handler, progress.request)
         case .send(let id, let message): send(down: id.rawValue, .toClient(link: id.rawValue, message))
         case .answer(let id, let query, _): send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
         case .deliver(let id, let terminal, _): return deliver(terminal, to: id, &refused)
@@ -225,7 +228,7 @@ struct World {
     ) -> BrokerEvent? {
         // Nothing overtakes a terminal that was refused.
         guard !refused.contains(id) else { return nil }
-        if setting.has(.fullSockets), !isEnding, random.perMille(10) {
+        if isFull() {
             refused.insert(id)
             plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
             return .deliveryRefused(id, terminal.sequence)
@@ -233,6 +236,9 @@ struct World {
         send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(terminal)))
         return .deliveryTaken(id, terminal.sequence)
     }
+
+    /// Whether a socket takes no more now.
+    private mutating func isFull() -> Bool { setting.has(.fullSockets) && !isEnding && random.perMille(10) }
 
     // MARK: Brokers
 
