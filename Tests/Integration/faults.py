@@ -3,6 +3,7 @@
     /bytes/N?seed=S        N bytes that depend on N and S alone (`body(N, S)` are the same bytes)
     /chunked/N?seed=S      the same, without a Content-Length
     /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire
+    /coded/CODING/NAME     what the test put under NAME in `origin.coded`, with that Content-Encoding
     /slow/SECONDS?bytes=N  says nothing for so long, then as /bytes/N
     /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
     /drip?bytes=N&seconds=S  N bytes spread evenly over S seconds
@@ -116,6 +117,12 @@ async def gzip_bomb(connection, _request, _origin, size):
         await asyncio.sleep(0)
     await connection.send(encoder.flush())
     return False
+
+
+async def coded(connection, request, origin, coding, name):
+    content = origin.coded[name]
+    await connection.send(head(200, [("Content-Encoding", coding)], len(content)) + content)
+    return True
 
 
 async def slow(connection, request, origin, seconds):
@@ -289,7 +296,7 @@ def kept_seed(name, version=0, variant=""):
 
 
 FAULTS = {
-    "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "slow": slow, "gate": gate, "drip": drip,
+    "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "coded": coded, "slow": slow, "gate": gate, "drip": drip,
     "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
     "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,

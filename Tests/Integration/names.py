@@ -8,7 +8,8 @@ class NameServer:
     """`with NameServer(names) as server:` answers questions for `names`, and NXDOMAIN to all others.
 
     `names` has for each name a list of addresses: one for each question in turn, the last one for all that follow; None is
-    no answer at all. A text can hold an IPv4 and an IPv6 address, with a space between. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
+    no answer at all. A text can hold an IPv4 and an IPv6 address, with a space between, and end in ` after SECONDS`: the
+    answer comes so late. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
     """
 
     def __init__(self, names=None, ttl=0):
@@ -19,6 +20,7 @@ class NameServer:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._delay = 0
         self._thread = threading.Thread(target=self._serve, name="names", daemon=True)
 
     def __enter__(self):
@@ -47,11 +49,22 @@ class NameServer:
             if not question:
                 return
             answer = self._answer(question) if len(question) >= 12 else None
-            if answer:
+            if answer and not self._delay:
                 self._socket.sendto(answer, client)
+            elif answer:
+                late = threading.Timer(self._delay, self._send_late, (answer, client))
+                late.daemon = True
+                late.start()
+
+    def _send_late(self, answer, client):
+        try:
+            self._socket.sendto(answer, client)
+        except OSError:
+            pass  # The test is over.
 
     def _answer(self, question):
         """RFC 1035, 4.1: the question's identity and flags, the question, and the answer if there is one."""
+        self._delay = 0
         labels, end = [], 12
         while end < len(question) and question[end]:
             labels.append(question[end + 1:end + 1 + question[end]].decode("latin-1").lower())
@@ -70,6 +83,8 @@ class NameServer:
             return None
         if is_ipv4 and len(addresses) > 1:
             addresses.pop(0)
+        told, _, delay = told.partition(" after ")
+        self._delay = float(delay or 0)
         kind, family = (b"\x00\x01", socket.AF_INET) if is_ipv4 else (b"\x00\x1c", socket.AF_INET6)
         address = next((a for a in told.split() if (":" in a) != is_ipv4), None)
         if address is None:

@@ -241,6 +241,7 @@ class Origin:
         self.gates = {}
         self.transports = set()
         self.published = {}
+        self.coded = {}
         self.versions = {}
         self.failing = set()
         self._ports = ports

@@ -4,6 +4,7 @@ A test makes it with `origin.publish(NAME, …)` and changes it between requests
 14, except where it is told to lie.
 """
 
+import gzip
 import re
 import threading
 
@@ -33,7 +34,9 @@ class Published:
         cut      bytes of the answer's body after which the connection closes
         rate     bytes a second
         version  another version from now on
-        lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied
+        lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied; early (a 206 that begins 100
+                 bytes before what was asked for, and says so), other (a 206 of `version`, whatever If-Range says),
+                 gzip (all of it in gzip, whatever Range says)
         status   an error instead
         redirect a Location
     """
@@ -67,11 +70,13 @@ async def answer(connection, request, origin, name):
         await faults.go_to(connection, plan["redirect"])
         return True
     lie = plan.get("lie")
+    if lie == "early":
+        start = max(0, start - 100)
     total = len(version.content)
     condition = request.headers.get("if-range")
-    holds = condition is None or condition in (version.tag, version.modified)
+    holds = condition is None or condition in (version.tag, version.modified) or lie == "other"
     fields = [*version.fields, ("Date", "Sun, 06 Nov 2044 08:49:37 GMT")]
-    if asked and holds and lie != "ignore":
+    if asked and holds and lie not in ("ignore", "gzip"):
         if start >= total or lie == "unsatisfied":
             await connection.send(faults.plain(416, b"no", [("Content-Range", f"bytes */{total}")]))
             return True
@@ -86,6 +91,9 @@ async def answer(connection, request, origin, name):
         fields.append(("ETag", "W/" + version.tag))
     else:
         fields += version.validators()
+    if lie == "gzip":
+        fields.append(("Content-Encoding", "gzip"))
+        content = gzip.compress(content, 1)
     if lie == "coding":
         # Random bytes begin no gzip stream; as brotli some of them could be read.
         fields.append(("Content-Encoding", "gzip"))

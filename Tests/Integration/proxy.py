@@ -2,24 +2,29 @@
 
 import base64
 import socket
+import ssl
 import threading
 
 
 class Proxy:
-    """`with Proxy() as proxy:`, or `Proxy("socks5")`. Connects to 127.0.0.1 whatever host it is told.
+    """`with Proxy() as proxy:`, `Proxy("socks5")`, or `Proxy(certificate=PATHS)` for one that speaks TLS. Connects to 127.0.0.1 whatever host it is told.
 
     `proxy.asked` has the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the user
     information that came, if `user` (NAME:PASSWORD) is asked for.
     """
 
-    def __init__(self, kind="http", user=None):
+    def __init__(self, kind="http", user=None, certificate=None):
         self.kind = kind
+        self._context = None
+        if certificate:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(*certificate)
         self.asked = []
         self.credentials = []
         self._user = user
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.url = f"{kind}://{self.address}"
+        self.url = f"{'https' if certificate else kind}://{self.address}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self):
@@ -40,6 +45,8 @@ class Proxy:
 
     def _guarded(self, client):
         try:
+            if self._context:
+                client = self._context.wrap_socket(client, server_side=True)
             with client:
                 self._http(client) if self.kind == "http" else self._socks(client)
         except OSError:

@@ -1,6 +1,7 @@
 """An origin on 127.0.0.1 that answers after exact times, in a process of its own: a busy test does not disturb it.
 
-    /SECONDS/…    answers 200 after so long, with the target as its body
+    /SECONDS/…    answers 200 after so long, with the target as its body; `?cc=C` adds `Cache-Control: C` and an ETag,
+                  and who asks with that ETag is answered 304
 
 As a library `with Steady(ports=2) as origin:` starts it; as a command, `steady.py PORTS` serves until its input ends.
 Each port is an origin of its own. It keeps a log of all requests, and counts how many it holds at once. Of what came in
@@ -86,13 +87,14 @@ class Steady:
 
 
 class Connection:
-    __slots__ = ("socket", "port", "received", "entry")
+    __slots__ = ("socket", "port", "received", "entry", "is_condition")
 
     def __init__(self, accepted, port):
         self.socket = accepted
         self.port = port
         self.received = b""
         self.entry = None
+        self.is_condition = False
 
 
 class Server:
@@ -168,6 +170,7 @@ class Server:
 
     def _begin(self, connection):
         target = connection.received.split(b" ", 2)[1].decode("latin-1")
+        connection.is_condition = b"\r\nif-none-match:" in connection.received.lower()
         connection.received = b""
         if connection.port == self.CONTROL:
             self._send(connection, "200 OK", json.dumps(self._control(target)).encode())
@@ -184,8 +187,13 @@ class Server:
         self._end(connection, 429 if refusal else 200)
         if refusal:
             self._send(connection, f"429 Too Many Requests\r\nRetry-After: {refusal}", b"")
-        else:
-            self._send(connection, "200 OK", target.encode("latin-1"))
+            return
+        status, content = "200 OK", target.encode("latin-1")
+        if "?cc=" in target:
+            if connection.is_condition:
+                status, content = "304 Not Modified", b""
+            status += f"\r\nCache-Control: {target.partition('?cc=')[2]}\r\nETag: \"1\""
+        self._send(connection, status, content)
 
     def _end(self, connection, status):
         self._log[connection.entry][3:] = [time.monotonic(), status]

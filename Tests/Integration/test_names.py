@@ -4,6 +4,7 @@ import socket
 import time
 import urllib.parse
 
+from figures import tell
 from harness import Bus, TestCase
 from names import NameServer
 from origin import Origin
@@ -71,6 +72,38 @@ class NameTests(TestCase):
                 self.assertEqual((answer.verb, answer.operands[0]), ("RESULT", "h"), answer)
             self.assertLess(time.monotonic() - began, 2, "the lookup takes longer than that")
             client.remove("dead")
+
+    def test_a_name_server_that_is_slow_or_dead_delays_no_download_that_needs_it_not(self):
+        """100 downloads to addresses and known hosts, alone and while lookups wait: of each round the slowest one counts,
+        and of the rounds the best, since what else runs on the machine only adds to them."""
+        rounds, late = 6, {f"late{n}.example": ["127.0.0.1 after 5"] for n in range(20)}
+        dead = {f"dead{n}.example": [None] for n in range(20)}
+        known = {"known.example": ["127.0.0.1"]}
+        with NameServer({**late, **dead, **known}, ttl=600) as names, self.bus(names) as bus:
+            client, waiting = bus.client(), bus.client()
+
+            def slowest(turn):
+                for number in range(100):
+                    host = ("known.example", "127.0.0.1", "localhost")[number % 3]
+                    client.fetch("h", f"{turn}-{number}", f"http://{host}:{self.port}/bytes/5?{turn}-{number}")
+                answers = client.terminals(100)
+                self.assertEqual({(answer.verb, answer.id[0]) for answer in answers}, {("RESULT", "h")})
+                return max(int(answer.fields["elapsed-ms"]) for answer in answers)
+
+            slowest("first")
+            alone = [slowest(f"alone{turn}") for turn in range(rounds)]
+            beside = []
+            for turn in range(rounds):
+                for name in (*late, *dead):
+                    waiting.fetch("slow", f"{turn}-{name}", f"http://{name}:{self.port}/{turn}", retries=0)
+                names.await_questions(f"late{turn % 20}.example", 1)
+                names.await_questions(f"dead{turn % 20}.example", 1)
+                beside.append(slowest(f"beside{turn}"))
+                # Each of them holds a slot.
+                waiting.remove("slow")
+            tell(f"the slowest of 100 downloads took {'/'.join(map(str, sorted(alone)))} ms alone,"
+                 f" {'/'.join(map(str, sorted(beside)))} while 40 lookups waited")
+            self.assertLessEqual(min(beside), min(alone) + 20)
 
     def test_an_ipv6_address_that_is_silent_or_refuses_costs_no_time_to_speak_of(self):
         with NameServer({"both.example": ["127.0.0.1 ::1"]}) as names, self.bus(names) as bus:

@@ -1,14 +1,18 @@
 """Transfers that break go on where they broke, and two versions of a file never become one."""
 
+import collections
 import hashlib
+import os
 import random
 
+from figures import tell
 from harness import Bus, TestCase
 from origin import Origin, body
 from parts import Version
 from processes import eventually, kill
 
 MIB = 1 << 20
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 def kept(bus):
@@ -39,6 +43,22 @@ class ResumeTests(TestCase):
             self.assertEqual(published.answers, 6)
             eventually(lambda: not kept(bus), "nothing is left")
             self.balance(client)
+
+    def test_a_body_cut_20_times_with_as_many_retries_comes_whole_and_is_sent_once(self):
+        size, cuts = (100 * MIB, 20) if IS_LONG else (20 * MIB, 20)
+        with Origin() as origin, Bus(workers=1) as bus:
+            published = origin.publish(
+                "big", size, plan=lambda n, start: {"cut": size // (cuts + 2) + n} if n < cuts else {})
+            client = bus.client()
+            client.fetch("big", 1, f"{origin.url}/parts/big", retries=cuts)
+            message = client.terminal(60)
+            self.assertResult(message, body(size))
+            self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
+            self.assertEqual(published.answers, cuts + 1)
+            # 20 pauses of 0.25 s at most: a body that comes in pieces is not waited for longer and longer.
+            tell(f"{size // MIB} MiB cut {cuts} times: {published.sent / size:.3f} of its bytes on the wire, in"
+                 f" {int(message.fields['elapsed-ms']) / 1000:.1f} s")
+            self.assertLess(published.sent, 1.2 * size)
 
     def test_another_version_in_between_is_fetched_from_its_first_byte(self):
         with Origin() as origin, Bus(workers=1) as bus:
@@ -127,6 +147,50 @@ class ResumeTests(TestCase):
                 client.fetch("file", 1, f"{origin.url}/parts/file", retries=1)
                 self.assertResult(client.terminal(), body(2 * MIB))
                 self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-")
+
+    def test_four_corrupting_servers_cut_at_random_make_no_wrong_body(self):
+        """Of 1,000 bodies, 200 in the ordinary run, each is cut off once or more, and what goes on with it lies."""
+        count = 1_000 if IS_LONG else 200
+        seed = random.randrange(1 << 30)
+        chance = random.Random(seed)
+        lies = ("early", "ignore", "other", "gzip")
+
+        def plan_for(name, lie):
+            cuts = chance.randrange(1, 4)
+            newer = Version(chance.randrange(70_000, 400_000), f"newer-{name}")
+
+            def plan(number, start):
+                if number < cuts:
+                    return {"cut": chance.randrange(1, 300_000)}
+                if number > cuts:
+                    return {}
+                answer = {"lie": lie, "cut": chance.choice((None, chance.randrange(1, 300_000)))}
+                if lie == "other":
+                    answer["version"] = newer
+                    truth[name].append(newer)
+                return answer
+            return plan
+
+        truth, outcomes = {}, collections.Counter()
+        with self.subTest(seed=seed), Origin() as origin, Bus(workers=2) as bus:
+            client = bus.client()
+            bus.run("set", "origin-limit", "50")
+            for index in range(count):
+                name, lie = str(index), lies[index % 4]
+                published = origin.publish(name, chance.randrange(70_000, 400_000), index, plan=plan_for(name, lie))
+                truth[name] = [published.version]
+                client.fetch("lies", index, f"{origin.url}/parts/{name}", retries=20)
+            for message in client.terminals(count, 240):
+                name = message.id[1]
+                content = message.content()
+                self.assertEqual(message.verb, "RESULT", (seed, message))
+                versions = [version.content for version in truth[name]]
+                self.assertTrue(content in versions, (seed, lies[int(name) % 4], message))
+                self.assertEqual(hashlib.sha256(content).hexdigest(), message.fields["sha-256"])
+                outcomes[lies[int(name) % 4], message.fields["source"]] += 1
+            self.balance(client)
+            tell(f"{count} bodies, none of them wrong: "
+                 + ", ".join(f"{lie} {source} {number}" for (lie, source), number in sorted(outcomes.items())))
 
     def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
         """The body told is one that the origin had, whole."""

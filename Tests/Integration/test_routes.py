@@ -43,6 +43,32 @@ class ProxyTests(TestCase):
             answer = self.fetch(client, "wrong", f"{self.hidden}/headers?1", proxy=wrong, retries=0)
             self.assertFailed(answer, "http-status")
 
+    def test_a_proxy_that_speaks_tls_is_used_if_its_certificate_is_trusted(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        paths = certificate.self_signed(folder)
+        with Bus() as bus, Proxy(certificate=paths) as proxy, Origin(certificate=paths) as secure:
+            client = bus.client()
+            trusted = {"proxy": proxy.url, "ca_file": paths[0], "retries": 0}
+            self.assertEqual(self.fetch(client, 1, f"{self.hidden}/bytes/70000", **trusted).verb, "RESULT")
+            self.assertEqual(self.fetch(client, 2, f"{secure.url}/bytes/70000", **trusted).verb, "RESULT")
+            self.assertEqual(proxy.asked, [f"GET {self.hidden}/bytes/70000", f"CONNECT {secure.url.partition('//')[2]}"])
+            self.assertFailed(self.fetch(client, 3, f"{self.hidden}/bytes/5", proxy=proxy.url, retries=0), "tls")
+            self.assertEqual(len(proxy.asked), 2)
+
+    def test_a_netrc_file_is_never_read_by_itself(self):
+        bus = Bus()
+        (bus.folder / ".netrc").write_text("machine 127.0.0.1 login me password secret\ndefault login me password x\n")
+        (bus.folder / ".netrc").chmod(0o600)
+        bus.environment["HOME"] = str(bus.folder)
+        bus.environment["NETRC"] = str(bus.folder / ".netrc")
+        with bus:
+            client = bus.client()
+            answer = self.fetch(client, 1, f"{self.origin.url}/headers")
+            self.assertNotIn("authorization", json.loads(answer.content())["headers"])
+            got = bus.run("get", f"{self.origin.url}/headers?get")
+            self.assertNotIn("authorization", json.loads(got.stdout)["headers"])
+
     def test_requests_by_different_ways_share_nothing(self):
         with Bus() as bus, Proxy() as one, Proxy() as two:
             client = bus.client()

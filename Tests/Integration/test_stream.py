@@ -2,6 +2,7 @@
 
 import time
 
+from figures import tell
 from harness import Bus, TestCase
 from origin import Origin, body
 from parts import Version
@@ -91,6 +92,31 @@ class StreamTests(TestCase):
             third = bus.client()
             third.fetch("three", 1, url, progress=50)
             self.assertNotIn("file", third.expect("PROGRESS", timeout=5).fields, "only who streams is told where")
+
+    def test_who_comes_half_way_reads_within_20_ms_and_ends_with_the_same_bytes(self):
+        seconds, rate = 1.8, 4 * MIB
+        size = int(seconds * rate)
+        delays = []
+        with Origin() as origin, Bus(workers=1) as bus:
+            for turn in range(5):
+                origin.publish(f"file{turn}", size, plan=lambda n, start: {"rate": rate})
+                url = f"{origin.url}/parts/file{turn}"
+                first, second, reader = bus.client(), bus.client(), Reader()
+                first.fetch(f"one{turn}", 1, url, stream="yes", progress=50)
+                while int(first.expect("PROGRESS").operands[2].split("/")[0]) < size // 2:
+                    pass
+                began = time.monotonic()
+                second.fetch(f"two{turn}", 1, url, stream="yes", progress=50)
+                reader.take(second.expect("PROGRESS", timeout=5))
+                self.assertGreater(len(reader.content), size // 3)
+                delays.append(time.monotonic() - began)
+                message = follow(second, reader)
+                self.assertTrue(reader.finish(message) == body(size))
+                self.assertEqual(message.fields["sha-256"], first.terminal().fields["sha-256"])
+                self.assertEqual(origin.count(f"/parts/file{turn}"), 1)
+        tell(f"who came half-way had {size // 3} bytes and more after"
+             f" {'/'.join(f'{1000 * delay:.1f}' for delay in sorted(delays))} ms")
+        self.assertLess(sorted(delays)[len(delays) // 2], 0.020)
 
     def test_a_resumed_body_is_read_on_and_another_version_from_its_start(self):
         size = 4 * MIB

@@ -1,0 +1,97 @@
+"""A large body is on the disk once, however many read it, and in nobody's memory. 1 GiB with EARSHOT_LONG=1, else 64 MiB."""
+
+import hashlib
+import os
+import shutil
+import threading
+
+from figures import milliseconds, tell
+from harness import Bus, TestCase, temporary_folder
+from nginx import Nginx
+from processes import eventually, reset_peak, resident, resident_peak
+
+MIB = 1 << 20
+SIZE = (1 << 30) if os.environ.get("EARSHOT_LONG") else 64 * MIB
+SUBSCRIBERS = 100
+
+
+class LargeTests(TestCase):
+    def setUp(self):
+        self.folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "root").mkdir()
+        piece, self.sum = os.urandom(MIB), hashlib.sha256()
+        with open(self.folder / "root/large", "wb") as file:
+            for _ in range(SIZE // MIB):
+                file.write(piece)
+                self.sum.update(piece)
+        (self.folder / "root/small").write_bytes(b"small" * 200)
+        self.nginx = self.enterContext(Nginx(self.folder / "nginx", self.folder / "root"))
+
+    def test_100_subscribers_share_one_copy_and_the_broker_does_not_grow(self):
+        with Bus(workers=1) as bus:
+            observer = bus.client()
+            clients = [bus.client() for _ in range(SUBSCRIBERS)]
+            before = resident(bus.broker)
+            reset_peak(bus.broker)
+            for index, client in enumerate(clients):
+                client.take_files = False
+                client.hold()
+                client.fetch(f"large/{index}", 1, f"{self.nginx.url}/large", stream="yes" if index % 2 else "no")
+            paths = set()
+            for client in clients:
+                message = client.terminal(240)
+                self.assertEqual((message.verb, message.fields["sha-256"]), ("RESULT", self.sum.hexdigest()))
+                paths.add(message.fields["file"])
+            grown = resident_peak(bus.broker) - before
+            (path,) = paths
+            with open(path, "rb") as file:
+                self.assertEqual(hashlib.file_digest(file, "sha256").hexdigest(), self.sum.hexdigest())
+            used = self.bytes_on_disk(bus.folder)
+            tell(f"{SIZE // MIB} MiB for {SUBSCRIBERS}: {used / MIB:.0f} MiB on the disk, the broker grew by"
+                 f" {grown / MIB:.1f} MiB")
+            self.assertLess(used, SIZE + 8 * MIB)
+            self.assertLess(grown, 32 * MIB)
+            for client in clients:
+                client.release()
+            self.await_requests(observer, pending=0)
+            eventually(lambda: not os.path.exists(path), "nobody has it any more")
+            self.assertEqual(self.balance(observer)["flights"]["started"], 1)
+
+    def test_others_are_not_held_up_by_a_large_body(self):
+        with Bus(workers=1, arguments=["--no-cache"]) as bus:
+            client, other = bus.client(), bus.client()
+            client.take_files = False
+            quiet = self.small(other, "quiet", lambda taken: len(taken) < 100)
+            client.fetch("large", 1, f"{self.nginx.url}/large")
+            ended = []
+            waiter = threading.Thread(target=lambda: ended.append(client.terminal(240)))
+            waiter.start()
+            beside = self.small(other, "beside", lambda _: waiter.is_alive())
+            waiter.join()
+            self.assertEqual(ended[0].fields["sha-256"], self.sum.hexdigest())
+            tell(f"{SIZE // MIB} MiB took {int(ended[0].fields['elapsed-ms']) / 1000:.2f} s; 1 KiB took"
+                 f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it")
+            # What else runs on the machine takes its share too.
+            self.assertLess(milliseconds(beside), 100)
+
+    def small(self, client, handler, goes_on):
+        taken = []
+        while goes_on(taken):
+            client.fetch(handler, len(taken), f"{self.nginx.url}/small?{handler}-{len(taken)}")
+            message = client.terminal()
+            self.assertEqual(message.verb, "RESULT", message)
+            taken.append(float(message.fields["elapsed-ms"]) / 1000)
+        return taken or [0.0]
+
+    @staticmethod
+    def bytes_on_disk(folder):
+        """What the files below take, each once, whatever its names."""
+        files = {}
+        for path in folder.rglob("*"):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
+            files[status.st_ino] = status.st_blocks * 512
+        return sum(files.values())

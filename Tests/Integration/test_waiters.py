@@ -1,0 +1,87 @@
+"""Very many who want one URL are one request to its origin, and all have its answer at once, kept or not.
+
+Everybody who waits is a connection of its own. What else runs on the machine adds to a round's time, and never takes from
+it: so the best of some rounds counts, and only those in which all had come before the answer did. In each of them there is
+never more than one request at a time.
+"""
+
+import os
+import time
+
+import zmq
+
+from figures import tell
+from harness import Bus, TestCase
+from steady import Steady
+
+WAITERS = 1_000
+ROUNDS = 5
+MOST_ROUNDS = 40
+MOST_MILLISECONDS = 50 if os.environ.get("EARSHOT_LONG") else 500
+"""On a machine that does nothing else it is 12 to 18."""
+SECONDS = 0.1
+"""What the origin takes."""
+
+
+class Waiters:
+    """So many connections; each asks for the same thing at the same time."""
+
+    def __init__(self, bus):
+        self._sockets = [zmq.Context.instance().socket(zmq.DEALER) for _ in range(WAITERS)]
+        for socket in self._sockets:
+            socket.linger = 0
+            socket.rcvtimeo = 20_000
+            socket.connect(f"ipc://{bus.runtime}/bus")
+            socket.send(b"HELLO EAR/1\nwindow: none\n")
+        for socket in self._sockets:
+            assert socket.recv().startswith(b"WELCOME")
+        self._turn = 0
+
+    def ask(self, url):
+        """When the last one had asked, when the last one had its answer, and the answers' first lines."""
+        self._turn += 1
+        for index, socket in enumerate(self._sockets):
+            socket.send(f"FETCH waiter/{index} {self._turn} {url}\n".encode())
+        asked = time.monotonic()
+        heads = [socket.recv_multipart()[0] for socket in self._sockets]
+        return asked, time.monotonic(), {head.split(b" ")[0] for head in heads}
+
+    def close(self):
+        for socket in self._sockets:
+            socket.close()
+
+
+class WaiterTests(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Steady())
+        cls.bus = cls.enterClassContext(Bus(workers=1))
+        cls.waiters = Waiters(cls.bus)
+        cls.addClassCleanup(cls.waiters.close)
+
+    def test_a_cold_url(self):
+        self.check("cold", lambda turn: f"{self.origin.url}/{SECONDS}/cold/{turn}?cc=max-age=1000")
+
+    def test_an_answer_that_may_not_be_kept(self):
+        self.check("not kept", lambda turn: f"{self.origin.url}/{SECONDS}/no-store?cc=no-store")
+
+    def test_a_kept_answer_that_has_just_expired(self):
+        self.check("expired", lambda turn: f"{self.origin.url}/{SECONDS}/expired?cc=max-age=0")
+
+    def check(self, name, url):
+        lags = []
+        for turn in range(MOST_ROUNDS):
+            if turn >= ROUNDS and lags and min(lags) < MOST_MILLISECONDS:
+                break
+            before = self.origin.total()
+            asked, done, verbs = self.waiters.ask(url(turn))
+            self.assertEqual(verbs, {b"RESULT"})
+            first, *more = self.origin.log()[before:]
+            for earlier, later in zip([first, *more], more):
+                self.assertGreater(later.began, earlier.ended, "two requests at once")
+            if not more and asked < first.ended:
+                lags.append(1000 * (done - first.ended))
+        self.assertTrue(lags, "one request for all")
+        tell(f"{name}: the last of {WAITERS} had its answer {'/'.join(f'{lag:.0f}' for lag in sorted(lags))} ms after it"
+             " was there")
+        self.assertLess(min(lags), MOST_MILLISECONDS)
