@@ -288,6 +288,9 @@ extension BrokerCore {
             case .missing: break
             case .inline(let body): response?.body = body
             case .file(let file): response?.file = file
+            case .both(let body, let file):
+                response?.body = body
+                response?.file = file
             }
         }
         switch terminal.outcome {

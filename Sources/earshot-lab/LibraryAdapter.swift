@@ -71,6 +71,7 @@ final class LibraryAdapter {
         case .progress(let progress):
             let total = progress.total.map { String($0) } ?? "-"
             heard.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
+        case .accepted(let key): heard.append("accepted \(key.handler) \(key.request)")
         case .cancelled(let key): heard.append("cancelled \(key.handler) \(key.request)")
         case .removed(let pattern, let count): heard.append("removed \(pattern) \(count)")
         case .answer: heard.append("listening")
