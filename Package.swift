@@ -101,7 +101,7 @@ let package = Package(
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "Crypto"]),
-        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop"]),
+        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "Crypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("CurlTests", ["Curl"]),

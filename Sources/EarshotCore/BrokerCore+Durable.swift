@@ -377,7 +377,7 @@ extension BrokerCore {
 
     /// The time that durable requests are kept has changed. O(durable requests).
     mutating func resetExpiries() {
-        for interest in durables.keys { setExpiry(of: interest) }
+        for interest in durables.keys.sorted() { setExpiry(of: interest) }
     }
 
     private func isExpired(_ interest: Int32) -> Bool {

@@ -1,3 +1,4 @@
+import Crypto
 import EarshotDisk
 import EarshotLoop
 import Foundation
@@ -66,7 +67,8 @@ final class DurableStoreTests {
             sha256: sum ?? body.map { _ in String(repeating: "a", count: 64) }, body: body)
     }
 
-    private static let sum = String(repeating: "b", count: 64)
+    /// Of the bytes 7 and 8.
+    private static let sum = SHA256.digest(of: [7, 8].span).hex
 
     /// A request whose end is a file.
     private func recordFile(_ id: UInt64, _ content: [UInt8], sum: String = DurableStoreTests.sum) throws
@@ -122,7 +124,7 @@ final class DurableStoreTests {
     }
 
     @Test func `a result whose file is short or gone is fetched again`() throws {
-        let other = String(repeating: "c", count: 64)
+        let other = SHA256.digest(of: [9].span).hex
         _ = try life(store(1...2) + [recordFile(1, [7, 8]), recordFile(2, [9], sum: other)])
         try FileManager.default.removeItem(atPath: folder.bodies + "/" + Self.sum)
         try Data([1]).write(to: URL(fileURLWithPath: folder.bodies + "/without-a-row"))
