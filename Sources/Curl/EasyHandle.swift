@@ -31,6 +31,9 @@ internal import CLibCurl
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
     func reset() {
         unsafe curl_easy_reset(pointer)
+        // libcurl 7.88 keeps a list of addresses through a reset, beside its options, if the transfer never began: the
+        // next one would read the list that is freed here.
+        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
         headerFields = StringList()
         resolve = StringList()
         unsafe errorText.pointee = 0

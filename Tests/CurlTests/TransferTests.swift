@@ -94,6 +94,17 @@ import Testing
         #expect(loop.origin.accepted == 1)
     }
 
+    @Test func `a handle whose transfer was cancelled before it began keeps none of its addresses`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        // Each leaves a list behind, and the next finds its memory given to something else.
+        for number in 0..<50 {
+            var cancelled = TransferRequest(url: "http://h\(number).test/")
+            cancelled.resolve = ["+h\(number).test:80:127.0.0.1,[::1]"]
+            loop.cancel(try loop.start(cancelled, sink: RecordingSink()))
+            #expect(try #require(try loop.fetch(TransferRequest(url: loop.url))).failure == nil)
+        }
+    }
+
     @Test func `a used handle keeps no option of the transfer before`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         var request = TransferRequest(url: loop.url)
