@@ -77,7 +77,7 @@ let package = Package(
         source(
             "EarshotWorker",
             ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", deque, heap, logging]),
-        source("EarshotClient", ["EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
+        source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
         .executableTarget(
             name: "earshot",
             dependencies: [

@@ -113,4 +113,18 @@ static inline unsigned long long linux_epoll_data(const struct epoll_event *even
 /* malloc_trim(3): free memory of all arenas back to the system. */
 static inline void linux_trim_memory(void) { (void)malloc_trim(0); }
 
+/* The thread sanitizer's own: null in a program that was built without it. */
+extern void __tsan_acquire(void *address) __attribute__((weak));
+extern void __tsan_release(void *address) __attribute__((weak));
+
+static inline void linux_sanitizer_acquired(const void *address)
+{
+    if (__tsan_acquire) __tsan_acquire((void *)address);
+}
+
+static inline void linux_sanitizer_releases(const void *address)
+{
+    if (__tsan_release) __tsan_release((void *)address);
+}
+
 #endif

@@ -50,7 +50,10 @@ final class CacheKeeper: StoreKeeper {
     // MARK: Opening
 
     private func open() {
-        guard bodies != nil else { return answers.put(.opened([])) }
+        guard bodies != nil else {
+            answers.put(.opened([]))
+            return
+        }
         do {
             try load()
         } catch {

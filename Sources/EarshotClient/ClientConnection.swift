@@ -30,6 +30,8 @@ public final class ClientConnection {
     private var hook: EventLoop.HookID?
     private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
     private var reconnectTimer: TimerID?
+    /// Whether what the broker says is left unread. Nothing is lost by it: a full window stops the broker.
+    public var isPaused = false
     /// What ended the connection for good.
     public private(set) var failure: (any Error)?
 
@@ -150,13 +152,13 @@ public final class ClientConnection {
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
         try flush()
-        let isPending = try link?.hasPending() ?? false
+        let isPending = try link?.hasPending(isPaused: isPaused) ?? false
         return isPending || !reports.isEmpty ? .none : .untilEvent
     }
 
     private func takeMessages() throws {
         var count = 0
-        while count < Self.messagesPerPass, let link, try link.socket.receive(into: &parts) {
+        while !isPaused, count < Self.messagesPerPass, let link, try link.socket.receive(into: &parts) {
             count += 1
             do throws(WireError) {
                 let message = try BrokerMessage(head: parts.bytes(0))

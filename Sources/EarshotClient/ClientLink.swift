@@ -11,8 +11,9 @@ final class ClientLink {
 
     init(_ context: borrowing Context, endpoint: String, loop: EventLoop) throws {
         var options = SocketOptions()
-        // A window's worth of terminals and the answers between them; the broker bounds what it sends by the window.
-        options.receiveHighWaterMark = 0
+        // More than the largest window with answers between: only one who does not read reaches it, and then the broker
+        // notices.
+        options.receiveHighWaterMark = 8192
         // The outbox is ours: what the socket has not taken is not lost with it.
         options.sendHighWaterMark = 1000
         self.loop = loop
@@ -49,8 +50,11 @@ final class ClientLink {
     }
 
     /// Whether there is something to read that no wake will tell of: any call may have eaten it.
-    func hasPending() throws(ZeroMQError) -> Bool {
-        if try monitor.isReadable() { return true }
-        return try socket.readiness().contains(.readable)
+    ///
+    /// - Parameter isPaused: whether messages are left where they are. The socket is asked all the same, or its
+    ///   descriptor stays readable.
+    func hasPending(isPaused: Bool) throws(ZeroMQError) -> Bool {
+        let hasMessages = try socket.readiness().contains(.readable)
+        return try monitor.isReadable() || hasMessages && !isPaused
     }
 }

@@ -91,7 +91,7 @@ struct GetCommand: ParsableCommand {
             run.happened(event)
         }
         defer { session.connection.close() }
-        try bus?.onDeath { session.end(Complaint(.noBroker, "the private broker died")) }
+        bus?.onDeath { session.end(Complaint(.noBroker, "the private broker died")) }
         return try run.carryOut(over: session)
     }
 

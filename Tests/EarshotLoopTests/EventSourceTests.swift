@@ -14,6 +14,15 @@ import Testing
         loop.remove(registration)
     }
 
+    @Test func `a closed mailbox gives what waited, and takes nothing`() throws {
+        let mailbox = try Mailbox<Int>()
+        #expect(mailbox.put(1))
+        #expect(mailbox.close() == [1])
+        #expect(!mailbox.put(2))
+        #expect(mailbox.takeAll() == [])
+        #expect(mailbox.close() == [])
+    }
+
     @Test func `a counter is readable until it is taken`() throws {
         let counter = try EventCounter()
         #expect(counter.take() == 0)

@@ -33,7 +33,8 @@ enum Rules {
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
-            "EarshotWire", "EarshotLoop", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections", "Synchronization",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections",
+            "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],

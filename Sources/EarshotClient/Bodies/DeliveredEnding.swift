@@ -1,0 +1,39 @@
+internal import EarshotWire
+
+/// A terminal with its body in hand: the file is open, so that the terminal can be acknowledged.
+enum DeliveredEnding {
+    case response(Response)
+    case failed(BusError)
+    /// The body's file is not there: it can be asked for again.
+    case isGone
+
+    init(_ delivery: Delivery, _ bytes: [UInt8]) {
+        do throws(SpoolFile.Failure) {
+            switch delivery.terminal.outcome {
+            case .result(let status, let response):
+                self = .response(Response(status: status, response, body: try Self.body(response, bytes)))
+            case .failed(let failure):
+                guard let response = failure.response else {
+                    self = .failed(BusError(failure, page: nil))
+                    return
+                }
+                let page = Response(
+                    status: failure.status ?? 0, response, body: try Self.body(response, bytes))
+                self = .failed(BusError(failure, page: page))
+            }
+        } catch {
+            switch error {
+            case .isGone: self = .isGone
+            case .cannotOpen(let number): self = .failed(.cannotOpen(number))
+            }
+        }
+    }
+
+    private static func body(
+        _ response: Terminal.Response, _ bytes: [UInt8]
+    ) throws(SpoolFile.Failure) -> ResponseBody {
+        guard let path = response.file else { return ResponseBody(bytes) }
+        return ResponseBody(
+            try SpoolFile(path, length: response.length), length: response.length, response.generation)
+    }
+}

@@ -1,0 +1,328 @@
+internal import EarshotLoop
+internal import EarshotWire
+
+/// The thread of a bus: carries out what tasks want over a ``ClientConnection``, and tells them what came of it.
+///
+/// It alone ends receivers, each once: whoever takes one out of `requests` ends it.
+final class BusLoop {
+    /// A handler that is alive.
+    private struct OpenHandler {
+        let state: HandlerState
+        var requests: Set<RequestKey> = []
+    }
+
+    /// A name, and how many handlers have it.
+    private struct OpenName {
+        var handlers = 0
+        /// Whether anything was asked for under it: else the broker knows nothing of it.
+        var wasUsed = false
+    }
+
+    /// A request that has not ended.
+    private struct OpenReceiver {
+        let request: Request
+        let receiver: Receiver
+    }
+
+    /// How long a broker may take to hear what was said before the end.
+    private static let farewell = Duration.seconds(1)
+
+    private let loop: EventLoop
+    private let commands: Mailbox<BusCommand>
+    private let patience: Duration?
+    /// Who waits for the first connection.
+    private var greeting: CheckedContinuation<Void, any Error>?
+    private var folder: RuntimeFolder?
+    private var broker: PrivateBroker?
+    private var connection: ClientConnection?
+    private var handlers: [UInt64: OpenHandler] = [:]
+    private var names: [HandlerID: OpenName] = [:]
+    private var requests: [RequestKey: OpenReceiver] = [:]
+    private var watches: [ObjectIdentifier: WatchConnection] = [:]
+    private var patienceTimer: TimerID?
+    private var isConnected = false
+    /// Whether the end was asked for, and nothing but what was said before is waited for.
+    private var isClosing = false
+    /// Set while there has been no broker for longer than is waited for.
+    private var absence: BusError?
+    private var failure = BusError.closed
+
+    /// Runs a bus to its end on the calling thread. The greeting is resumed when it is connected, or failed.
+    static func run(
+        _ choice: BrokerChoice, _ patience: Duration?, _ commands: Mailbox<BusCommand>,
+        _ greeting: CheckedContinuation<Void, any Error>
+    ) {
+        do throws(SystemError) {
+            let bus = BusLoop(try EventLoop(), patience, commands, greeting)
+            bus.serve(choice)
+        } catch {
+            greeting.resume(throwing: BusError(error))
+            for command in commands.close() { command.refuse() }
+        }
+    }
+
+    private init(
+        _ loop: EventLoop, _ patience: Duration?, _ commands: Mailbox<BusCommand>,
+        _ greeting: CheckedContinuation<Void, any Error>
+    ) {
+        self.loop = loop
+        self.patience = patience
+        self.commands = commands
+        self.greeting = greeting
+    }
+
+    private func serve(_ choice: BrokerChoice) {
+        do {
+            let registration = try loop.add(commands.descriptor, .readable) { [unowned self] _ in
+                for command in commands.takeAll() { carryOut(command) }
+            }
+            try begin(choice)
+            try loop.run()
+            loop.remove(registration)
+        } catch {
+            failure = BusError(error)
+        }
+        end()
+    }
+
+    private func begin(_ choice: BrokerChoice) throws {
+        beginToWait()
+        switch choice.kind {
+        case .running(let named):
+            let folder = try RuntimeFolder(named: named)
+            guard try folder.isServed() else { throw BusError.noBroker(in: folder) }
+            try connect(folder)
+        case .runningElsePrivate(let named, let options):
+            let folder = try RuntimeFolder(named: named)
+            if try folder.isServed() { try connect(folder) } else { try start(options) }
+        case .privateBroker(let options): try start(options)
+        }
+    }
+
+    private func start(_ options: PrivateBrokerOptions) throws {
+        guard let program = options.program ?? ProgramPath.find("earshot") else {
+            throw BusError(.noBroker, "No program `earshot` is in the folders of PATH to start a private broker with.")
+        }
+        do {
+            broker = try PrivateBroker.start(
+                program: program, mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder, loop: loop
+            ) { [unowned self] event in changed(event) }
+        } catch {
+            throw BusError(.noBroker, "A private broker cannot be started with \(program): \(error).")
+        }
+    }
+
+    private func changed(_ event: PrivateBroker.Event) {
+        switch event {
+        case .ready:
+            guard let broker else { return }
+            do { try connect(broker.folder) } catch { stop(BusError(error)) }
+        case .ended: stop(BusError(.noBroker, "The private broker ended.", isRetryable: true))
+        }
+    }
+
+    private func connect(_ folder: RuntimeFolder) throws {
+        self.folder = folder
+        connection = try ClientConnection(endpoint: folder.busEndpoint, client: "swift", loop: loop) {
+            [unowned self] event in happened(event)
+        }
+    }
+
+    /// Ends it after this pass.
+    private func stop(_ error: BusError) {
+        failure = error
+        loop.stop()
+    }
+
+    /// Ends it once the broker has dealt with all that was said: an acknowledgement that is under way would be lost with
+    /// the socket.
+    private func close() {
+        endAll()
+        guard isConnected, !isClosing else { return stop(.closed) }
+        isClosing = true
+        connection?.query(.ping)
+        loop.setTimer(after: Self.farewell) { [unowned self] in stop(.closed) }
+    }
+
+    private func end() {
+        connection?.close()
+        endAll()
+        broker?.end()
+    }
+
+    /// Tells all who wait.
+    private func endAll() {
+        greeting?.resume(throwing: failure)
+        greeting = nil
+        for key in requests.keys.map({ $0 }) { take(key)?.end(.failed(failure)) }
+        for watch in watches.values { watch.end(failure) }
+        watches = [:]
+        for command in commands.close() { command.refuse() }
+    }
+
+    // MARK: Commands
+
+    private func carryOut(_ command: BusCommand) {
+        guard !isClosing else { return command.refuse() }
+        switch command {
+        case .open(let state):
+            handlers[state.number] = OpenHandler(state: state)
+            names[state.name, default: OpenName()].handlers += 1
+        case .fetch(let fetch, let request, let receiver, let replaces):
+            if let obstacle = request.obstacle {
+                receiver.end((obstacle as? BusError).map { .failed($0) } ?? .cancelled)
+            } else {
+                ask(fetch, request, receiver, replaces: replaces)
+            }
+        case .cancel(let key):
+            guard let receiver = take(key) else { return }
+            connection?.cancel(key)
+            receiver.end(.cancelled)
+        case .setPriority(let key, let priority):
+            if requests[key] != nil { connection?.setPriority(key, priority) }
+        case .setHandlerPriority(let number, let priority):
+            for key in handlers[number]?.requests ?? [] { connection?.setPriority(key, priority) }
+        case .remove(let number): remove(number)
+        case .watch(let state, let continuation): watch(state, continuation)
+        case .resume(let state): watches[ObjectIdentifier(state)]?.resume()
+        case .endWatch(let state): watches.removeValue(forKey: ObjectIdentifier(state))?.end(CancellationError())
+        case .count(let continuation):
+            let census = BusCensus(
+                handlers: handlers.count, names: names.count, requests: requests.count, watches: watches.count)
+            continuation.resume(returning: census)
+        case .close: close()
+        }
+    }
+
+    private func ask(_ fetch: Fetch, _ request: Request, _ receiver: Receiver, replaces: Bool) {
+        var fetch = fetch
+        let (key, number) = (request.key, request.handler.number)
+        if replaces {
+            // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
+            fetch.options.replacesHandler = names[key.handler]?.handlers == 1
+            for old in handlers[number]?.requests ?? [] {
+                take(old)?.end(.failed(.replaced))
+                if !fetch.options.replacesHandler { connection?.cancel(old) }
+            }
+        }
+        if let absence { return receiver.end(.failed(absence)) }
+        do throws(ClientError) {
+            try connection?.fetch(fetch)
+        } catch {
+            return receiver.end(.failed(BusError(error)))
+        }
+        requests[key] = OpenReceiver(request: request, receiver: receiver)
+        handlers[number]?.requests.insert(key)
+        names[key.handler]?.wasUsed = true
+    }
+
+    private func remove(_ number: UInt64) {
+        guard let handler = handlers.removeValue(forKey: number), var name = names[handler.state.name] else { return }
+        name.handlers -= 1
+        let isLast = name.handlers == 0
+        for key in handler.requests {
+            take(key)?.end(.failed(.removed))
+            if !isLast { connection?.cancel(key) }
+        }
+        names[handler.state.name] = isLast ? nil : name
+        if isLast, name.wasUsed { connection?.remove(.handler(handler.state.name)) }
+    }
+
+    private func watch(_ state: WatchState, _ continuation: CheckedContinuation<Void, any Error>) {
+        if let absence { return continuation.resume(throwing: absence) }
+        guard let folder else { return continuation.resume(throwing: BusError.closed) }
+        do {
+            watches[ObjectIdentifier(state)] = try WatchConnection(state, folder.busEndpoint, loop, continuation)
+        } catch {
+            continuation.resume(throwing: BusError(error))
+        }
+    }
+
+    /// Takes a request out of the tables: its receiver is the caller's to end.
+    private func take(_ key: RequestKey) -> Receiver? {
+        guard let open = requests.removeValue(forKey: key) else { return nil }
+        handlers[open.request.handler.number]?.requests.remove(key)
+        return open.receiver
+    }
+
+    // MARK: Events
+
+    private func happened(_ event: ClientEvent) {
+        switch event {
+        case .terminal(let delivery, let body): ended(delivery, body)
+        case .progress(let progress): progressed(progress)
+        case .refused(let reply):
+            guard let handler = reply.handler, let request = reply.request else { return }
+            // Other messages about a request may be late: it has ended, and its end tells.
+            guard reply.verb == nil || reply.verb == "FETCH" else { return }
+            take(RequestKey(handler, request))?.end(.failed(BusError(reply)))
+        case .state(let state): stateChanged(state)
+        case .answer: if isClosing { stop(.closed) }
+        case .accepted, .cancelled, .removed, .changed: break
+        }
+    }
+
+    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+        guard requests[delivery.key] != nil else {
+            // What others asked for under a name of ours, or what was wanted until now.
+            connection?.finish(delivery)
+            return
+        }
+        let ending: Ending
+        switch DeliveredEnding(delivery, body) {
+        case .response(let response): ending = .response(response)
+        case .failed(let error): ending = .failed(error)
+        case .isGone:
+            if connection?.askAgain(delivery) == true { return }
+            ending = .failed(.bodyLost)
+        }
+        connection?.finish(delivery)
+        take(delivery.key)?.end(ending)
+    }
+
+    private func progressed(_ told: Progress) {
+        guard case .download(let state)? = requests[RequestKey(told.handler, told.request)]?.receiver else { return }
+        var file: SpoolFile?
+        if let path = told.file, state.current.value.needsFile(of: told) { file = try? SpoolFile(path, length: nil) }
+        state.change { $0.progressed(told, file) }
+    }
+
+    private func stateChanged(_ state: ClientState) {
+        switch state {
+        case .connected:
+            isConnected = true
+            if let patienceTimer { loop.cancelTimer(patienceTimer) }
+            patienceTimer = nil
+            absence = nil
+            greeting?.resume()
+            greeting = nil
+        case .apart:
+            isConnected = false
+            if isClosing { stop(.closed) }
+            if let failure = connection?.failure { stop(BusError(failure)) }
+            beginToWait()
+        case .draining: break
+        case .incompatible: stop(BusError(.version, "The broker speaks another version: restart it."))
+        }
+    }
+
+    private func beginToWait() {
+        guard let patience, patienceTimer == nil, absence == nil else { return }
+        patienceTimer = loop.setTimer(after: patience) { [unowned self] in giveUp() }
+    }
+
+    /// Nobody came. What is awaited ends; what is asked for when a broker comes after all is carried out.
+    private func giveUp() {
+        patienceTimer = nil
+        let error =
+            folder.map { BusError.noBroker(in: $0) } ?? BusError(.noBroker, "The private broker does not start.")
+        guard greeting == nil else { return stop(error) }
+        absence = error
+        for key in requests.keys.map({ $0 }) {
+            take(key)?.end(.failed(error))
+            connection?.cancel(key)
+        }
+        for watch in watches.values { watch.end(error) }
+        watches = [:]
+    }
+}

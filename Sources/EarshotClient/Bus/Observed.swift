@@ -1,0 +1,61 @@
+internal import EarshotLoop
+internal import Synchronization
+
+/// A value that one side changes and others wait for. It keeps the value, not the changes: who is slow sees the last.
+final class Observed<Value: Sendable>: Sendable {
+    private struct State {
+        var value: Value
+        /// Counts changes.
+        var version: UInt64 = 0
+        var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
+        var lastWaiter: UInt64 = 0
+    }
+
+    private let state: Mutex<State>
+
+    init(_ value: Value) {
+        state = Mutex(State(value: value))
+    }
+
+    /// The value, and the number of its version for ``changed(since:)``.
+    var current: (value: Value, version: UInt64) { state.withLock(of: self) { ($0.value, $0.version) } }
+
+    /// Changes the value and wakes all who wait.
+    func change<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
+        let (answer, waiters) = state.withLock(of: self) { state in
+            let answer = body(&state.value)
+            state.version += 1
+            let waiters = state.waiters.values.map { $0 }
+            state.waiters = [:]
+            return (answer, waiters)
+        }
+        for waiter in waiters { waiter.resume() }
+        return answer
+    }
+
+    /// Changes the value without waking anybody: nobody waits for what this does.
+    func changeQuietly<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
+        state.withLock(of: self) { body(&$0.value) }
+    }
+
+    /// Returns once the value has another version than `version`, or the task is cancelled.
+    func changed(since version: UInt64, isolation actor: isolated (any Actor)? = #isolation) async {
+        let number = state.withLock(of: self) { state in
+            state.lastWaiter += 1
+            return state.lastWaiter
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isOver = state.withLock(of: self) { state in
+                    // A cancellation sets the flag, then calls the handler, which finds what is put in here.
+                    if state.version != version || Task.isCancelled { return true }
+                    state.waiters[number] = continuation
+                    return false
+                }
+                if isOver { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock(of: self) { $0.waiters.removeValue(forKey: number) }?.resume()
+        }
+    }
+}

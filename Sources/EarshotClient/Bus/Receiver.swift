@@ -1,0 +1,21 @@
+/// Who is told how a request ended. The loop owns it, and ends it once.
+enum Receiver: Sendable {
+    /// A task that waits.
+    case task(CheckedContinuation<Response, any Error>)
+    /// A function, which looks on its own actor whether the request is still wanted.
+    case function(@Sendable (Result<Response, BusError>) async -> Void)
+    case download(Observed<DownloadState>)
+
+    func end(_ ending: Ending) {
+        switch self {
+        case .task(let continuation): continuation.resume(with: ending.result)
+        case .download(let state): state.change { $0.ended(ending) }
+        case .function(let deliver):
+            switch ending {
+            case .response(let response): Task { await deliver(.success(response)) }
+            case .failed(let error): Task { await deliver(.failure(error)) }
+            case .cancelled: break
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+internal import EarshotLoop
+internal import EarshotWire
+internal import Synchronization
+
+/// A request whose response is delivered to a function: what is needed to stop wanting it.
+///
+/// It goes on without this value: it ends with its handler, or when it is cancelled.
+public final class Request: Sendable {
+    let key: RequestKey
+    let handler: HandlerState
+    private let commands: Mailbox<BusCommand>
+    /// Set when it is sent.
+    private let epoch = Atomic<UInt64>(0)
+    private let isCancelled = Atomic(false)
+
+    init(_ key: RequestKey, _ handler: HandlerState, _ commands: Mailbox<BusCommand>) {
+        self.key = key
+        self.handler = handler
+        self.commands = commands
+    }
+
+    /// Asks for it. To be called once.
+    ///
+    /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the receiver is the caller's to end.
+    func send(_ fetch: Fetch, _ receiver: Receiver, replaces: Bool) throws(BusError) {
+        let isTaken = try handler.begin(replaces: replaces) { epoch in
+            self.epoch.store(epoch, ordering: .sequentiallyConsistent)
+            return commands.put(.fetch(fetch, self, receiver, replaces: replaces))
+        }
+        guard isTaken else { throw .closed }
+    }
+
+    /// No longer wants it. On the actor to which it would be delivered: it is not, from now on.
+    public func cancel() {
+        guard isCancelled.exchange(true, ordering: .sequentiallyConsistent) == false else { return }
+        commands.put(.cancel(key))
+    }
+
+    /// Changes its class while it waits.
+    public func setPriority(_ priority: Priority) { commands.put(.setPriority(key, priority.wire)) }
+
+    /// Why its response is not wanted any more; nil if it is.
+    var obstacle: (any Error)? {
+        if isCancelled.load(ordering: .sequentiallyConsistent) { return CancellationError() }
+        return handler.obstacle(epoch.load(ordering: .sequentiallyConsistent))
+    }
+}

@@ -1,0 +1,49 @@
+internal import EarshotLoop
+internal import EarshotWire
+
+/// A request that somebody asked for, and what became of it.
+public struct WatchedRequest: Sendable {
+    /// The name of its handler.
+    public let handler: String
+    /// Its ID, unique in the handler.
+    public let request: String
+    public let result: Result<Response, BusError>
+}
+
+/// What becomes of the requests under a handler, whoever asks for them, from now on and without end.
+///
+/// ```swift
+/// for try await ended in try await bus.watch("gallery/") {
+///     print(ended.handler, ended.request)
+/// }
+/// ```
+///
+/// Who watches keeps nothing alive. A reader that is slow makes the broker wait, and itself alone: a watch has a
+/// connection of its own. What ends while there is no broker is not told. Elements go to whoever reads first.
+public final class Watch: AsyncSequence, Sendable {
+    /// A request that ended.
+    public typealias Element = WatchedRequest
+    let state: WatchState
+    private let bus: Bus
+
+    init(_ state: WatchState, _ bus: Bus) {
+        self.state = state
+        self.bus = bus
+    }
+
+    deinit { bus.commands.put(.endWatch(state)) }
+
+    /// Goes on where the last reader was.
+    public func makeAsyncIterator() -> Iterator { Iterator(watch: self) }
+
+    /// A reader.
+    public struct Iterator: AsyncIteratorProtocol {
+        let watch: Watch
+
+        /// The next request that ended. It throws ``BusError`` when there is no broker any more, or the bus was closed;
+        /// `CancellationError`.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws -> WatchedRequest? {
+            try await watch.state.next(isolation: actor) { watch.bus.commands.put(.resume(watch.state)) }
+        }
+    }
+}

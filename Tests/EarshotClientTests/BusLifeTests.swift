@@ -1,0 +1,126 @@
+import EarshotLoop
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// Brokers that are not there, go and come.
+@Suite(.timeLimit(.minutes(1))) struct BusLifeTests {
+    private let url = "http://127.0.0.1/a"
+
+    @Test func `without a broker it is said how to start one`() async throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        let error = await #expect(throws: BusError.self) { try await Bus.connect(to: .running(in: folder.path)) }
+        #expect(error?.code == .noBroker)
+        #expect(error?.description.contains("`earshot serve`") == true)
+        #expect(error?.description.contains(folder.path) == true)
+    }
+
+    @Test func `a private broker needs a program, and one that ends is told of`() async throws {
+        for program in ["/nonexistent/earshot", "/bin/false"] {
+            let options = PrivateBrokerOptions(program: program)
+            let error = await #expect(throws: BusError.self) { try await Bus.connect(to: .privateBroker(options)) }
+            #expect(error?.code == .noBroker)
+        }
+    }
+
+    @Test func `one that holds the lock and does not answer is not waited for without end`() async throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        try folder.prepare()
+        defer { Folder.remove(folder.path) }
+        let lock = try LockFile.take(folder.brokerLock)
+        let error = await #expect(throws: BusError.self) {
+            try await Bus.connect(to: .running(in: folder.path), patience: .milliseconds(20))
+        }
+        #expect(error?.code == .noBroker)
+        let task = Task { try await Bus.connect(to: .running(in: folder.path), patience: nil) }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        withExtendedLifetime(lock) {}
+    }
+
+    @Test func `the next broker is asked again, and who waits does not notice`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect()
+        let handler = bus.handler()
+        let fetched = Task { try await handler.fetch(url) }
+        let fetch = await first.fetch()
+        await first.die()
+        let second = try ScriptedBus(in: first.folder, instance: 2)
+        #expect(await second.fetch() == fetch)
+        second.answer(fetch, [5])
+        #expect(try await fetched.value.body.bytes() == [5])
+    }
+
+    @Test func `a broker that stays away fails what is awaited, and serves again when it comes`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect(patience: .seconds(2))
+        let handler = bus.handler()
+        let watch = try await bus.watch("page/")
+        let fetched = Task { try await handler.fetch(url) }
+        _ = await first.fetch()
+        await first.die()
+        let error = await #expect(throws: BusError.self) { try await fetched.value }
+        #expect(error?.code == .noBroker)
+        var watched = watch.makeAsyncIterator()
+        #expect(await #expect(throws: BusError.self) { try await watched.next() }?.code == .noBroker)
+        #expect(await #expect(throws: BusError.self) { try await handler.fetch(url) }?.code == .noBroker)
+        await #expect(throws: BusError.self) { try await bus.watch("page/") }
+
+        let second = try ScriptedBus(in: first.folder, instance: 2, answers: true)
+        await second.hears(.hello(Hello(client: "swift")))
+        // The broker has said WELCOME, and the bus may not have heard it.
+        while (try? await handler.fetch(url + "2")) == nil { await Task.yield() }
+        // Noted once it is answered.
+        #expect(await second.fetch().url == url + "2")
+        #expect(!second.fetches.contains { $0.url == url })
+    }
+
+    @Test func `a closed bus ends all that is awaited, and takes nothing more`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let handler = bus.handler()
+        let watch = try await bus.watch("page/")
+        let fetched = Task { try await handler.fetch(url) }
+        let download = try handler.download(url + "2")
+        _ = await broker.fetch(2)
+        await bus.close()
+        await bus.close()
+        #expect(await #expect(throws: BusError.self) { try await fetched.value }?.code == .closed)
+        #expect(await #expect(throws: BusError.self) { try await download.response() }?.code == .closed)
+        #expect(await #expect(throws: BusError.self) { try await handler.fetch(url) }?.code == .closed)
+        var watched = watch.makeAsyncIterator()
+        #expect(await #expect(throws: BusError.self) { try await watched.next() }?.code == .closed)
+        await #expect(throws: BusError.self) { try await bus.watch("page/") }
+        #expect(throws: BusError.self) { try handler.fetch(url, onMain: { _ in Issue.record("delivered") }) }
+        #expect(await bus.census() == BusCensus())
+        #expect(broker.said.current.value.last == .query(.ping), "all that was said is known to be heard")
+    }
+
+    @Test func `a request that may not be done twice is not asked again`() async throws {
+        let first = try ScriptedBus()
+        let handler = try await first.connect().handler()
+        var options = FetchOptions()
+        (options.method, options.isShared, options.body) = ("POST", false, [1])
+        let posted = Task { [options] in try await handler.fetch(url, options) }
+        _ = await first.fetch()
+        await first.die()
+        let second = try ScriptedBus(in: first.folder, instance: 2)
+        #expect(await #expect(throws: BusError.self) { try await posted.value }?.code == .connectionLost)
+        #expect(second.fetches.isEmpty)
+    }
+
+    @Test func `a bus that nobody holds ends its thread`() async throws {
+        let broker = try ScriptedBus()
+        let hasEnded: Observed<Bool>
+        do {
+            let bus = try await broker.connect()
+            hasEnded = bus.hasEnded
+            let handler = bus.handler()
+            let fetched = Task { try await handler.fetch(url) }
+            await broker.answer(broker.fetch())
+            _ = try await fetched.value
+        }
+        while !hasEnded.current.value { await hasEnded.changed(since: 0) }
+    }
+}

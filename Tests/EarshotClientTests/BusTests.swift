@@ -1,0 +1,233 @@
+import EarshotLoop
+import EarshotWire
+import Glibc
+import Testing
+
+@testable import EarshotClient
+
+@Suite(.timeLimit(.minutes(1))) struct BusTests {
+    private let url = "http://127.0.0.1/a"
+
+    @Test func `a response has its status, URL, fields and body, and is acknowledged`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let handler = try bus.handler(named: "page/1")
+        var options = FetchOptions()
+        options.fields = [HeaderField("accept", "text/*"), HeaderField("x-b", "2")]
+        options.deadline = .milliseconds(1500)
+        let fetched = Task { try await handler.fetch(url, priority: .high, options) }
+        let fetch = await broker.fetch()
+        #expect(fetch.handler.description == "page/1")
+        #expect(fetch.options.priority == .high)
+        #expect(fetch.options.deadlineMilliseconds == 1500)
+        #expect(fetch.httpFields == Array("accept: text/*\nx-b: 2".utf8))
+        broker.answer(fetch, [1, 2, 3])
+        let response = try await fetched.value
+        #expect(response.status == 200)
+        #expect(response.url == url)
+        #expect(response.fields["Content-Type"] == "text/plain")
+        #expect(response.fields.values("x-a") == ["1", "2"])
+        #expect(response.fields.count == 3)
+        #expect(try await response.body.bytes() == [1, 2, 3])
+        #expect(response.body.path == nil)
+        await broker.hears(.acknowledge(1))
+    }
+
+    @Test func `an error page is an error, with its status and its page`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let fetched = Task { try await handler.fetch(url) }
+        var failure = Terminal.Failure(code: "http-status")
+        failure.status = 503
+        failure.response = Terminal.Response(url: url)
+        failure.response?.length = 2
+        await broker.end(broker.fetch(), .failed(failure), [7, 8])
+        let error = await #expect(throws: BusError.self) { try await fetched.value }
+        #expect(error?.code == .httpStatus)
+        #expect(error?.status == 503)
+        #expect(error?.isRetryable == true)
+        #expect(try await error?.page?.body.bytes() == [7, 8])
+    }
+
+    @Test func `a code of a later version is a failure that is not retryable`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let fetched = Task { try await handler.fetch(url) }
+        await broker.end(broker.fetch(), .failed(Terminal.Failure(code: "novel")))
+        let error = await #expect(throws: BusError.self) { try await fetched.value }
+        #expect(error?.code == BusError.Code("novel"))
+        #expect(error?.isRetryable == false)
+    }
+
+    @Test func `a cancelled task says CANCEL, and one cancelled before says nothing`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let task = Task { try await handler.fetch(url) }
+        let fetch = await broker.fetch()
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        await broker.hears(.cancel(fetch.handler, fetch.request))
+        // What the broker says of it now is of before.
+        broker.answer(fetch)
+
+        let late = Task { [url] in
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            return try await handler.fetch(url)
+        }
+        await #expect(throws: CancellationError.self) { try await late.value }
+        #expect(broker.fetches.count == 1)
+        #expect(await handler.bus.census() == BusCensus(handlers: 1, names: 1))
+    }
+
+    @Test func `a removed handler ends what is awaited, and takes nothing more`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let fetched = Task { try await handler.fetch(url) }
+        let fetch = await broker.fetch()
+        handler.remove()
+        let error = await #expect(throws: BusError.self) { try await fetched.value }
+        #expect(error?.code == .removed)
+        await broker.hears(.remove(.handler(fetch.handler)))
+        await #expect(throws: BusError.self) { try await handler.fetch(url) }
+        #expect(throws: BusError.self) { try handler.download(url) }
+        #expect(await handler.bus.census() == BusCensus())
+    }
+
+    @Test func `a handler that goes is removed, and one that asked for nothing is not told of`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        var handler: Handler? = bus.handler()
+        let name = try #require(HandlerID(handler?.name ?? ""))
+        try handler?.fetch(url, onMain: { _ in Issue.record("it was delivered") })
+        _ = bus.handler()
+        _ = await broker.fetch()
+        handler = nil
+        await broker.hears(.remove(.handler(name)))
+        #expect(await bus.census() == BusCensus())
+        let removals = broker.said.current.value.filter { if case .remove = $0 { true } else { false } }
+        #expect(removals.count == 1)
+    }
+
+    @Test func `a replaced request ends, and its successor purges the handler`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let first = Task { try await handler.fetch(url) }
+        _ = await broker.fetch(1)
+        let second = Task { try await handler.replace(with: url + "2") }
+        let error = await #expect(throws: BusError.self) { try await first.value }
+        #expect(error?.code == .replaced)
+        let fetch = await broker.fetch(2)
+        #expect(fetch.options.replacesHandler)
+        broker.answer(fetch, [2])
+        #expect(try await second.value.body.bytes() == [2])
+    }
+
+    @Test func `handlers of one name hold what is theirs, and the last removes the name`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let old = try bus.handler(named: "cell/1")
+        let new = try bus.handler(named: "cell/1")
+        let first = Task { try await old.fetch(url) }
+        let firstFetch = await broker.fetch(1)
+        let second = Task { try await new.fetch(url + "2") }
+        let secondFetch = await broker.fetch(2)
+        let third = Task { try await new.replace(with: url + "3") }
+        await broker.hears(.cancel(secondFetch.handler, secondFetch.request))
+        let thirdFetch = await broker.fetch(3)
+        #expect(!thirdFetch.options.replacesHandler)
+        #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .replaced)
+        old.remove()
+        await broker.hears(.cancel(firstFetch.handler, firstFetch.request))
+        #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
+        broker.answer(thirdFetch)
+        #expect(try await third.value.status == 200)
+        new.remove()
+        await broker.hears(.remove(.handler(firstFetch.handler)))
+    }
+
+    @Test func `a file is acknowledged at once and can be read as long as its response is held`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let content = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) }
+        let file = broker.file("body", content)
+        do {
+            let fetched = Task { try await handler.fetch(url) }
+            await broker.answer(broker.fetch(), file: file, length: content.count)
+            let response = try await fetched.value
+            await broker.hears(.acknowledge(1))
+            unsafe unlink(file)
+            #expect(response.body.count == content.count)
+            let whole = try await response.body.bytes()
+            #expect(whole == content)
+            var pieces: [[UInt8]] = []
+            for try await piece in response.body.pieces { pieces.append(piece) }
+            #expect(pieces.map(\.count) == [131_072, 131_072, 37_856])
+            #expect(pieces.joined().elementsEqual(content))
+            let seenByOthers = try SystemFile.bytes(try #require(response.body.path))
+            #expect(seenByOthers == content)
+            #expect(SystemFile.isOpen(file))
+        }
+        #expect(!SystemFile.isOpen(file))
+    }
+
+    @Test func `a file that is gone is asked for again, and the caller does not notice`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let fetched = Task { try await handler.fetch(url) }
+        let fetch = await broker.fetch(1)
+        broker.answer(fetch, file: "\(broker.folder.path)/none", length: 3)
+        #expect(await broker.fetch(2) == fetch)
+        broker.answer(fetch, [1, 2, 3])
+        #expect(try await fetched.value.body.bytes() == [1, 2, 3])
+    }
+
+    @Test func `what the broker refuses fails, and a late priority harms nothing`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let fetched = Task { try await handler.fetch(url) }
+        let fetch = await broker.fetch()
+        handler.setPriority(.low)
+        await broker.hears(.priority(fetch.handler, fetch.request, .low))
+        var late = ErrorReply(code: "unknown-request")
+        (late.verb, late.handler, late.request) = ("PRIORITY", fetch.handler, fetch.request)
+        broker.say(.error(late))
+        var reply = ErrorReply(code: "id-in-use", detail: "choose another")
+        (reply.verb, reply.handler, reply.request) = ("FETCH", fetch.handler, fetch.request)
+        broker.say(.error(reply))
+        let error = await #expect(throws: BusError.self) { try await fetched.value }
+        #expect(error?.code.name == "id-in-use")
+        #expect(error?.description == "choose another")
+    }
+
+    @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\nreplace: yes", "http://127.0.0.1/\u{e4}"])
+    func `what is no URL is refused`(url: String) async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let error = await #expect(throws: BusError.self) { try await handler.fetch(url) }
+        #expect(error?.code == .invalidRequest)
+        #expect(broker.fetches.isEmpty)
+    }
+
+    @Test func `an option cannot say more than it is`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let handler = bus.handler()
+        let changes: [(inout FetchOptions) -> Void] = [
+            { $0.fields = [HeaderField("a", "1\nb: 2")] }, { $0.fields = [HeaderField("a: 1\nb", "2")] },
+            { $0.fields = [HeaderField("", "2")] }, { $0.key = "a\npriority: high" }, { $0.retries = 21 },
+            { $0.method = "GET\nwarm: yes" }, { $0.timeout = .zero }, { $0.deadline = .seconds(86_401) },
+            { $0.mostBytes = -1 }, { $0.digest = "A" }, { $0.proxy = "ftp://a" }, { $0.clientKey = "relative" },
+            { $0.body = [UInt8](repeating: 0, count: 4 << 20 + 1) },
+        ]
+        for change in changes {
+            var options = FetchOptions()
+            change(&options)
+            let error = await #expect(throws: BusError.self) { try await handler.fetch(url, options) }
+            #expect(error?.code == .invalidRequest)
+        }
+        for name in ["", "/", "a//b", "a b", "a/"] {
+            #expect(throws: BusError.self) { try bus.handler(named: name) }
+        }
+        #expect(broker.fetches.isEmpty)
+    }
+}

@@ -1,0 +1,140 @@
+import EarshotWire
+import Glibc
+import Testing
+
+@testable import EarshotClient
+
+/// Bodies that are read while they arrive.
+@Suite(.timeLimit(.minutes(1))) struct DownloadTests {
+    private let url = "http://127.0.0.1/a"
+
+    private func progress(
+        _ fetch: Fetch, _ received: Int, of total: Int? = nil, _ file: String? = nil, _ generation: String? = nil
+    ) -> BrokerMessage {
+        var progress = Progress(handler: fetch.handler, request: fetch.request, received: received, total: total)
+        progress.file = file
+        progress.generation = generation.flatMap { Generation($0) }
+        return .progress(progress)
+    }
+
+    @Test func `a body is read from its file while it grows, whatever the file's name becomes`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        #expect(fetch.options.streams)
+        let file = broker.file("part", [1, 2, 3, 4])
+        // No more is there than was told.
+        broker.say(progress(fetch, 3, of: 6, file, "1.1"))
+        var pieces = download.pieces.makeAsyncIterator()
+        #expect(try await pieces.next() == .bytes([1, 2, 3]))
+        broker.append([5, 6], to: file)
+        unsafe rename(file, file + "-2")
+        broker.say(progress(fetch, 5, of: 6, file + "-other", "1.1"))
+        #expect(try await pieces.next() == .bytes([4, 5]))
+        broker.answer(fetch, file: file + "-2", length: 6, generation: "1.1")
+        #expect(try await pieces.next() == .bytes([6]))
+        #expect(try await pieces.next() == nil)
+        #expect(try await download.response().body.bytes() == [1, 2, 3, 4, 5, 6])
+        // Another reader begins at the start.
+        var again = download.pieces.makeAsyncIterator()
+        #expect(try await again.next() == .bytes([1, 2, 3, 4, 5, 6]))
+    }
+
+    @Test func `another version is told of, and never put behind the first`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        broker.say(progress(fetch, 2, of: nil, broker.file("first", [1, 2]), "1.1"))
+        var pieces = download.pieces.makeAsyncIterator()
+        #expect(try await pieces.next() == .bytes([1, 2]))
+        broker.say(progress(fetch, 1, of: nil, broker.file("second", [7, 8]), "1.2"))
+        #expect(try await pieces.next() == .restarted)
+        #expect(try await pieces.next() == .bytes([7]))
+        // The end is of a third one, which nobody told of.
+        broker.answer(fetch, file: broker.file("third", [9]), length: 1, generation: "1.3")
+        #expect(try await pieces.next() == .restarted)
+        #expect(try await pieces.next() == .bytes([9]))
+        #expect(try await pieces.next() == nil)
+    }
+
+    @Test func `a body that comes inline is a piece`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        await broker.answer(broker.fetch(), [1, 2])
+        var pieces: [DownloadPiece] = []
+        for try await piece in download.pieces { pieces.append(piece) }
+        #expect(pieces == [.bytes([1, 2])])
+    }
+
+    @Test func `progress is told, the last of it to who is slow, and ends with the download`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        var told = download.progress.makeAsyncIterator()
+        broker.say(progress(fetch, 1, of: 9))
+        #expect(await told.next() == DownloadProgress(received: 1, total: 9))
+        for count in 2...5 { broker.say(progress(fetch, count, of: 9)) }
+        broker.answer(fetch, [1, 2])
+        _ = try await download.response()
+        #expect(await told.next() == DownloadProgress(received: 2, total: 2))
+        #expect(await told.next() == nil)
+    }
+
+    @Test func `who waits hears of a failure`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let reader = Task { for try await _ in download.pieces {} }
+        let watcher = Task { for await _ in download.progress {} }
+        await broker.end(broker.fetch(), .failed(Terminal.Failure(code: "reset")))
+        #expect(await #expect(throws: BusError.self) { try await reader.value }?.isRetryable == true)
+        await #expect(throws: BusError.self) { try await download.response() }
+        await watcher.value
+    }
+
+    @Test func `a download that nobody holds is cancelled`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        var download: Download? = try handler.download(url)
+        let fetch = await broker.fetch()
+        var pieces: DownloadPieces? = download?.pieces
+        download = nil
+        #expect(!broker.said.current.value.contains(.cancel(fetch.handler, fetch.request)))
+        #expect(pieces != nil)
+        pieces = nil
+        await broker.hears(.cancel(fetch.handler, fetch.request))
+        #expect(await handler.bus.census().requests == 0)
+    }
+
+    @Test func `a reader whose task is cancelled ends, and the download goes on`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        let reader = Task { for try await _ in download.pieces {} }
+        reader.cancel()
+        await #expect(throws: CancellationError.self) { try await reader.value }
+        broker.answer(fetch, [1])
+        #expect(try await download.response().body.bytes() == [1])
+    }
+
+    @Test func `a removed handler ends its downloads, the finished ones too`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let done = try handler.download(url)
+        await broker.answer(broker.fetch(1), [1])
+        _ = try await done.response()
+        let open = try handler.download(url + "2")
+        _ = await broker.fetch(2)
+        handler.remove()
+        for download in [done, open] {
+            var pieces = download.pieces.makeAsyncIterator()
+            let error = await #expect(throws: BusError.self) { try await pieces.next() }
+            #expect(error?.code == .removed)
+        }
+    }
+}

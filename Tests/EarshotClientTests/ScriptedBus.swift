@@ -1,0 +1,160 @@
+import EarshotLoop
+import EarshotWire
+import Glibc
+import ZeroMQ
+
+@testable import EarshotClient
+
+/// A scripted broker in a runtime folder of its own, on a thread of its own, for tests that await. It greets, answers
+/// removals, cancellations and questions; what else it says the test tells it.
+final class ScriptedBus: Sendable {
+    typealias Script = @Sendable (ScriptedBroker) throws -> Void
+
+    let folder: RuntimeFolder
+    /// All that clients said.
+    let said = Observed<[ClientMessage]>([])
+    private let scripts: Mailbox<Script>
+    private let isDying = Observed(false)
+    private let isDead = Observed(false)
+    private let lastSequence = Observed<UInt64>(0)
+
+    /// - Parameters:
+    ///   - folder: that of a broker before it; a new one if nil.
+    ///   - answers: whether the first FETCH is answered by itself.
+    init(in folder: RuntimeFolder? = nil, instance: UInt64 = 1, answers: Bool = false) throws {
+        let folder = try folder ?? RuntimeFolder(named: Endpoint().path)
+        try folder.prepare()
+        self.folder = folder
+        scripts = try Mailbox()
+        let lock = try LockFile.take(folder.brokerLock)
+        let (scripts, said, isDying, isDead) = (scripts, said, isDying, isDead)
+        try BackgroundThread.run {
+            do {
+                try Self.serve(folder, instance, answers, scripts, said, isDying)
+            } catch {
+                preconditionFailure("the scripted bus failed: \(error)")
+            }
+            withExtendedLifetime(lock) {}
+            isDead.change { $0 = true }
+        }
+    }
+
+    private static func serve(
+        _ folder: RuntimeFolder, _ instance: UInt64, _ answers: Bool, _ scripts: Mailbox<Script>,
+        _ said: Observed<[ClientMessage]>, _ isDying: Observed<Bool>
+    ) throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(folder.busEndpoint, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(instance))
+            case .remove(let pattern): try broker.say(.removed(pattern, count: 0))
+            case .cancel(let handler, let request): try broker.say(.cancelled(handler, request))
+            case .query(let query): try broker.say(.answer(query), body: Array("{}".utf8))
+            case .fetch(let fetch) where answers:
+                let outcome = Terminal.Outcome.result(status: 200, Terminal.Response(url: fetch.url))
+                let terminal = Terminal(
+                    handler: fetch.handler, request: fetch.request, sequence: 1, outcome: outcome)
+                try broker.say(.terminal(terminal))
+            default: break
+            }
+            said.change { $0.append(message) }
+        }
+        let registration = try loop.add(scripts.descriptor, .readable) { _ in
+            for script in scripts.takeAll() {
+                do { try script(broker) } catch { preconditionFailure("a script failed: \(error)") }
+            }
+        }
+        _ = try loop.run { isDying.current.value }
+        loop.remove(registration)
+        broker.die()
+    }
+
+    deinit {
+        isDying.change { $0 = true }
+        scripts.put { _ in }
+    }
+
+    /// Connects to it.
+    func connect(patience: Duration? = .seconds(20)) async throws -> Bus {
+        try await Bus.connect(to: .running(in: folder.path), application: "test", patience: patience)
+    }
+
+    /// Goes, as far as its clients can tell.
+    func die() async {
+        isDying.change { $0 = true }
+        scripts.put { _ in }
+        while true {
+            let (isOver, version) = isDead.current
+            if isOver { return }
+            await isDead.changed(since: version)
+        }
+    }
+
+    /// Says something to the client that spoke last.
+    func say(_ message: BrokerMessage, body: [UInt8]? = nil) {
+        scripts.put { try $0.say(message, body: body) }
+    }
+
+    /// Ends a request with 200.
+    func answer(
+        _ fetch: Fetch, _ body: [UInt8] = [], file: String? = nil, length: Int? = nil, generation: String? = nil
+    ) {
+        var response = Terminal.Response(url: fetch.url)
+        response.length = length ?? body.count
+        response.file = file
+        response.generation = generation.flatMap { Generation($0) }
+        response.httpFields = Array("content-type: text/plain\nx-a: 1\nX-A: 2".utf8)
+        end(fetch, .result(status: 200, response), body)
+    }
+
+    /// Ends a request.
+    func end(_ fetch: Fetch, _ outcome: Terminal.Outcome, _ body: [UInt8] = []) {
+        let sequence = lastSequence.change { number in
+            number += 1
+            return number
+        }
+        let terminal = Terminal(
+            handler: fetch.handler, request: fetch.request, sequence: sequence, outcome: outcome)
+        say(.terminal(terminal), body: body.isEmpty ? nil : body)
+    }
+
+    /// Waits until what was said has this among it, and gives it.
+    func hears<Found: Sendable>(_ find: (ClientMessage) -> Found?) async -> Found {
+        while true {
+            let (messages, version) = said.current
+            if let found = messages.lazy.compactMap(find).first { return found }
+            await said.changed(since: version)
+        }
+    }
+
+    /// The `number`th FETCH, counted from 1.
+    func fetch(_ number: Int = 1) async -> Fetch {
+        while true {
+            let version = said.current.version
+            if fetches.count >= number { return fetches[number - 1] }
+            await said.changed(since: version)
+        }
+    }
+
+    /// What was asked for so far.
+    var fetches: [Fetch] {
+        said.current.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
+    }
+
+    /// Waits until a message was said.
+    func hears(_ message: ClientMessage) async { _ = await hears { $0 == message ? true : nil } }
+
+    /// A file in its spool.
+    func file(_ name: String, _ bytes: [UInt8]) -> String {
+        let path = "\(folder.path)/\(name)"
+        append(bytes, to: path)
+        return path
+    }
+
+    func append(_ bytes: [UInt8], to path: String) {
+        let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        let count = unsafe write(descriptor, bytes, bytes.count)
+        precondition(count == bytes.count, "the spool's file cannot be written")
+        close(descriptor)
+    }
+}

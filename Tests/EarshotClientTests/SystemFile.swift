@@ -1,0 +1,29 @@
+import EarshotLoop
+import Glibc
+
+/// Files, as another program reads them.
+enum SystemFile {
+    /// All that is in a file of at most 1 MiB.
+    static func bytes(_ path: String) throws -> [UInt8] {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw SystemError("open", number: errno) }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        let count = unsafe read(descriptor, &bytes, bytes.count)
+        return Array(bytes[..<count])
+    }
+
+    /// Whether this process has a file open that has, or had, this name.
+    static func isOpen(_ path: String) -> Bool {
+        (0..<1024).contains { descriptor in
+            target("/proc/self/fd/\(descriptor)").hasPrefix(path)
+        }
+    }
+
+    /// Where a link leads; nothing if it is none.
+    static func target(_ link: String) -> String {
+        var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = unsafe readlink(link, &target, target.count)
+        return String(decoding: target[..<max(count, 0)].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}
