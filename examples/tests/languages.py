@@ -19,11 +19,13 @@ JAVA = "java -cp .:/usr/share/java/zmq.jar"
 class Language:
     """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
 
-    def __init__(self, name, packages, fetch, gallery, watch, build=None):
+    def __init__(self, name, packages, fetch, gallery, watch, build=None, in_place=False):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
         self.build = build
+        # Where they are, because their package names this one by its path.
+        self.in_place = in_place
 
     def start(self, program, *arguments, environment, output=None):
         """Starts one of the three. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
@@ -35,13 +37,15 @@ class Language:
 
     @functools.cached_property
     def built(self):
-        """A folder with the built programs, gone when the tests are over."""
+        """The folder of the built programs: one that is gone when the tests are over, unless they are built in place."""
         missing = [package for package in self.packages if not installed(package)]
         if missing:
             raise AssertionError(f"{self.name} needs {' '.join(missing)}: run bin/setup --examples")
-        folder = temporary_folder()
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        programs = shutil.copytree(EXAMPLES / self.name, folder / self.name)
+        programs = EXAMPLES / self.name
+        if not self.in_place:
+            folder = temporary_folder()
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            programs = shutil.copytree(programs, folder / self.name)
         if self.build:
             done = subprocess.run(self.build, shell=True, cwd=programs, capture_output=True, text=True)
             if done.returncode or "warning" in done.stderr:
@@ -60,6 +64,8 @@ LANGUAGES = [
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
+    Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
+             build="swift build -c release -q", in_place=True),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
              build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]

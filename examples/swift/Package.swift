@@ -1,0 +1,16 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let earshot = Target.Dependency.product(name: "EarshotClient", package: "earshot")
+
+let package = Package(
+    name: "earshot-examples",
+    // In a program of your own: .package(url: "…", from: "…").
+    dependencies: [.package(name: "earshot", path: "../..")],
+    targets: [
+        .target(name: "Command", dependencies: [earshot]),
+        .executableTarget(name: "fetch", dependencies: [earshot, "Command"]),
+        .executableTarget(name: "gallery", dependencies: [earshot, "Command"]),
+        .executableTarget(name: "watch", dependencies: [earshot, "Command"]),
+    ]
+)

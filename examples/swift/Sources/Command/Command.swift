@@ -1,0 +1,68 @@
+import EarshotClient
+import Glibc
+
+/// How these programs end, and what they write.
+public enum Command {
+    /// Why a program ends otherwise than well.
+    public enum Failure: Error {
+        case usage(String)
+        /// It takes nothing more.
+        case output
+        /// The body became another after a part of it was written.
+        case changed
+    }
+
+    /// Runs a program over a bus to its end.
+    public static func run(_ body: (Bus) async throws -> Void) async -> Never {
+        do {
+            // An output that nobody reads any more is an error, not the end.
+            signal(SIGPIPE, SIG_IGN)
+            let bus = try await Bus.connect(application: "example", patience: .seconds(5))
+            try await body(bus)
+            await bus.close()
+            exit(0)
+        } catch Failure.output {
+            end(1, "the output takes nothing more")
+        } catch Failure.changed {
+            end(1, "the server has another version by now, after a part of the first was written")
+        } catch Failure.usage(let text) {
+            end(64, "usage: \(text)")
+        } catch let error as BusError {
+            let reason = [error.code.name, error.status.map(String.init)].compactMap(\.self).joined(separator: " ")
+            end(error.code == .noBroker ? 69 : 1, "\(error) (\(reason))")
+        } catch {
+            end(1, "\(error)")
+        }
+    }
+
+    /// The arguments behind the program's name; ends the program when they are fewer or more.
+    public static func arguments(_ count: ClosedRange<Int>, _ usage: String) -> [String] {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        guard count.contains(arguments.count) else { end(64, "usage: \(usage)") }
+        return arguments
+    }
+
+    /// Writes to standard output.
+    public static func write(_ bytes: [UInt8]) throws {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+            guard count > 0 else { throw Failure.output }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    /// Writes a line to standard output.
+    public static func write(line: String) throws { try write(Array("\(line)\n".utf8)) }
+
+    /// Writes a line to standard error.
+    public static func say(_ text: String) {
+        let line = Array("earshot: \(text)\n".utf8)
+        _ = line.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+
+    private static func end(_ status: Int32, _ text: String) -> Never {
+        say(text)
+        exit(status)
+    }
+}
