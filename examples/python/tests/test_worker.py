@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import io
 import os
+import signal
 import threading
 
 from support import PACKAGE, PROGRAMS, BusTestCase, environment, timed
@@ -73,8 +74,8 @@ class WorkerTests(WorkerTestCase):
             await gate.wait()
             return b"once"
 
-        async with self.serving(count, "count"), self.connect() as bus:
-            handlers = [bus.handler() for _ in range(50)]
+        async with self.serving(count, "count"), self.connect() as bus, contextlib.AsyncExitStack() as stack:
+            handlers = [await stack.enter_async_context(bus.handler()) for _ in range(50)]
             transfers = [handler.start("count:one") for handler in handlers]
             while (await bus.status())["flights"]["joined"] < 49:
                 pass
@@ -217,8 +218,9 @@ class ThumbnailTests(WorkerTestCase):
         from PIL import Image
         picture = io.BytesIO()
         Image.new("RGB", (640, 480), (200, 30, 30)).save(picture, "PNG")
+        # A quarter of the slots is kept for class high.
         program = Program(
-            [PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "20"],
+            [PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "28"],
             environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
         async with Pictures(picture.getvalue(), 20) as pictures, contextlib.AsyncExitStack() as stack:
             monitor = await stack.enter_async_context(self.connect())
@@ -228,7 +230,7 @@ class ThumbnailTests(WorkerTestCase):
             transfers = []
             for number in range(200):
                 bus = await stack.enter_async_context(self.connect())
-                handler = bus.handler()
+                handler = await stack.enter_async_context(bus.handler())
                 transfers.append(handler.start(f"thumb:96/{pictures.url}/{number % 20}.png"))
             while (await monitor.status())["requests"]["submitted"] < before["requests"]["submitted"] + 220:
                 await asyncio.sleep(0)
@@ -240,7 +242,7 @@ class ThumbnailTests(WorkerTestCase):
             after = await monitor.status()
             # One flight for each thumbnail, one for each picture.
             self.assertEqual(after["flights"]["started"] - before["flights"]["started"], 40)
-        program.terminate()
+        program.signal(signal.SIGTERM)
         self.assertEqual(await self.in_thread(program.wait, 10), 0)
         self.assertEqual(program.stderr, "")
 
@@ -259,5 +261,5 @@ class ThumbnailTests(WorkerTestCase):
             with self.assertRaises(earshot.FetchFailed) as caught:
                 await handler.fetch("thumb:large")
             self.assertEqual(caught.exception.code, "malformed-url")
-        program.terminate()
+        program.signal(signal.SIGTERM)
         self.assertEqual(await self.in_thread(program.wait, 10), 0)
