@@ -36,7 +36,7 @@ class DurableTests(TestCase):
         """`kill -9` of the broker, once its successor is there."""
         kill(bus.broker)
         # The more often it dies, the longer the supervisor waits.
-        eventually(lambda: bus._pids("broker"), "another broker", 20)
+        eventually(lambda: bus._pids("broker"), "another broker", 60)
 
     def claim(self, bus, pattern, count, timeout=120):
         """What waited, heard by a client of its own."""
@@ -156,8 +156,9 @@ class DurableTests(TestCase):
             # Three times as much, for what becomes of them.
             client.set("durable-size 6000")
             origin.open_gate("full")
-            client.fetch("full", "other", f"{origin.url}/bytes/10")
+            client.fetch("beside", 1, f"{origin.url}/bytes/10")
             self.assertResult(client.terminal(), body(10))
+            client.say("SUBSCRIBE full")
             ends = {m.id[1]: m for m in client.terminals(len(kept))}
             self.assertEqual(set(ends), kept)
             results = [m for m in ends.values() if m.verb == "RESULT"]
