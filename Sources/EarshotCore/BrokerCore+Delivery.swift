@@ -179,8 +179,8 @@ extension BrokerCore {
     private mutating func close(_ client: Int32) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
-        // Not here: its requests may be what is being dealt with.
-        if clients[client].isAway { setTimer(clock, lease(of: client)) }
+        // Not here: its requests may be what is being dealt with. Later than now, so not in this pass either.
+        if clients[client].isAway { setTimer(clock.advanced(byNanoseconds: 1), lease(of: client)) }
         actions.append(.close(clients[client].id, reason: "too-slow"))
     }
 

@@ -34,7 +34,7 @@ extension BrokerCore {
     /// The files in which the bodies of a worker's attempts grow, as far as anything could go on with them.
     public func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workerNumbers[id] else { return [] }
-        return workers[worker].leases.sorted { $0.value.flight < $1.value.flight }.compactMap { attempt, lease in
+        return workers[worker].leasesInOrder.compactMap { attempt, lease in
             guard let part = lease.part, !part.fields.isEmpty, lease.orphan == nil else { return nil }
             return (attempt, part.file)
         }

@@ -182,7 +182,7 @@ extension BrokerCore {
     private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
         var unwanted: [Int32] = []
         for worker in workers.indices {
-            for lease in workers[worker].leases.values where lease.flight >= 0 {
+            for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 {
                 var flight = lease.flight
                 while flights[flight].interests.isEmpty, let parent = flights[flight].parents.firstMember {
                     flight = parent

@@ -29,12 +29,8 @@ extension BrokerCore {
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let worker = workerNumbers.removeValue(forKey: id) else { return }
         clock = now
-        for lease in workers[worker].leases.values where lease.flight >= 0 { settlePurges(of: lease.flight) }
-        // In an order that is the same in each run.
-        let leases = workers[worker].leases.sorted { left, right in
-            (left.value.flight, left.key.flight, left.key.broker.rawValue)
-                < (right.value.flight, right.key.flight, right.key.broker.rawValue)
-        }
+        for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 { settlePurges(of: lease.flight) }
+        let leases = workers[worker].leasesInOrder
         let served = workers[worker].pools
         workers.remove(worker)
         // Before anything that follows looks for them.

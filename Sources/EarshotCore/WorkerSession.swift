@@ -75,6 +75,14 @@ struct WorkerSession {
     /// When it was asked for a sign of life; nil when it owes none.
     var askedAt: Tick?
 
+    /// Its leases in an order that is the same in each run: what follows from them is told in it.
+    var leasesInOrder: [(key: AttemptID, value: Lease)] {
+        leases.sorted { left, right in
+            (left.value.flight, left.key.flight, left.key.broker.rawValue)
+                < (right.value.flight, right.key.flight, right.key.broker.rawValue)
+        }
+    }
+
     /// Whether it has something to end.
     var isBusy: Bool { !leases.isEmpty || !foreign.isEmpty }
 

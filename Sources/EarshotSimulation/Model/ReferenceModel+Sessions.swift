@@ -64,12 +64,12 @@ extension ReferenceModel {
         moments.insert(Moment(at: until, subject: .lease(client, until: until)))
     }
 
-    /// The core gives a client up: a connected one with its connection, one that is away when time passes next.
+    /// The core gives a client up: a connected one with its connection, one that is away when time has passed.
     func closed(_ id: ClientID) {
         guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
         client.isClosing = true
         guard let until = client.awayUntil else { return }
-        moments.insert(Moment(at: now, subject: .lease(client, until: until)))
+        moments.insert(Moment(at: now.advanced(byNanoseconds: 1), subject: .lease(client, until: until)))
     }
 
     func leaseEnded(_ client: SessionRecord, until: Tick) {

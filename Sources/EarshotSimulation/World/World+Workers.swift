@@ -249,8 +249,8 @@ extension World {
     }
 
     private mutating func lie(_ number: Int) {
-        let running = workers[number].transfers.keys.min { $0.flight < $1.flight }
-        let others = workers[random.below(workers.count)].transfers.keys.min { $0.flight < $1.flight }
+        let running = workers[number].transfers.keys.min { $0.description < $1.description }
+        let others = workers[random.below(workers.count)].transfers.keys.min { $0.description < $1.description }
         let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
         var claim = wrong
         switch random.below(9) {
