@@ -273,7 +273,9 @@ extension World {
             say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
         case 5: say(.ready(Ready(slots: 9)), number)
         case 6:
-            var held = HeldAttempt(attempt: others ?? wrong.attempt, url: catalogue.urls[0])
+            // Of what is its own it is believed: nobody else knows.
+            let strange = others.flatMap { workers[number].transfers[$0] == nil ? $0 : nil }
+            var held = HeldAttempt(attempt: strange ?? wrong.attempt, url: catalogue.urls[0])
             held.flight = FlightIdentity(high: 1, low: 2)
             say(.holds(held), number)
         case 7: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
