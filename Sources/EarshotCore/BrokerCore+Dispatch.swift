@@ -50,6 +50,12 @@ extension BrokerCore {
         setTimer(limit, .opening)
     }
 
+    /// Whether nothing is assigned yet for their sake.
+    var isAwaitingWorkers: Bool {
+        guard let awaitedWorkers else { return false }
+        return awaitedWorkers > 0 || workers.indices.contains { !isOwn($0) && !workers[$0].foreign.isEmpty }
+    }
+
     private mutating func isOpen() -> Bool {
         guard let awaited = awaitedWorkers else { return true }
         let known = workers.indices.filter { workers[$0].phase != .joining && !isOwn($0) }

@@ -75,7 +75,7 @@ extension BrokerCore {
         let donor = donor(of: flight, for: interest)
         if isDraining {
             writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
-        } else if awaitedWorkers != nil {
+        } else if isAwaitingWorkers {
             writeWait("earlier-workers", "workers end what an earlier broker gave them", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""

@@ -27,11 +27,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 # The operands that each verb of the broker has at least, and whether it can have more.
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
-             "REMOVED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True), "CHANGED": (2, True),
-             "ERROR": (1, False), "GOODBYE": (0, False)}
+             "REMOVED": (2, False), "ACCEPTED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True),
+             "CHANGED": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
 # The same of what it says to workers, protocols/2-WORKER.md.
-_WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False), "PING": (0, False),
-                    "DRAIN": (0, False), "ERROR": (1, False)}
+_WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False),
+                    "PING": (0, False), "DRAIN": (0, False), "ERROR": (1, False)}
 
 
 class Progress(NamedTuple):

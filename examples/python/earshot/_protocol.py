@@ -225,6 +225,8 @@ class Core:
             return self._welcomed(message)
         if message.verb == "ERROR":
             return self._refused(message)
+        if message.verb == "ACCEPTED":
+            return []  # Only who asks for something durable hears it.
         if message.fields.get("reason") == "draining":
             self.draining = True
             return []

@@ -401,7 +401,7 @@ class RestartTests(BusTestCase):
             task = asyncio.create_task(handler.fetch(f"{self.url}/gate/quiet?bytes=8"))
             await self.in_thread(self.origin.await_count, "/gate/quiet", 1)
             await self.in_thread(kill, self.bus.broker)
-            await self.in_thread(self.origin.await_count, "/gate/quiet", 2)
+            # The next one goes on with the transfer.
             self.origin.open_gate("quiet")
             self.assertEqual((await task).read(), body(8))
 
