@@ -1,0 +1,45 @@
+"""A table of pictures that come through the bus, as a page on 127.0.0.1: gallery.py [--port PORT] FILE
+
+FILE has the URL of a picture in each line; - is standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+
+import earshot
+from pages import Pages
+
+MOST_ROWS = 100_000
+"""Rows of the table: browsers draw nothing beyond some 16 million pixels."""
+
+
+async def main(urls: list[str], port: int) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with earshot.connect() as bus, Pages(bus, urls, port) as pages:
+        print(f"gallery: {pages.url}", flush=True)
+        await stopping.wait()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A table of pictures that come through the bus, as a web page.")
+    parser.add_argument("--port", type=int, default=0, help="of the page; by default one that is free")
+    parser.add_argument("file", type=argparse.FileType(encoding="utf-8", errors="replace"),
+                        help="the URL of a picture in each line; - is standard input")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = arguments()
+    rows = [line.strip() for line in given.file if line.strip()]
+    if not 0 < len(rows) <= MOST_ROWS:
+        sys.exit(f"gallery: {len(rows)} URLs; it shows 1 to {MOST_ROWS}")
+    try:
+        asyncio.run(main(rows, given.port))
+    except (earshot.EarshotError, OSError, OverflowError) as error:
+        sys.exit(f"gallery: {error}")

@@ -1,0 +1,100 @@
+"""A page without a browser: it does what page.js does, one step at a time."""
+
+import http.client
+import json
+import threading
+import urllib.parse
+
+
+class Page:
+    """An open page of `cells` cells: `with Page(url, 12) as page:`."""
+
+    def __init__(self, url, cells):
+        self.address = urllib.parse.urlsplit(url).netloc
+        self.cells = cells
+        self.name = None
+        self.rows = None
+        self.first = None
+        self.counters = {}
+        self.news = []
+        self.last_fields = None
+        self._changed = threading.Condition()
+        self._events = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self):
+        connection = http.client.HTTPConnection(self.address, timeout=20)
+        connection.request("GET", f"/events?cells={self.cells}")
+        self._socket = connection.sock
+        self._events = connection.getresponse()
+        assert self._events.status == 200, self._events.status
+        self._reader.start()
+        self.until(lambda: self.name is not None, "a screen")
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Leaves, as a page that is closed."""
+        if self._events is not None:
+            self._socket.shutdown(2)
+            self._reader.join(10)
+            self._events.close()
+            self._events = None
+
+    def ask(self, method, path, body=None, fields=None):
+        """The status and the body; `last_fields` are those of the answer."""
+        connection = http.client.HTTPConnection(self.address, timeout=20)
+        try:
+            connection.request(method, path, body, fields or {})
+            answer = connection.getresponse()
+            self.last_fields = answer.headers
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def scroll(self, first):
+        """Rows from `first` on are on the screen."""
+        status, _ = self.ask("POST", f"/screen/{self.name}", json.dumps({"first": first}))
+        assert status == 204, status
+        self.first = first
+
+    def on_screen(self):
+        return range(self.first, self.first + self.cells)
+
+    def await_shown(self):
+        """What the events last told of each row on the screen, once they told of all."""
+        def shown():
+            told = {news["row"]: news for news in self.news}
+            return {row: told[row] for row in self.on_screen() if row in told}
+        self.until(lambda: len(shown()) == self.cells, lambda: f"all of {self.on_screen()}, got {sorted(shown())}")
+        with self._changed:
+            return shown()
+
+    def picture(self, row):
+        """The status and the body of the picture of `row`."""
+        return self.ask("GET", f"/picture/{self.name}/{row}")
+
+    def until(self, condition, what, timeout=15):
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout):
+                raise AssertionError(f"page: not within {timeout} s: {what() if callable(what) else what}")
+
+    def _read(self):
+        try:
+            for line in self._events:
+                if line.startswith(b"data: "):
+                    with self._changed:
+                        self._hear(json.loads(line[6:]))
+                        self._changed.notify_all()
+        except (OSError, ValueError, AttributeError, http.client.HTTPException):
+            pass  # The page was closed, or the server was.
+
+    def _hear(self, news):
+        if "screen" in news:
+            self.name, self.rows = news["screen"], news["rows"]
+        elif "counters" in news:
+            self.counters = news["counters"]
+        else:
+            self.news.append(news)

@@ -1,0 +1,97 @@
+"""The moments at which a row leaves its cell."""
+
+import asyncio
+import unittest
+
+import test_gallery  # noqa: F401 (the paths come first)
+import earshot
+from screen import Cell
+
+
+class Answer:
+    """What a cell takes of a result."""
+
+    def __init__(self, data):
+        self.data = data
+        self.length = len(data)
+        self.released = False
+
+    def read(self):
+        return self.data
+
+    def release(self):
+        self.released = True
+
+    def header(self, _):
+        return "image/png"
+
+
+class Handler:
+    """A bus that answers when the test says so."""
+
+    def __init__(self):
+        self.asked = {}
+
+    async def replace(self, url, **_):
+        self.asked[url] = asyncio.get_running_loop().create_future()
+        return await self.asked[url]
+
+
+async def settle():
+    """Lets all that can run do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class CellTests(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.handler = Handler()
+        self.told = []
+        self.late = []
+        self.ended = asyncio.Event()
+        self.cell = Cell(self.handler, self.changed, self.late.append)
+
+    def changed(self, cell):
+        self.told.append((cell.row, cell.picture and cell.picture.data, cell.failure))
+        self.ended.set()
+
+    async def test_a_result_of_the_row_before_is_not_shown(self):
+        self.cell.show(1, "one")
+        await settle()
+        answer = Answer(b"first")
+        self.handler.asked["one"].set_result(answer)
+        self.cell.show(13, "thirteen")
+        await settle()
+        self.assertEqual((self.cell.picture, self.told, self.late), (None, [], [5]))
+        self.assertTrue(answer.released)
+        self.handler.asked["thirteen"].set_result(Answer(b"second"))
+        await self.ended.wait()
+        self.assertEqual(self.told, [(13, b"second", None)])
+
+    async def test_a_failure_of_the_row_before_is_not_shown(self):
+        self.cell.show(1, "one")
+        await settle()
+        self.handler.asked["one"].set_exception(earshot.FetchFailed("h", "1", "removed"))
+        self.cell.show(13, "thirteen")
+        await settle()
+        self.assertEqual((self.cell.failure, self.told), (None, []))
+
+    async def test_rows_that_leave_at_once_are_never_asked_for(self):
+        self.cell.show(1, "one")
+        self.cell.show(13, "thirteen")
+        self.cell.clear()
+        await settle()
+        self.assertEqual(self.handler.asked, {})
+        self.cell.show(1, "one")
+        await settle()
+        self.handler.asked["one"].set_exception(earshot.FetchFailed("h", "1", "timeout"))
+        await self.ended.wait()
+        self.assertEqual(self.told, [(1, None, "timeout")])
+
+    async def test_a_row_that_stays_is_asked_for_once(self):
+        self.cell.show(1, "one")
+        await settle()
+        asked = self.handler.asked["one"]
+        self.cell.show(1, "one")
+        await settle()
+        self.assertIs(self.handler.asked["one"], asked)
