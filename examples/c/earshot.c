@@ -2,6 +2,7 @@
 #include "earshot.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,8 @@ static int is_word(const char *text)
     return *text != 0;
 }
 
-/* Sends the words, which end with NULL, as one line, and the fields after it. */
-static int say(earshot_bus *bus, const char *fields, const char *const words[])
+/* Sends the words, which end with NULL, as one line, the fields after it, and a body unless that is NULL. */
+static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
 {
     size_t length = strlen(fields);
     for (int i = 0; words[i]; i++) {
@@ -41,9 +42,15 @@ static int say(earshot_bus *bus, const char *fields, const char *const words[])
     char *end = head;
     for (int i = 0; words[i]; i++) end = stpcpy(stpcpy(end, words[i]), words[i + 1] ? " " : "\n");
     strcpy(end, fields);
-    int sent = zmq_send(bus->socket, head, length, 0);
+    int sent = zmq_send(bus->socket, head, length, body ? ZMQ_SNDMORE : 0);
+    if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), 0);
     free(head);
     return sent < 0 ? fail(bus, EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno())) : 0;
+}
+
+static int say(earshot_bus *bus, const char *fields, const char *const words[])
+{
+    return say_with(bus, fields, words, NULL);
 }
 
 /* 1: a message is there. 0: none came in time. */
@@ -56,33 +63,108 @@ static int await(earshot_bus *bus, long milliseconds)
     return ready < 0 ? fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno())) : ready;
 }
 
-int earshot_open(earshot_bus *bus)
+static int set(earshot_bus *bus, int option, int value)
+{
+    return zmq_setsockopt(bus->socket, option, &value, sizeof value);
+}
+
+/* Where the bus is. */
+static void find_folder(char *folder, size_t size)
+{
+    const char *named = getenv("EARSHOT_RUNTIME"), *session = getenv("XDG_RUNTIME_DIR");
+    if (named && *named) snprintf(folder, size, "%s", named);
+    else if (session && *session) snprintf(folder, size, "%s/earshot", session);
+    else snprintf(folder, size, P_tmpdir "/earshot-%u", (unsigned)geteuid());
+}
+
+static int no_broker(earshot_bus *bus, const char *folder)
+{
+    return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
+}
+
+/* Makes a socket. */
+static int make_socket(earshot_bus *bus)
 {
     memset(bus, 0, sizeof *bus);
-    char folder[256];
-    const char *named = getenv("EARSHOT_RUNTIME"), *session = getenv("XDG_RUNTIME_DIR");
-    if (named && *named) snprintf(folder, sizeof folder, "%s", named);
-    else if (session && *session) snprintf(folder, sizeof folder, "%s/earshot", session);
-    else snprintf(folder, sizeof folder, P_tmpdir "/earshot-%u", (unsigned)geteuid());
-
-    char endpoint[300];
-    snprintf(endpoint, sizeof endpoint, "ipc://%s/bus", folder);
     bus->context = zmq_ctx_new();
     bus->socket = bus->context ? zmq_socket(bus->context, ZMQ_DEALER) : NULL;
-    if (!bus->socket) return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
-    int linger = LINGER_MS;
-    if (zmq_setsockopt(bus->socket, ZMQ_LINGER, &linger, sizeof linger) != 0
-        || zmq_connect(bus->socket, endpoint) != 0)
-        return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", endpoint, zmq_strerror(zmq_errno()));
-
-    if (say(bus, "", (const char *[]){"HELLO", "EAR/1", NULL}) != 0) return -1;
-    int ready = await(bus, GREETING_MS);
-    if (ready == 0)
-        return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
-    earshot_message welcome;
-    if (ready < 0 || earshot_receive(bus, &welcome) != 0) return -1;
-    earshot_free(&welcome);
+    if (!bus->socket || set(bus, ZMQ_LINGER, LINGER_MS) != 0)
+        return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     return 0;
+}
+
+/* Connects to the endpoint, greets with the words and fields, and hears the answer. */
+static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[])
+{
+    char folder[256], address[300];
+    find_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "ipc://%s/%s", folder, endpoint);
+    if (zmq_connect(bus->socket, address) != 0)
+        return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", address, zmq_strerror(zmq_errno()));
+    if (say(bus, fields, words) != 0) return zmq_errno() == EAGAIN ? no_broker(bus, folder) : -1;
+    int ready = await(bus, GREETING_MS);
+    if (ready == 0) return no_broker(bus, folder);
+    earshot_message answer;
+    if (ready < 0 || earshot_receive(bus, &answer) != 0) return -1;
+    earshot_free(&answer);
+    return 0;
+}
+
+int earshot_open(earshot_bus *bus)
+{
+    return make_socket(bus) == 0 ? greet(bus, "bus", "", (const char *[]){"HELLO", "EAR/1", NULL}) : -1;
+}
+
+int earshot_register(earshot_bus *bus, const char *scheme, int slots)
+{
+    /* A worker's socket is for one connection: what is meant for one broker shall not reach the next. Without a
+       connection nothing can be sent, and earshot_await notices that. */
+    if (make_socket(bus) != 0) return -1;
+    if (set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
+        || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0)
+        return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
+    char fields[200];
+    snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\n", slots, scheme, (long)getpid());
+    return greet(bus, "work", fields, (const char *[]){"READY", "EARW/1", NULL});
+}
+
+int earshot_await(earshot_bus *bus, int descriptor, int milliseconds)
+{
+    int events, own;
+    size_t size = sizeof events;
+    if (zmq_getsockopt(bus->socket, ZMQ_EVENTS, &events, &size) != 0
+        || zmq_getsockopt(bus->socket, ZMQ_FD, &own, &size) != 0)
+        return fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
+    if (events & ZMQ_POLLIN) return 1;
+    if (!(events & ZMQ_POLLOUT)) return fail(bus, EARSHOT_NO_BROKER, "the broker is gone");
+    struct pollfd items[] = {{.fd = own, .events = POLLIN}, {.fd = descriptor, .events = POLLIN}};
+    if (poll(items, 2, milliseconds) < 0 && errno != EINTR)
+        return fail(bus, EARSHOT_FAILED, "cannot poll: %s", strerror(errno));
+    return 0;
+}
+
+int earshot_done(earshot_bus *bus, const char *attempt, const char *content_type, const char *text)
+{
+    char fields[300];
+    snprintf(fields, sizeof fields, "length: %zu\n\ncontent-type: %s\n", strlen(text), content_type);
+    return say_with(bus, fields, (const char *[]){"DONE", attempt, "200", NULL}, text);
+}
+
+int earshot_failed(earshot_bus *bus, const char *attempt, const char *code, const char *detail)
+{
+    char fields[300];
+    snprintf(fields, sizeof fields, "detail: %s\n", detail);
+    return say(bus, fields, (const char *[]){"FAILED", attempt, code, NULL});
+}
+
+int earshot_pong(earshot_bus *bus)
+{
+    return say(bus, "", (const char *[]){"PONG", NULL});
+}
+
+int earshot_bye(earshot_bus *bus)
+{
+    return say(bus, "", (const char *[]){"BYE", NULL});
 }
 
 int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields)

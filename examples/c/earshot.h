@@ -57,6 +57,28 @@ int earshot_print(earshot_bus *bus, const earshot_message *message);
 /* Acknowledges a RESULT or FAILED: unacknowledged ones are in the way of the next. */
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 
+/* For workers, protocol EARW/1 (protocols/2-WORKER.md): a bus that earshot_register opened is used with these, with
+   earshot_receive, earshot_field and earshot_free, and with nothing else. */
+
+/* Connects as a worker for URLs of a scheme, so many at once, in at most 3 s. earshot_close is due either way. */
+int earshot_register(earshot_bus *bus, const char *scheme, int slots);
+
+/* Waits until there is something to do or the milliseconds are over, -1 for any time. 1: a message can be received. 0: look
+   whether `descriptor` can be read, and what is due, and wait again. Fails when the broker is gone. */
+int earshot_await(earshot_bus *bus, int descriptor, int milliseconds);
+
+/* Answers a JOB with a text. */
+int earshot_done(earshot_bus *bus, const char *attempt, const char *content_type, const char *text);
+
+/* Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed. */
+int earshot_failed(earshot_bus *bus, const char *attempt, const char *code, const char *detail);
+
+/* Answers PING. */
+int earshot_pong(earshot_bus *bus);
+
+/* Leaves. */
+int earshot_bye(earshot_bus *bus);
+
 /* Whether the message is the last one of a request: RESULT or FAILED. */
 int earshot_is_terminal(const earshot_message *message);
 

@@ -1,58 +1,12 @@
-import static java.nio.charset.StandardCharsets.UTF_8;
-
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.Map;
-import org.zeromq.ZMQ;
 
 /**
  * A connection to an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq-java. What it asked for ends with it.
  */
-public final class Bus implements AutoCloseable {
-    /** Why it cannot go on; {@code status} is the exit status that fits, as those of the command `earshot`. */
-    public static final class Failure extends Exception {
-        private static final long serialVersionUID = 1;
-
-        public final int status;
-
-        public Failure(String message, int status) {
-            super(message);
-            this.status = status;
-        }
-    }
-
-    public static final int FAILED = 1;
-    public static final int USAGE = 64;
-    public static final int NO_BROKER = 69;
-
-    private static final int GREETING_MS = 3000;
-    private static final int SILENCE_MS = 5000;
-    private static final int LINGER_MS = 500;
-
-    private final ZMQ.Context context = ZMQ.context(1);
-    private final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
-    /** The last terminal's number. */
-    private long heard;
-
+public final class Bus extends Connection {
     /** Connects and is greeted, in at most 3 s. */
     public Bus() throws Failure {
-        String folder = folder();
-        try {
-            socket.setLinger(LINGER_MS);
-            socket.connect("ipc://" + folder + "/bus");
-            say(Map.of(), "HELLO", "EAR/1");
-            byte[][] welcome = await(GREETING_MS);
-            if (welcome == null) {
-                throw new Failure("no broker answers in " + folder + ": start one with `earshot serve`", NO_BROKER);
-            }
-            understand(welcome);
-        } catch (Failure | RuntimeException failure) {
-            close();
-            throw failure;
-        }
+        connect("bus", Map.of(), "HELLO", "EAR/1");
     }
 
     /** Wants a URL. The fields are those of FETCH: {@code Map.of("priority", "high", "timeout", "5")}. */
@@ -79,90 +33,5 @@ public final class Bus implements AutoCloseable {
     /** Unacknowledged terminals are in the way of the next. */
     public void acknowledge(Message message) throws Failure {
         say(Map.of(), "ACK", message.fields.get("seq"));
-    }
-
-    /** The next message, however long it takes, a terminal once: a broker may say it again, with the number it had. */
-    public Message receive() throws Failure {
-        while (true) {
-            Message message = receiveAny();
-            if (!message.isTerminal()) {
-                return message;
-            }
-            long number = Long.parseLong(message.fields.get("seq"));
-            if (number > heard) {
-                heard = number;
-                return message;
-            }
-        }
-    }
-
-    /** The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life. */
-    private Message receiveAny() throws Failure {
-        byte[][] frames = await(SILENCE_MS);
-        if (frames == null) {
-            say(Map.of(), "QUERY", "ping");
-            frames = await(SILENCE_MS);
-        }
-        if (frames == null) {
-            throw new Failure("the broker is gone: start one with `earshot serve`", NO_BROKER);
-        }
-        return understand(frames);
-    }
-
-    @Override
-    public void close() {
-        socket.close();
-        context.term();
-    }
-
-    private static String folder() {
-        String named = System.getenv("EARSHOT_RUNTIME");
-        if (named != null && !named.isEmpty()) {
-            return named;
-        }
-        String session = System.getenv("XDG_RUNTIME_DIR");
-        if (session != null && !session.isEmpty()) {
-            return session + "/earshot";
-        }
-        Object user;
-        try {
-            user = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
-        return Path.of("/tmp", "earshot-" + user).toString();
-    }
-
-    /** The head and the body of the next message, or null when none comes in time. */
-    private byte[][] await(int milliseconds) {
-        socket.setReceiveTimeOut(milliseconds);
-        byte[] head = socket.recv();
-        if (head == null) {
-            return null;
-        }
-        return new byte[][] {head, socket.hasReceiveMore() ? socket.recv() : new byte[0]};
-    }
-
-    /** The message in these frames, unless it is an ERROR. */
-    private static Message understand(byte[][] frames) throws Failure {
-        Message message = new Message(frames[0], frames[1]);
-        if (!message.verb.equals("ERROR")) {
-            return message;
-        }
-        String code = message.operands.get(0);
-        if (code.equals("hello-required")) {
-            throw new Failure("the broker has ended and another one is there: ask again", NO_BROKER);
-        }
-        throw new Failure(code + ": " + message.fields.get("detail"), FAILED);
-    }
-
-    private void say(Map<String, String> fields, String... words) throws Failure {
-        // One with a line end in it could say anything.
-        if (!Arrays.stream(words).allMatch(word -> word.matches("[^\\x00-\\x20\\x7f]+"))) {
-            throw new Failure("a URL or name is empty, or has a space or control character in it", USAGE);
-        }
-        StringBuilder head = new StringBuilder(String.join(" ", words)).append('\n');
-        fields.forEach((name, value) -> head.append(name).append(": ").append(value).append('\n'));
-        socket.send(head.toString().getBytes(UTF_8), 0);
     }
 }

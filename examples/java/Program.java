@@ -1,13 +1,23 @@
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
-/** What the programs share: a bus for as long as they run, and how they fail. */
-interface Program {
-    void run(Bus bus) throws Bus.Failure, IOException;
+/** What the programs share: a connection for as long as they run, and how they fail. */
+interface Program<B extends Connection> {
+    void run(B bus) throws Bus.Failure, IOException;
 
-    /** Runs it; a failure is told on standard error and by the exit status. */
-    static void main(Program program) {
-        try (Bus bus = new Bus()) {
+    /** Makes a connection. */
+    interface Opening<B> {
+        B open() throws Bus.Failure;
+    }
+
+    /** Runs it with a bus; a failure is told on standard error and by the exit status. */
+    static void main(Program<Bus> program) {
+        main(Bus::new, program);
+    }
+
+    /** Runs it with this connection. */
+    static <B extends Connection> void main(Opening<B> opening, Program<B> program) {
+        try (B bus = opening.open()) {
             program.run(bus);
         } catch (Bus.Failure failure) {
             end("earshot: " + failure.getMessage(), failure.status);
@@ -36,6 +46,7 @@ interface Program {
 
     private static void end(String text, int status) {
         System.err.println(text);
-        System.exit(status);
+        // Not exit: a shutdown hook may wait for this thread.
+        Runtime.getRuntime().halt(status);
     }
 }

@@ -36,53 +36,25 @@ class Message {
   }
 }
 
-/** A connection. What it asked for ends with it. */
-export class Bus {
+/** What connections of both kinds have. */
+class Connection {
   #dealer
   #messages
   #heard = 0
 
-  /** Connects and is greeted. */
-  static async connect() {
+  /** Connects to the endpoint, greets, and hears the answer. */
+  async _greet(endpoint, words, fields) {
     const { EARSHOT_RUNTIME: named, XDG_RUNTIME_DIR: session } = process.env
     const folder = named || (session ? join(session, 'earshot') : join('/tmp', `earshot-${process.geteuid()}`))
-    const bus = new Bus()
     try {
-      bus.#dealer = await Dealer.connect(join(folder, 'bus'))
+      this.#dealer = await Dealer.connect(join(folder, endpoint))
     } catch (error) {
       throw new EarshotError(
         `no broker answers in ${folder} (${error.code ?? error.message}): start one with \`earshot serve\``, NO_BROKER)
     }
-    bus.#messages = bus.#dealer.messages()
-    bus.#say(['HELLO', 'EAR/1'])
-    await bus.receive()
-    return bus
-  }
-
-  /** Wants a URL. Fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
-  fetch(handler, request, url, fields = {}) {
-    this.#say(['FETCH', handler, request, url], fields)
-  }
-
-  /** Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
-  remove(handler) {
-    this.#say(['REMOVE', handler])
-  }
-
-  /** One request is not wanted any more. Answered with CANCELLED. */
-  cancel(handler, request) {
-    this.#say(['CANCEL', handler, request])
-  }
-
-  /** Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
-  subscribe(pattern) {
-    this.#say(['SUBSCRIBE', pattern])
-    this.#say(['QUERY', 'ping']) // SUBSCRIBE itself is not answered
-  }
-
-  /** Unacknowledged terminals are in the way of the next. */
-  acknowledge(message) {
-    this.#say(['ACK', message.fields.seq])
+    this.#messages = this.#dealer.messages()
+    this._say(words, fields)
+    await this.receive()
   }
 
   /** The next message, a terminal once: a broker may say it again, with the number that it had. */
@@ -121,20 +93,86 @@ export class Bus {
     this.#dealer.close()
   }
 
-  #say(words, fields = {}) {
+  _say(words, fields = {}, http = '', ...bodies) {
     // One with a line end in it could say anything.
     if (!words.every(word => /^[^\x00-\x20\x7f]+$/.test(word)))
       throw new EarshotError('a URL or name is empty, or has a space or control character in it', 64)
     const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\n`)
-    this.#dealer.send(words.join(' ') + '\n' + lines.join(''))
+    this.#dealer.send(words.join(' ') + '\n' + lines.join('') + (http && `\n${http}`), ...bodies)
+  }
+}
+
+/** A connection of a client. What it asked for ends with it. */
+export class Bus extends Connection {
+  /** Connects and is greeted. */
+  static async connect() {
+    const bus = new Bus()
+    await bus._greet('bus', ['HELLO', 'EAR/1'])
+    return bus
+  }
+
+  /** Wants a URL. Fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
+  fetch(handler, request, url, fields = {}) {
+    this._say(['FETCH', handler, request, url], fields)
+  }
+
+  /** Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
+  remove(handler) {
+    this._say(['REMOVE', handler])
+  }
+
+  /** One request is not wanted any more. Answered with CANCELLED. */
+  cancel(handler, request) {
+    this._say(['CANCEL', handler, request])
+  }
+
+  /** Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
+  subscribe(pattern) {
+    this._say(['SUBSCRIBE', pattern])
+    this._say(['QUERY', 'ping']) // SUBSCRIBE itself is not answered
+  }
+
+  /** Unacknowledged terminals are in the way of the next. */
+  acknowledge(message) {
+    this._say(['ACK', message.fields.seq])
+  }
+}
+
+/** A connection as a worker, protocol EARW/1 (protocols/2-WORKER.md). */
+export class Worker extends Connection {
+  /** Connects as a worker for URLs of a scheme, so many at once. */
+  static async connect(scheme, slots) {
+    const worker = new Worker()
+    await worker._greet('work', ['READY', 'EARW/1'], { slots, schemes: scheme, pid: process.pid })
+    return worker
+  }
+
+  /** Answers a JOB with a text. */
+  done(attempt, type, text) {
+    this._say(['DONE', attempt, '200'], { length: Buffer.byteLength(text) }, `content-type: ${type}\n`, text)
+  }
+
+  /** Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed. */
+  failed(attempt, code, detail) {
+    this._say(['FAILED', attempt, code], { detail })
+  }
+
+  /** Answers PING. */
+  pong() {
+    this._say(['PONG'])
+  }
+
+  /** Leaves. */
+  bye() {
+    this._say(['BYE'])
   }
 }
 
 /** Runs a program's body with a bus; a failure is told on standard error and by the exit status. */
-export async function run(program) {
+export async function run(program, connect = Bus.connect) {
   process.stdout.on('error', giveUp)
   try {
-    const bus = await Bus.connect()
+    const bus = await connect()
     await program(bus)
     bus.close()
   } catch (error) {

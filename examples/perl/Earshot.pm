@@ -7,29 +7,51 @@ use warnings;
 use Errno qw(EAGAIN EINTR);
 use File::Spec::Functions qw(catfile);
 use ZMQ::FFI;
-use ZMQ::FFI::Constants qw(ZMQ_DEALER ZMQ_LINGER ZMQ_RCVTIMEO);
+use ZMQ::FFI::Constants
+    qw(ZMQ_DEALER ZMQ_EVENTS ZMQ_IMMEDIATE ZMQ_LINGER ZMQ_POLLIN ZMQ_POLLOUT ZMQ_RCVTIMEO ZMQ_RECONNECT_IVL ZMQ_SNDTIMEO);
 
 use constant { FAILED => 1, USAGE => 64, NO_BROKER => 69 };
 use constant { GREETING_MS => 3000, SILENCE_MS => 5000, LINGER_MS => 500 };
 
 # Connects and is greeted, in at most 3 s. What the connection asked for ends with it.
-sub open {
+sub open { my ($class) = @_; return $class->_socket->_greet('bus', 'HELLO', 'EAR/1') }
+
+# Connects as a worker for URLs of a scheme, so many at once, in at most 3 s. Such a bus is used with `await`, `receive`,
+# `done`, `failed`, `pong` and `bye`, and with nothing else.
+sub register {
+    my ($class, $scheme, $slots) = @_;
+    my $self = $class->_socket;
+    # A worker's socket is for one connection: what is meant for one broker shall not reach the next. Without a
+    # connection nothing can be sent, and `await` notices that.
+    $self->{socket}->set(ZMQ_RECONNECT_IVL, 'int', -1);
+    $self->{socket}->set(ZMQ_IMMEDIATE, 'int', 1);
+    $self->{socket}->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
+    return $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$ });
+}
+
+sub _socket {
     my ($class) = @_;
-    my $folder = $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
-        || catfile('/tmp', "earshot-$>");
     my $context = ZMQ::FFI->new;
     my $socket = $context->socket(ZMQ_DEALER);
     $socket->die_on_error(0);
     $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
     # The context is kept because the socket closes, silently, when it goes.
-    my $self = bless { context => $context, socket => $socket, heard => 0 }, $class;
-    $socket->connect("ipc://$folder/bus");
-    $self->_check('cannot connect');
+    return bless { context => $context, socket => $socket, heard => 0 }, $class;
+}
 
-    $self->_say('HELLO', 'EAR/1');
-    my $welcome = $self->_await(GREETING_MS)
+sub _greet {
+    my ($self, $endpoint, @words) = @_;
+    my $folder = $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
+        || catfile('/tmp', "earshot-$>");
+    my $socket = $self->{socket};
+    $socket->connect("ipc://$folder/$endpoint");
+    $self->_check('cannot connect');
+    $socket->send($self->_head(@words));
+    my $is_refused = $socket->has_error && $socket->last_errno == EAGAIN;
+    $self->_check('cannot send') unless $is_refused;
+    my $answer = !$is_refused && $self->_await(GREETING_MS)
         or $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
-    $self->_understand($welcome);
+    $self->_understand($answer);
     return $self;
 }
 
@@ -54,6 +76,41 @@ sub subscribe {
 
 # Unacknowledged terminals are in the way of the next.
 sub acknowledge { my ($self, $message) = @_; return $self->_say('ACK', $message->{fields}{seq}) }
+
+# Answers a JOB with a body and its type.
+sub done {
+    my ($self, $attempt, $type, $body) = @_;
+    my $head = $self->_head('DONE', $attempt, 200, { length => length $body });
+    $self->{socket}->send_multipart(["$head\ncontent-type: $type\n", $body]);
+    $self->_check('cannot send');
+    return;
+}
+
+# Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed.
+sub failed {
+    my ($self, $attempt, $code, $detail) = @_;
+    return $self->_say('FAILED', $attempt, $code, { detail => $detail });
+}
+
+# Answers PING.
+sub pong { my ($self) = @_; return $self->_say('PONG') }
+
+# Leaves.
+sub bye { my ($self) = @_; return $self->_say('BYE') }
+
+# Waits until a worker has something to do, or the seconds are over, or there is something in the pipe, if there is one.
+# Whether it is a message.
+sub await {
+    my ($self, $pipe, $seconds) = @_;
+    my $events = $self->{socket}->get(ZMQ_EVENTS, 'int');
+    $self->_check('cannot poll');
+    return 1 if $events & ZMQ_POLLIN;
+    $self->fail('the broker is gone', NO_BROKER) unless $events & ZMQ_POLLOUT;
+    my $readable = '';
+    vec($readable, $_, 1) = 1 for $self->{socket}->get_fd, $pipe ? fileno $pipe : ();
+    select $readable, undef, undef, $seconds;
+    return 0;
+}
 
 # The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
 sub receive {
@@ -128,13 +185,19 @@ sub _await {
 
 sub _say {
     my ($self, @words) = @_;
+    $self->{socket}->send($self->_head(@words));
+    $self->_check('cannot send');
+    return;
+}
+
+# The words as a line, and a line for each of the fields that may be the last of them.
+sub _head {
+    my ($self, @words) = @_;
     my $fields = ref $words[-1] ? pop @words : {};
     # One with a line end in it could say anything.
     $self->fail('a URL or name is empty, or has a space or control character in it', USAGE)
         if grep { !/\A[^\x00-\x20\x7f]+\z/ } @words;
-    $self->{socket}->send(join('', "@words\n", map { "$_: $fields->{$_}\n" } sort keys %$fields));
-    $self->_check('cannot send');
-    return;
+    return join '', "@words\n", map { "$_: $fields->{$_}\n" } sort keys %$fields;
 }
 
 sub _check {

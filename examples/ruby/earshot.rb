@@ -54,15 +54,8 @@ module Earshot
     # Connects and is greeted, in at most 3 s.
     def initialize
       @heard = 0
-      @context = ZMQ::Context.new
-      @socket = @context.socket(ZMQ::DEALER)
-      check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
-      check @socket.connect("ipc://#{folder}/bus")
-      say 'HELLO', 'EAR/1'
-      welcome = await(GREETING_MS)
-      raise Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER) unless welcome
-
-      understand welcome
+      make_socket
+      greet 'bus', 'HELLO', 'EAR/1'
     end
 
     # Wants a URL. The fields are those of FETCH: priority: 'high', timeout: 5.
@@ -134,6 +127,20 @@ module Earshot
       value unless value.empty?
     end
 
+    def make_socket
+      @context = ZMQ::Context.new
+      @socket = @context.socket(ZMQ::DEALER)
+      check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
+    end
+
+    def greet(endpoint, *words, **fields)
+      check @socket.connect("ipc://#{folder}/#{endpoint}")
+      answer = await(GREETING_MS) if try_to_say(head(words, fields))
+      raise Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER) unless answer
+
+      understand answer
+    end
+
     # The frames of the next message, or nil when none comes in time.
     def await(milliseconds)
       check @socket.setsockopt(ZMQ::RCVTIMEO, milliseconds)
@@ -157,13 +164,26 @@ module Earshot
     end
 
     def say(*words, **fields)
+      check @socket.send_string(head(words, fields))
+    end
+
+    # Whether there was a connection to send it by, or soon was.
+    def try_to_say(head)
+      result = @socket.send_string(head)
+      return false if !ZMQ::Util.resultcode_ok?(result) && ZMQ::Util.errno == ZMQ::EAGAIN
+
+      check result
+      true
+    end
+
+    def head(words, fields)
       # One with a line end in it could say anything.
       unless words.all? { |word| word.to_s.b.match?(/\A[^\x00-\x20\x7f]+\z/n) }
         raise Error.new('a URL or name is empty, or has a space or control character in it', USAGE)
       end
 
       lines = fields.map { |name, value| "#{name.to_s.tr('_', '-')}: #{value}\n" }
-      check @socket.send_string("#{words.join(' ')}\n#{lines.join}")
+      "#{words.join(' ')}\n#{lines.join}"
     end
 
     def check(result)
@@ -171,10 +191,77 @@ module Earshot
     end
   end
 
+  # A connection as a worker, protocol EARW/1 (protocols/2-WORKER.md). What a client says it cannot say.
+  class Worker < Bus
+    undef_method :fetch, :remove, :cancel, :subscribe, :acknowledge
+
+    # Connects as a worker for URLs of a scheme, so many at once, in at most 3 s.
+    def initialize(scheme, slots)
+      @heard = 0
+      make_socket
+      # Its socket is for one connection: what is meant for one broker shall not reach the next. Without a connection
+      # nothing can be sent, and `wait` notices that.
+      check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
+      check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
+      check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
+      greet 'work', 'READY', 'EARW/1', slots: slots, schemes: scheme, pid: Process.pid
+      @ready = IO.for_fd(option(ZMQ::FD), autoclose: false)
+    end
+
+    # Waits until there is something to do, or the seconds are over, or there is something in the pipe, if there is one.
+    # Whether it is a message.
+    def wait(pipe, seconds)
+      events = option(ZMQ::EVENTS)
+      return true if events.anybits?(ZMQ::POLLIN)
+      raise Error.new('the broker is gone', NO_BROKER) unless events.anybits?(ZMQ::POLLOUT)
+
+      IO.select([@ready, pipe].compact, nil, nil, seconds)
+      false
+    end
+
+    # Answers a JOB with a body and its type.
+    def done(attempt, type, body)
+      top = head(['DONE', attempt, 200], { length: body.bytesize })
+      check @socket.send_strings(["#{top}\ncontent-type: #{type}\n", body])
+    end
+
+    # Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed.
+    def failed(attempt, code, detail)
+      say 'FAILED', attempt, code, detail: detail
+    end
+
+    # Answers PING.
+    def pong
+      say 'PONG'
+    end
+
+    # Leaves.
+    def bye
+      say 'BYE'
+    end
+
+    private
+
+    def option(name)
+      value = []
+      check @socket.getsockopt(name, value)
+      value.first
+    end
+  end
+
   # Runs a program's body with a bus, closed at its end; a failure is told on standard error and by the exit status.
-  def self.open
+  def self.open(&program)
+    run(-> { Bus.new }, &program)
+  end
+
+  # Runs it with a worker's connection.
+  def self.register(scheme, slots, &program)
+    run(-> { Worker.new(scheme, slots) }, &program)
+  end
+
+  def self.run(connection)
     $stdout.sync = true
-    bus = Bus.new
+    bus = connection.call
     yield bus
   rescue Error, SystemCallError => e
     warn "earshot: #{e.message}"
@@ -182,6 +269,7 @@ module Earshot
   ensure
     bus&.close
   end
+  private_class_method :run
 
   # Ends a program that was called wrongly.
   def self.usage(text)

@@ -19,16 +19,18 @@ JAVA = "java -cp .:/usr/share/java/zmq.jar"
 class Language:
     """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
 
-    def __init__(self, name, packages, fetch, gallery, watch, build=None, in_place=False):
+    def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
+        if worker:
+            self.commands["worker"] = worker
         self.build = build
         # Where they are, because their package names this one by its path.
         self.in_place = in_place
 
     def start(self, program, *arguments, environment, output=None):
-        """Starts one of the three. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
+        """Starts one of its programs. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
         path = f"{pathlib.Path(binary()).parent}:{environment['PATH']}"
         command = [*self.commands[program].split(), *arguments]
         if output:
@@ -59,13 +61,19 @@ def installed(package):
 
 
 LANGUAGES = [
-    Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", build="make"),
-    Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs"),
-    Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl"),
-    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb"),
+    Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", "./worker", build="make"),
+    Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs",
+             "node worker.mjs"),
+    Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl",
+             "perl worker.pl"),
+    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
+             "ruby worker.rb"),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
              build="swift build -c release -q", in_place=True),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
-             build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
+             f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]
+
+# Those in which there is a worker for URLs of one's own. `earshot` alone cannot be one, and the Swift package is a client.
+WORKERS = [language for language in LANGUAGES if "worker" in language.commands]

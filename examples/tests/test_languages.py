@@ -1,14 +1,17 @@
 """Every example program of every language, run as its README says, against a bus and an origin on loopback.
 
-All languages have the same three programs, and all are held to the same: what is below is run for each of them. Nothing
+All languages have the same three programs, most have a worker too, and all are held to the same: what is below is run for each of them. Nothing
 is skipped: a language whose packages are missing fails and names them; `bin/setup --examples` installs them.
 """
 
 import pathlib
+import signal
 import tempfile
 import unittest
 
-from languages import EXAMPLES, LANGUAGES  # It brings the path of the next three.
+import zmq
+
+from languages import EXAMPLES, LANGUAGES, WORKERS  # It brings the path of the next three.
 from harness import Bus, Commands, TestCase
 from origin import Origin, body
 from processes import eventually
@@ -144,13 +147,220 @@ class Cases:
             self.assertTrue([line for line in lines if self.language.build in line], f"no {self.language.build}")
 
 
+class WorkerCases:
+    """What is expected of the worker of each language that has one, with a broker."""
+
+    language = None
+
+    def setUp(self):
+        self.language.built  # noqa: B018 (a missing package is told before anything is started)
+        self.bus = self.enterContext(Bus(workers=1))
+        self.client = self.bus.client()
+
+    def start(self, *arguments):
+        worker = self.language.start("worker", *arguments, environment=self.bus.environment)
+        worker.await_line("earshot: serving upper:")
+        return worker
+
+    def registered(self):
+        """The workers of `upper` that the broker knows."""
+        workers = self.client.query("workers")["workers"]
+        return [worker for worker in workers if worker["schemes"] == ["upper"]]
+
+    def await_running(self, count):
+        eventually(lambda: [worker["running"] for worker in self.registered()] == [count], f"{count} jobs run")
+
+    def fetch(self, request, url, client=None):
+        client = client or self.client
+        client.fetch("page/1", request, url)
+        return client.terminal()
+
+    def test_it_registers_and_leaves(self):
+        worker = self.start()
+        [told] = eventually(self.registered, "the broker knows it")
+        self.assertEqual((told["phase"], told["slots"]), ("ready", 4))
+        worker.signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(20), 0, worker.describe())
+        eventually(lambda: not self.registered(), "the broker knows that it left")
+
+    def test_it_answers(self):
+        """Many at once, too: more than it has slots for."""
+        self.start()
+        answer = self.fetch("one", "upper:hello")
+        self.assertResult(answer, b"HELLO")
+        self.assertIn("content-type: text/plain", answer.http)
+        self.assertResult(self.fetch("two", "upper:a%20b:c"), b"A%20B:C")
+        text = "x" * 5000
+        self.assertResult(self.fetch("long", f"upper:{text}"), text.upper().encode())
+        for number in range(50):
+            self.client.fetch("page/2", number, f"upper:number-{number}")
+        for message in self.client.terminals(50):
+            self.assertResult(message, f"NUMBER-{message.operands[1]}".encode())
+
+    def test_a_failure_is_told_in_its_words(self):
+        worker = self.start()
+        answer = self.fetch("none", "upper:")
+        self.assertFailed(answer, "worker-failed")
+        self.assertEqual(answer.fields["detail"], "no text stands behind upper:")
+        self.assertResult(self.fetch("some", "upper:text"), b"TEXT")
+        self.assertEqual(worker.stderr, "earshot: serving upper:\n")
+
+    def test_what_two_want_is_one_job_and_it_is_finished_before_it_leaves(self):
+        """A job of half a second: both ask while it runs."""
+        worker = self.start("500")
+        other = self.bus.client()
+        self.client.fetch("page/1", "one", "upper:both")
+        other.fetch("page/2", "two", "upper:both")
+        self.await_running(1)
+        worker.signal(signal.SIGTERM)
+        answers = [self.client.terminal(), other.terminal()]
+        for answer in answers:
+            self.assertResult(answer, b"BOTH")
+        self.assertEqual(worker.wait(20), 0, worker.describe())
+
+    def test_what_nobody_wants_any_more_frees_its_slot(self):
+        """Its jobs take a quarter of an hour: only a CANCEL ends one in this test."""
+        self.start("900000")
+        for number in range(4):
+            self.client.fetch("page/1", number, f"upper:{number}")
+        self.await_running(4)
+        self.client.cancel("page/1", 2)
+        self.await_running(3)
+        eventually(lambda: self.registered()[0]["cancelling"] == 0, "the slot is free")
+        self.client.fetch("page/2", "next", "upper:next")
+        self.await_running(4)
+
+    def test_it_says_that_the_broker_went(self):
+        """Idle or not; without one it says how to start it."""
+        workers = [self.start(), self.start("900000")]
+        self.bus.program.kill()
+        for worker in workers:
+            self.assertEqual(worker.wait(20), NO_BROKER, worker.describe())
+            self.assertIn("earshot: the broker is gone", worker.stderr)
+        late = self.language.start("worker", environment=self.bus.environment)
+        self.assertEqual(late.wait(20), NO_BROKER, late.describe())
+        self.assertIn("`earshot serve`", late.stderr)
+
+    def test_wrong_arguments_are_told(self):
+        for arguments in (["soon"], ["-1"], ["1", "2"]):
+            worker = self.language.start("worker", *arguments, environment=self.bus.environment)
+            self.assertEqual(worker.wait(20), USAGE, worker.describe())
+            self.assertIn("usage: ", worker.stderr)
+
+
+class WorkerDialogCases:
+    """What the worker of each language says, to a broker that is played by the test."""
+
+    language = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ear-")))
+        environment = Commands(self.folder / "run", self.folder).environment
+        (self.folder / "run").mkdir()
+        context = self.enterContext(zmq.Context())
+        self.socket = self.enterContext(context.socket(zmq.ROUTER))
+        self.socket.linger = 0
+        self.socket.bind(f"ipc://{self.folder}/run/work")
+        self.environment = environment
+
+    def start(self, *arguments):
+        """Starts one, and takes it in."""
+        worker = self.language.start("worker", *arguments, environment=self.environment)
+        self.addCleanup(lambda: worker.running and worker.kill())
+        self.worker = worker
+        head, *body = self.hear()
+        lines = head.splitlines()
+        self.assertEqual((lines[0], body), ("READY EARW/1", []))
+        self.assertEqual(set(lines[1:]) - {f"pid: {worker.pid}"}, {"slots: 4", "schemes: upper"})
+        self.say("LIMITS\nbroker: b\nspool: /nowhere\ninline-bytes: 65536\n")
+        worker.await_line("earshot: serving upper:")
+
+    def hear(self):
+        """The next message: its head, and its body if it has one."""
+        self.assertTrue(self.socket.poll(10_000), self.worker.describe())
+        self.peer, *frames = self.socket.recv_multipart()
+        return [frame.decode() for frame in frames]
+
+    def say(self, head):
+        self.socket.send_multipart([self.peer, head.encode()])
+
+    def assertLeaves(self):
+        self.assertEqual(self.hear(), ["BYE\n"])
+        self.assertEqual(self.worker.wait(20), 0, self.worker.describe())
+
+    def test_jobs_are_answered(self):
+        self.start()
+        self.say("JOB b.1.1 upper:hello\npriority: high\ntimeout: 60\n\naccept: */*\n")
+        self.assertEqual(self.hear(), ["DONE b.1.1 200\nlength: 5\n\ncontent-type: text/plain\n", "HELLO"])
+        self.say("JOB b.2.1 upper:\n")
+        self.assertEqual(self.hear(), ["FAILED b.2.1 worker-failed\ndetail: no text stands behind upper:\n"])
+
+    def test_signs_of_life_are_given_while_jobs_run(self):
+        self.start("900000")
+        self.say("PING\n")
+        self.assertEqual(self.hear(), ["PONG\n"])
+        self.say("JOB b.1.1 upper:hello\n")
+        self.say("RAISE b.1.1\nmax-bytes: 9\n")
+        self.say("PING\n")
+        self.assertEqual(self.hear(), ["PONG\n"])
+
+    def test_a_cancelled_job_is_answered_once_and_one_that_ended_is_not(self):
+        self.start("900000")
+        for number in range(4):
+            self.say(f"JOB b.{number}.1 upper:hello\n")
+        self.say("CANCEL b.1.1\n")
+        head, = self.hear()
+        self.assertEqual(head.splitlines()[0], "FAILED b.1.1 cancelled")
+        self.say("CANCEL b.1.1\n")
+        self.say("CANCEL b.7.1\n")
+        self.say("PING\n")
+        self.assertEqual(self.hear(), ["PONG\n"])
+
+    def test_a_job_beyond_its_slots_is_for_another_worker(self):
+        self.start("900000")
+        for number in range(5):
+            self.say(f"JOB b.{number}.1 upper:hello\n")
+        head, = self.hear()
+        self.assertEqual(head.splitlines()[0], "FAILED b.4.1 worker-lost")
+
+    def test_a_drained_worker_leaves(self):
+        self.start()
+        self.say("DRAIN\n")
+        self.assertLeaves()
+
+    def test_a_drained_worker_finishes_what_runs_and_takes_no_more(self):
+        self.start("900000")
+        self.say("JOB b.1.1 upper:hello\n")
+        self.say("DRAIN\n")
+        self.say("JOB b.2.1 upper:hello\n")
+        head, = self.hear()
+        self.assertEqual(head.splitlines()[0], "FAILED b.2.1 worker-lost")
+        self.say("CANCEL b.1.1\n")
+        head, = self.hear()
+        self.assertEqual(head.splitlines()[0], "FAILED b.1.1 cancelled")
+        self.assertLeaves()
+
+    def test_a_worker_that_is_terminated_leaves(self):
+        self.start()
+        self.worker.signal(signal.SIGTERM)
+        self.assertLeaves()
+
+    def test_an_error_ends_it(self):
+        self.start()
+        self.say("ERROR bad-message\ndetail: no such thing\n")
+        self.assertEqual(self.worker.wait(20), 1, self.worker.describe())
+        self.assertIn("earshot: bad-message: no such thing", self.worker.stderr)
+
+
 def load_tests(loader, _tests, _pattern):
     """A class of cases for each language, CTests, and what is tried with all of them at once."""
     suite = unittest.TestSuite()
-    for language in LANGUAGES:
-        name = f"{language.name.capitalize()}Tests"
-        suite.addTests(loader.loadTestsFromTestCase(
-            type(name, (Cases, TestCase), {"language": language, "__module__": __name__})))
+    for cases, languages, what in ((Cases, LANGUAGES, ""), (WorkerCases, WORKERS, "Worker"),
+                                   (WorkerDialogCases, WORKERS, "WorkerDialog")):
+        for language in languages:
+            name = f"{language.name.capitalize()}{what}Tests"
+            suite.addTests(loader.loadTestsFromTestCase(
+                type(name, (cases, TestCase), {"language": language, "__module__": __name__})))
     suite.addTests(loader.loadTestsFromTestCase(BrokerTests))
     return suite
 
