@@ -218,7 +218,7 @@ public final class BrokerProcess {
             if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)
-            spool.sweepParts()
+            spool.sweepEndedParts { core.isHeld($0) }
         }
     }
 
@@ -237,7 +237,7 @@ public final class BrokerProcess {
                 if let registration { loop.remove(registration) }
                 keepParts(of: worker, pid: process.pid)
                 core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
-                spool.sweepParts()
+                spool.sweepEndedParts { core.isHeld($0) }
                 withExtendedLifetime(process) {}
             }
         } catch {

@@ -145,6 +145,12 @@ final class Spool {
         for (name, pid, attempt) in parts() where Self.hasEnded(pid) || !(attempt.map(held) ?? true) { remove(name) }
     }
 
+    /// Removes what processes that have ended have left, but for attempts that still count as theirs: what is left of those is
+    /// taken back when their worker's end is told.
+    func sweepEndedParts(held: (AttemptID) -> Bool) {
+        for (name, pid, attempt) in parts() where Self.hasEnded(pid) && !(attempt.map(held) ?? false) { remove(name) }
+    }
+
     /// How many processes that have not ended have files here. O(files).
     func writers() -> Int { Set(parts().map(\.pid)).count { !Self.hasEnded($0) } }
 

@@ -46,6 +46,7 @@ class HangTests(TestCase):
         self.assertEqual(self.client.rest(), [], "once")
 
     def test_a_worker_that_was_stopped_with_nothing_to_do_loses_only_time(self):
+        eventually(lambda: [w["phase"] for w in self.client.query("workers")["workers"]] == ["ready"], "it is taken in")
         worker = self.stop(self.bus.workers[0])
         self.assertEqual([w["pid"] for w in self.client.query("workers")["workers"]], [worker.pid])
         self.client.fetch("hang", 1, f"{self.origin.url}/bytes/5000")
