@@ -60,7 +60,7 @@ class ConnectionTests(ConnectionTestCase):
                 self.check_first_is_served(batch)
         self.check_first_is_served("last")
         eventually(lambda: self.first.query("status")["clients"] == 1, "the others are gone")
-        eventually(lambda: self.descriptors() <= before + 4, lambda: f"{self.descriptors()} descriptors, {before} before")
+        eventually(lambda: self.descriptors() <= before + 2, lambda: f"{self.descriptors()} descriptors, {before} before")
 
     def test_10000_that_say_nothing(self):
         for batch in range(100):

@@ -239,8 +239,7 @@ class LivenessTests(LeaseTestCase):
                 client.fetch("among", number, f"{self.origin.url}/bytes/10?seed={number}")
                 self.assertResult(client.terminal(), body(10, number))
         self.await_away(0)
-        # But for files of the cache, which are opened when they are first needed.
-        eventually(lambda: len(os.listdir(f"/proc/{self.bus.broker}/fd")) <= descriptors + 4, "no descriptor is left")
+        eventually(lambda: len(os.listdir(f"/proc/{self.bus.broker}/fd")) <= descriptors, "no descriptor is left")
         client.close()
 
 
