@@ -268,7 +268,9 @@ class ManyDeathsTests(TestCase):
         return given_up
 
     def over_broker_deaths(self, deaths, end):
-        with Origin() as origin, Parts(workers=2, slots=32, arguments=["--origin-limit", 48]) as parts:
+        # As under `serve`: that nothing is fetched twice at once is promised where it is known how many workers there are.
+        arguments = ["--origin-limit", 48, "--expected-workers", 2]
+        with Origin() as origin, Parts(workers=2, slots=32, arguments=arguments) as parts:
             askers = self.ask(parts, origin)
             for death in range(deaths):
                 origin.await_total((death + 1) * self.TRANSFERS // (deaths + 1), timeout=120)

@@ -229,6 +229,9 @@ class LivenessTests(LeaseTestCase):
 
     def test_many_that_come_and_go_harm_nobody(self):
         client = self.bus.client()
+        # What is opened when it is first needed, such as the cache's files, is open then.
+        client.fetch("first", 0, f"{self.origin.url}/bytes/10")
+        self.assertResult(client.terminal(), body(10))
         descriptors = len(os.listdir(f"/proc/{self.bus.broker}/fd"))
         for number in range(CONNECTIONS):
             connection = zmtp.connect(self.bus.runtime / "bus")
