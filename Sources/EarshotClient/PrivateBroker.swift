@@ -132,6 +132,7 @@ public final class PrivateBroker {
     /// A new folder for this user alone, in that for temporary files unless its path is too long for a socket.
     private static func makeFolder() throws(ClientError) -> RuntimeFolder {
         for parent in [Environment.value("TMPDIR"), P_tmpdir].compactMap(\.self) where parent.utf8.count <= 80 {
+            // mkdtemp(3) puts letters of its own in the place of the six.
             var template = Array("\(parent)/earshot-XXXXXX".utf8CString)
             if unsafe mkdtemp(&template) != nil {
                 return try RuntimeFolder(named: String(decoding: template.dropLast().map(UInt8.init), as: UTF8.self))

@@ -75,6 +75,7 @@ enum Rules {
 
     /// A promise to the compiler that no line above says who keeps.
     static func unexplained(_ file: SourceFile) -> [String] {
+        // What is looked for, not what is done here.
         let patterns = [
             #"\btry!"#, #"\bfatalError\("#, #"@unchecked\s+Sendable"#, #"nonisolated\(unsafe\)"#, #"\bas!"#,
         ]
