@@ -54,9 +54,6 @@ static inline int linux_set_parent_death_signal(int signal_number) {
 /* PR_SET_NO_NEW_PRIVS, prctl(2): no exec from here on can gain privileges. */
 static inline int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL); }
 
-/* PR_SET_DUMPABLE, prctl(2): whether a core dump or a debugger of the same user may read this process. */
-static inline int linux_set_dumpable(int dumpable) { return prctl(PR_SET_DUMPABLE, (unsigned long)dumpable, 0UL, 0UL, 0UL); }
-
 /* PR_SET_NAME, prctl(2): the name of the calling thread. */
 static inline int linux_set_name(const unsigned char *name) { return prctl(PR_SET_NAME, (unsigned long)name, 0UL, 0UL, 0UL); }
 

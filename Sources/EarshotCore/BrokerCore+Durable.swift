@@ -12,6 +12,11 @@ extension BrokerCore {
     /// One that an earlier broker left. To be told before anybody connects.
     public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
         clock = now
+        // What is on the disk may be damaged in ways that SQLite does not see.
+        guard entry.id.rawValue <= DurableID.most else {
+            actions.append(.forgetDurable(entry.id))
+            return
+        }
         lastDurable = max(lastDurable, entry.id.rawValue)
         guard case .fetch(let fetch)? = try? ClientMessage(head: entry.head), fetch.options.isDurable,
             handlerNumbers[fetch.handler].flatMap({ listedInterest(fetch.request, of: $0) }) == nil
@@ -19,7 +24,7 @@ extension BrokerCore {
             actions.append(.forgetDurable(entry.id))
             return
         }
-        let age = max(0, calendarSeconds - entry.acceptedAt)
+        let age = calendarSeconds - min(max(entry.acceptedAt, 0), calendarSeconds)
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
         let handler = handlerNumber(fetch.handler)
         let interest = list(fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, now: acceptedAt)
@@ -155,7 +160,8 @@ extension BrokerCore {
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
         guard let record = durables[interest] else { return }
         if let entering = record.entering {
-            entering.askers.append(clients[client].id)
+            let id = clients[client].id
+            if !entering.askers.contains(id) { entering.askers.append(id) }
         } else {
             say(.accepted(handlers[interests[interest].handler].id, interests[interest].request), to: client)
         }

@@ -2,6 +2,9 @@ internal import EarshotWire
 
 /// A durable request as it is named on the disk, over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
+    /// The largest that is read from a disk: more than are ever given, with room for those of many lives.
+    static let most = UInt64(1) << 62
+
     /// 1 to 2^63 - 1, rising.
     public var rawValue: UInt64
 
@@ -68,7 +71,7 @@ struct DurableRecord {
     /// What is needed only until the request is on the disk.
     final class Entering {
         let fetch: Fetch
-        /// Who is to be told.
+        /// Who is to be told, each once.
         var askers: [ClientID]
 
         init(_ fetch: Fetch, by client: ClientID) {

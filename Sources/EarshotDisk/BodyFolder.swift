@@ -42,8 +42,13 @@ public final class BodyFolder {
         // What is there by that name may have been spoiled.
         if isThere(sha256) { return true }
         if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 {
+            guard !isForGood || fsync(file) == 0 else {
+                // The next one who brings it is not to take it for flushed.
+                remove(sha256)
+                return false
+            }
             noteIntact(file, sha256)
-            return !isForGood || fsync(file) == 0
+            return true
         }
         // Another file system, or a file that has no name any more.
         let part = "\(getpid()).part"
@@ -51,7 +56,9 @@ public final class BodyFolder {
         let copy = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard copy >= 0 else { return false }
         defer { close(copy) }
-        guard Self.copy(file, to: copy), !isForGood || fsync(copy) == 0, unsafe renameat(folder, part, folder, sha256) == 0 else {
+        guard Self.copy(file, to: copy), !isForGood || fsync(copy) == 0,
+            unsafe renameat(folder, part, folder, sha256) == 0
+        else {
             unsafe unlinkat(folder, part, 0)
             return false
         }

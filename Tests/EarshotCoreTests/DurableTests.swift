@@ -376,4 +376,42 @@ struct DurableTests {
         #expect(bed.said.contains(.forgetDurable(DurableID(rawValue: 9))))
         #expect(bed.rig.core.isIdle)
     }
+
+    /// SQLite keeps what it is given: a damaged page can hold any number.
+    @Test(arguments: [Int64.min, -1, 1_000_001, Int64.max] as [Int64])
+    func `a row of an impossible time is as old as it can be`(acceptedAt: Int64) {
+        var bed = Bed()
+        let worker = bed.rig.worker()
+        let client = bed.rig.client(1)
+        bed.pass { $0.fetch("h", "1", "http://a/", by: client, Self.submitted) }
+        bed.finishJobs(worker)
+        bed.disk.date(DurableID(rawValue: 1), acceptedAt)
+        bed.restart()
+        #expect(bed.rig.core.ledger.isBalanced)
+    }
+
+    @Test(arguments: [UInt64.max, 1 << 63, (1 << 62) + 1] as [UInt64])
+    func `a row of an impossible number is forgotten, and those after it have room`(number: UInt64) {
+        var bed = Bed()
+        bed.pass { rig in
+            var fetch = Fetch(handler: HandlerID("h")!, request: RequestID("1")!, url: "http://a/")
+            Self.submitted(&fetch)
+            let entry = DurableEntry(
+                id: DurableID(rawValue: number), acceptedAt: 0, head: ClientMessage.fetch(fetch).encoded(),
+                hasResult: true)
+            rig.core.durableRestored(entry, now: rig.now)
+        }
+        #expect(bed.said.contains(.forgetDurable(DurableID(rawValue: number))))
+        let client = bed.rig.client(1)
+        bed.pass { $0.fetch("h", "2", "http://a/", by: client, Self.submitted) }
+        #expect(bed.rig.replies(to: client).count == 1)
+        #expect(bed.disk.rows.keys.map(\.rawValue) == [1])
+    }
+
+    @Test func `who asks often before it is on the disk is told once`() {
+        var bed = Bed()
+        let client = bed.rig.client(1)
+        bed.pass { rig in for _ in 0..<3 { rig.fetch("h", "1", "http://a/", by: client, Self.submitted) } }
+        #expect(bed.said.count { $0 == .send(client, Self.accepted) } == 1)
+    }
 }

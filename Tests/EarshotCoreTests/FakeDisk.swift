@@ -26,6 +26,9 @@ struct FakeDisk {
         }
     }
 
+    /// Changes when a row was accepted, as damage would.
+    mutating func date(_ id: DurableID, _ acceptedAt: Int64) { rows[id]?.acceptedAt = acceptedAt }
+
     /// Forgets what was asked for and not done: a broker's end.
     mutating func lose() { waiting = [] }
 
