@@ -7,5 +7,6 @@ struct EarshotLab: ParsableCommand {
         commandName: "earshot-lab", abstract: "Earshot's workbench.",
         subcommands: [
             SimulateCommand.self, DurableCommand.self, BenchCommand.self, ClientCommand.self, AdapterCommand.self,
+            ReadersCommand.self,
         ])
 }

@@ -1,6 +1,5 @@
 """One run: from the start of everything to the verdict."""
 
-import os
 import threading
 import time
 from collections import Counter
@@ -33,11 +32,6 @@ GHOST_SECONDS = 10
 def disturbed(seconds):
     """From when to when a run of so many seconds is disturbed."""
     return min(WARM_UP * seconds, LONGEST_WARM_UP), seconds - CALM_END
-
-
-def lab():
-    """The program of which `client` is a part."""
-    return os.environ.get("EARSHOT_LAB") or str(harness.ROOT / ".build/release/earshot-lab")
 
 
 class Run:
@@ -81,7 +75,7 @@ class Run:
 
     def disturb(self, bus, origin, disk):
         options = self.options
-        self.fleet = Fleet(self.folder / "clients", bus.runtime, lab(), options.seed, options.clients, origin.urls,
+        self.fleet = Fleet(self.folder / "clients", bus.runtime, harness.lab(), options.seed, options.clients, origin.urls,
                            options.canary)
         for number in range(options.clients):
             self.fleet.start(number, 0, self.seconds)

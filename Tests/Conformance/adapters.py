@@ -1,13 +1,8 @@
 """The client libraries under test: each is behind an adapter, a small program beside its examples."""
 
-import os
-
 from support import ROOT
-from harness import PYTHON
+from harness import PYTHON, lab
 from languages import JAVA, LANGUAGES
-
-LAB = "EARSHOT_LAB"
-"""Names the built `earshot-lab`, whose `adapter` is that of the Swift library."""
 
 
 class Adapter:
@@ -32,11 +27,7 @@ class Adapter:
 
 
 def _lab():
-    """The lab's program: bin/test sets its name, else it is where `swift build` left it."""
-    for path in (os.environ.get(LAB), ROOT / ".build/release/earshot-lab", ROOT / ".build/debug/earshot-lab"):
-        if path and os.access(path, os.X_OK):
-            return [str(path), "adapter"]
-    raise AssertionError("no built earshot-lab: run bin/test scenarios")
+    return [lab(), "adapter"]
 
 
 ADAPTERS = [

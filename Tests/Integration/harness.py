@@ -31,6 +31,14 @@ def binary():
     raise AssertionError("no built earshot: run bin/test, or set EARSHOT_BINARY")
 
 
+def lab():
+    """The workbench's program, whose `client`, `adapter` and `readers` tests use."""
+    for candidate in (os.environ.get("EARSHOT_LAB"), ROOT / ".build/release/earshot-lab"):
+        if candidate and os.access(candidate, os.X_OK):
+            return str(candidate)
+    raise AssertionError("no built earshot-lab: run bin/test, or set EARSHOT_LAB")
+
+
 def temporary_folder():
     """A new folder with a short path (an ipc path holds 107 bytes at most)."""
     return pathlib.Path(tempfile.mkdtemp(prefix="ear-"))
@@ -82,13 +90,15 @@ class Commands:
 class Bus(Commands):
     """A running `earshot serve`: `with Bus(workers=1) as bus:`.
 
-    `descriptors`: what each of its processes may have. `crashes`: that some crash is what the test wants."""
+    `descriptors`: what each of its processes may have. `crashes`: that some crash is what the test wants.
+    `environment`: what is set in theirs, besides."""
 
     def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=(), descriptors=None,
-                 crashes=False):
+                 crashes=False, environment=None):
         self._owned = folder is None
         folder = folder or temporary_folder()
         super().__init__(folder / "run", folder)
+        self.environment.update(environment or {})
         self.spool = folder / "spool"
         self._options = ["--workers", workers, "--slots", slots, *arguments]
         if origin_limit:

@@ -1,0 +1,136 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot-lab readers`: many subscribers of one handler in one process, so that reading costs little beside the bus.
+struct ReadersCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "readers", abstract: "Hear a handler over many connections, and say how late.",
+        discussion: """
+            Prints `ready` when all listen. When its standard input ends it asks for URL?0, URL?1, … at an even pace and \
+            ends when each connection has heard all of that, or without --ask at once. Then it prints a line of JSON: \
+            requests asked, terminals heard and missing, and percentiles of the microseconds from asking to hearing.
+            """)
+
+    @Argument(help: "Connections.")
+    var connections: Int
+
+    @Argument(help: "The handler.")
+    var handler: String
+
+    @Option(help: "The broker's runtime folder.")
+    var runtime: String?
+
+    @Option(help: "Terminals that a connection may have unacknowledged.")
+    var window = 256
+
+    @Option(help: "What to ask for.")
+    var ask: String?
+
+    @Option(help: "Requests a second.")
+    var rate = 100
+
+    @Option(help: "Requests.")
+    var count = 1_000
+
+    func run() throws {
+        SignalSource.ignoreBrokenPipes()
+        guard let pattern = HandlerPattern(handler), let handler = HandlerID(handler), connections > 0, rate > 0 else {
+            throw ValidationError("a handler and numbers above 0 are needed")
+        }
+        let loop = try EventLoop()
+        let readers = try Readers(
+            connections, of: handler, by: pattern, window: window, RuntimeFolder(named: runtime), loop: loop)
+        try loop.run { readers.areReady }
+        _ = Output(STDOUT_FILENO).write(Array("ready\n".utf8))
+        let input = try loop.add(STDIN_FILENO, .readable) { _ in loop.stop() }
+        try loop.run()
+        loop.remove(input)
+        if let ask {
+            readers.ask(for: ask, rate: rate, count: count)
+            try loop.run(for: .seconds(count / rate + 60)) { readers.heardAll }
+        }
+        print(readers.report)
+    }
+}
+
+/// Connections that all hear one handler.
+private final class Readers {
+    private let loop: EventLoop
+    private let handler: HandlerID
+    private var connections: [ClientConnection] = []
+    private var ready = 0
+    /// Requests that will be asked for; 0 where somebody else asks.
+    private var count = 0
+    private var asked = 0
+    /// Microseconds, of each terminal.
+    private var delays: [Int64] = []
+
+    init(
+        _ count: Int, of handler: HandlerID, by pattern: HandlerPattern, window: Int, _ folder: RuntimeFolder,
+        loop: EventLoop
+    ) throws {
+        self.loop = loop
+        self.handler = handler
+        for _ in 0..<count {
+            let connection = try ClientConnection(
+                endpoint: folder.busEndpoint, window: window, loop: loop
+            ) { [unowned self] in heard($0) }
+            connection.subscribe(pattern)
+            // Answered after the subscription was taken.
+            connection.query(.ping)
+            connections.append(connection)
+        }
+    }
+
+    var areReady: Bool { ready == connections.count }
+
+    var heardAll: Bool { missing == 0 }
+
+    private var missing: Int { max(0, count * connections.count - delays.count) }
+
+    /// One line of JSON.
+    var report: String {
+        let sorted = delays.sorted()
+        let figures = [50, 99, 100].map { share in
+            let value = sorted.isEmpty ? 0 : sorted[max(0, (sorted.count * share + 99) / 100 - 1)]
+            return "\"p\(share)\": \(value)"
+        }
+        let counts = ["\"asked\": \(asked)", "\"heard\": \(delays.count)", "\"missing\": \(missing)"]
+        return "{\((counts + figures).joined(separator: ", "))}"
+    }
+
+    func ask(for url: String, rate: Int, count: Int) {
+        self.count = count
+        ask(for: url, every: .seconds(1) / rate, at: loop.now)
+    }
+
+    /// Each request's ID is the moment at which it was due: what holds up this process counts as delay, too.
+    private func ask(for url: String, every pace: Duration, at due: LoopTime) {
+        guard asked < count, let request = RequestID("\(due.nanoseconds)") else { return }
+        var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(asked)")
+        fetch.options.subscribes = false
+        asked += 1
+        do {
+            try connections[0].fetch(fetch)
+        } catch {
+            print("not asked: \(error)")
+        }
+        let next = due.advanced(by: pace)
+        loop.setTimer(at: next) { [unowned self] in ask(for: url, every: pace, at: next) }
+    }
+
+    private func heard(_ event: ClientEvent) {
+        switch event {
+        case .answer: ready += 1
+        case .terminal(let delivery, _):
+            guard case .result = delivery.terminal.outcome, let due = Int64(delivery.key.request.description) else {
+                return
+            }
+            delays.append((LoopTime.read().nanoseconds - due) / 1_000)
+        case .accepted, .progress, .cancelled, .removed, .changed, .refused, .state: break
+        }
+    }
+}
