@@ -81,6 +81,7 @@ public final class BrokerProcess {
         signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
         try Folder.makePrivate(options.runtimeFolder)
+        let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already", isTaken: true)
         }
@@ -121,6 +122,7 @@ public final class BrokerProcess {
         core.awaitWorkers(
             max(options.expectedWorkers, spool.writers()), until: now.advanced(byMilliseconds: Self.openingMilliseconds)
         )
+        if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.openingMilliseconds)) }
         if let opening { try restore(opening) }
         _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
         if let descriptor = options.supervisorDescriptor {

@@ -9,6 +9,22 @@ extension BrokerCore {
         return pool
     }
 
+    /// Takes requests for schemes that nobody serves yet, until then: users' own workers that served an earlier broker come
+    /// back, and its clients ask again before them.
+    public mutating func awaitOwnWorkers(until limit: Tick) { ownWorkersAwaitedUntil = limit }
+
+    /// Whether requests for URLs of a scheme are taken, be it to wait for a worker.
+    mutating func takes(_ scheme: String) -> Bool {
+        guard openPool(for: scheme) == nil else { return true }
+        guard let limit = ownWorkersAwaitedUntil, clock < limit,
+            poolNumbers[scheme] != nil || pools.count < limits.pools
+        else { return false }
+        let pool = poolNumbers[scheme] ?? beginPool(scheme)
+        pools[pool].isClosed = false
+        awaitWorker(of: pool, until: limit)
+        return true
+    }
+
     func pool(of flight: Int32) -> Int32 { origins[origin(of: flight)].pool }
 
     /// Whether a worker is somebody's own: it fetches neither http nor https, and nobody vouches for it.
@@ -19,45 +35,53 @@ extension BrokerCore {
         pool == WorkerPool.web ? limits.origins.terms(for: origin) : (.max, 0)
     }
 
-    /// Lets a worker serve a scheme of its own.
-    /// - Returns: whether there is room for one more pool.
-    mutating func register(_ worker: Int32, for scheme: String) -> Bool {
-        guard let pool = poolNumbers[scheme] ?? beginPool(scheme) else { return false }
-        pools[pool].workers += 1
-        pools[pool].absence = 0
-        pools[pool].isClosed = false
-        workers[worker].pools.append(pool)
+    /// Lets a worker serve schemes of its own: all of them, or none if there is no room for those that nobody serves yet.
+    /// - Returns: whether there is.
+    mutating func register(_ worker: Int32, for schemes: [String]) -> Bool {
+        guard pools.count + schemes.count(where: { poolNumbers[$0] == nil }) <= limits.pools else { return false }
+        for scheme in schemes {
+            let pool = poolNumbers[scheme] ?? beginPool(scheme)
+            pools[pool].workers += 1
+            pools[pool].absence = 0
+            pools[pool].isClosed = false
+            workers[worker].pools.append(pool)
+        }
         return true
     }
 
-    private mutating func beginPool(_ scheme: String) -> Int32? {
-        guard pools.count < limits.pools else { return nil }
+    private mutating func beginPool(_ scheme: String) -> Int32 {
         let pool = pools.insert(WorkerPool(scheme: scheme))
         poolNumbers[scheme] = pool
         return pool
     }
 
-    /// A worker serves its pools no longer. What waits for the last one of a scheme waits a while for another.
+    /// A worker serves its pools no longer. When it was the last one of a scheme, another is waited for by whoever wants
+    /// something of it, be it asked for before or meanwhile.
     mutating func leavePools(_ served: [Int32], now: Tick) {
         for pool in served where pool != WorkerPool.web {
             pools[pool].workers -= 1
             guard pools[pool].workers == 0 else { continue }
-            pools[pool].absence = nextSerial()
-            let end = now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
-            setTimer(end, .lonely(pool: pool, absence: pools[pool].absence))
-            dropPoolIfIdle(pool)
+            awaitWorker(of: pool, until: now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds))
         }
     }
 
-    /// Nobody came back to a pool.
+    private mutating func awaitWorker(of pool: Int32, until limit: Tick) {
+        pools[pool].absence = nextSerial()
+        setTimer(limit, .lonely(pool: pool, absence: pools[pool].absence))
+    }
+
+    /// Nobody came back to a pool. Nobody makes the next try either that some of its flights pause for.
     mutating func close(pool: Int32) {
         pools[pool].isClosed = true
         pools[pool].returned = []
+        for flight in pauses.keys.sorted() where self.pool(of: flight) == pool {
+            pauseEnded(FlightName(number: flight, id: flights[flight].id))
+        }
         dropPoolIfIdle(pool)
     }
 
     mutating func dropPoolIfIdle(_ pool: Int32) {
-        guard pool != WorkerPool.web, pools[pool].workers == 0, pools[pool].origins == 0 else { return }
+        guard pools[pool].isClosed, pools[pool].origins == 0 else { return }
         if let scheme = pools[pool].scheme { poolNumbers[scheme] = nil }
         pools.remove(pool)
     }

@@ -173,7 +173,7 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL)
         }
         // A worker of the user's own may be gone when the broker has gone: who serves the scheme is not on the disk.
-        guard openPool(for: String(url.scheme)) != nil, url.isHTTP || !fetch.options.isDurable else {
+        guard url.isHTTP || !fetch.options.isDurable, takes(String(url.scheme)) else {
             throw Refusal(code: .unsupportedScheme)
         }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,

@@ -125,7 +125,7 @@ extension BrokerCore {
         }
     }
 
-    private mutating func pauseEnded(_ name: FlightName) {
+    mutating func pauseEnded(_ name: FlightName) {
         guard let flight = flight(name), case .backingOff = flights[flight].phase else { return }
         pauses[flight] = nil
         enqueue(flight: flight)

@@ -141,14 +141,10 @@ extension BrokerCore {
         if schemes.isSuperset(of: web) {
             // Nobody who is trusted with these needs others, and whose slots are whose stays plain.
             workers[worker].pools = [WorkerPool.web]
-        } else {
-            for scheme in schemes.subtracting(web).sorted() where !register(worker, for: scheme) {
-                let detail = "\(limits.pools) schemes are registered: there is no room for another"
-                actions.append(.sendWorker(id, .error(code: "limit", detail: detail)))
-                leavePools(workers[worker].pools, now: now)
-                workers[worker].pools = []
-                return
-            }
+        } else if !register(worker, for: schemes.subtracting(web).sorted()) {
+            let detail = "\(limits.pools - 1) schemes may be registered: there is no room for others"
+            actions.append(.sendWorker(id, .error(code: "limit", detail: detail)))
+            return
         }
         workers[worker].phase = isDraining ? .draining : .ready
         sayLimits(to: worker)
@@ -160,7 +156,8 @@ extension BrokerCore {
             if !isAdopting || !ready.tellsHolds { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
         if workers[worker].isBusy { watch(worker, now: now) }
-        if isDraining { actions.append(.sendWorker(id, .drain)) }
+        // A user's own worker ends when its user says so: it stays, and serves the next broker.
+        if isDraining, !isOwn(worker) { actions.append(.sendWorker(id, .drain)) }
     }
 
     /// Compares without telling by its duration where the difference is.

@@ -41,6 +41,8 @@ public struct BrokerCore {
     public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Workers to hear of before anything is assigned; nil once that is done with.
     var awaitedWorkers: Int?
+    /// Until when users' own workers that served an earlier broker may come back; nil if there was none.
+    var ownWorkersAwaitedUntil: Tick?
     /// Whether assignment left work to the next pass.
     var isBehind = false
     var actions: [Action] = []

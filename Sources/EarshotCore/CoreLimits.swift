@@ -87,7 +87,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var revalidationsPerPass = 16
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
-    /// Schemes that users' own workers may register.
+    /// Kinds of URLs that workers fetch: http with https, and each scheme that users' own workers have registered, or had
+    /// within `poolAbsenceMilliseconds`.
     public var pools = 64
     /// How long requests wait for a worker of a scheme after its last one has gone: one that crashed is started again.
     public var poolAbsenceMilliseconds = 10_000

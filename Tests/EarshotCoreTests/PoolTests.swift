@@ -170,6 +170,88 @@ struct PoolTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a request that is asked while the last worker is gone waits like those before it`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.core.workerLost(own, now: $0.now) }
+        rig.pass { $0.fetch("h", "1", "thumb:1", by: a) }
+        #expect(rig.terminals(for: a) == [])
+        rig.pass { rig in _ = rig.worker(2, schemes: ["thumb"]) }
+        #expect(rig.jobs.map(\.url) == ["thumb:1"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `what pauses before its next try ends with the wait for a worker, not later`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:1", by: a) { $0.options.retries = 9 } }
+        // Each pause is longer than the one before; the last is longer than the wait.
+        for _ in 1...6 {
+            let job = rig.jobs[0]
+            rig.pass { rig in
+                let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
+                rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+            }
+            rig.wait(milliseconds: 8_000)
+        }
+        let job = rig.jobs[0]
+        rig.pass { rig in
+            let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
+            rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+            rig.core.workerLost(own, now: rig.now)
+        }
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a draining broker tells its children to end, and no user's own worker`() {
+        let own = rig.worker(1, schemes: ["thumb"])
+        rig.pass { $0.core.drain() }
+        rig.pass { rig in
+            let id = WorkerID(rawValue: 2)
+            rig.core.workerConnected(id, now: rig.now)
+            var ready = Ready(slots: 8)
+            ready.secret = "s"
+            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+            _ = rig.worker(3, schemes: ["thumb"])
+        }
+        let drained = rig.actions.compactMap { if case .sendWorker(let id, .drain) = $0 { id } else { nil } }
+        #expect(drained == [WorkerID(rawValue: 2)])
+        #expect(!rig.actions.contains(.closeWorker(own)))
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a broker that follows another takes requests before the worker of their scheme is back`() {
+        rig.core.awaitOwnWorkers(until: rig.now.advanced(byMilliseconds: 1_000))
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "thumb:1", by: a)
+            rig.fetch("h", "2", "other:1", by: a)
+        }
+        #expect(rig.terminals(for: a) == [])
+        rig.pass { rig in _ = rig.worker(1, schemes: ["thumb"]) }
+        #expect(rig.jobs.map(\.url) == ["thumb:1"])
+        rig.wait(milliseconds: 1_000)
+        #expect(rig.terminals(for: a) == ["h 2 unsupported-scheme"])
+        rig.pass { $0.fetch("h", "3", "other:1", by: a) }
+        #expect(rig.terminals(for: a) == ["h 3 unsupported-scheme"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `clients cannot make more pools than workers can`() {
+        var limits = CoreLimits()
+        limits.pools = 3
+        rig = CoreRig(limits: limits)
+        rig.core.awaitOwnWorkers(until: rig.now.advanced(byMilliseconds: 1_000))
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "own\(n):x", by: a) } }
+        #expect(rig.terminals(for: a) == ["h 3 unsupported-scheme", "h 4 unsupported-scheme"])
+        rig.wait(milliseconds: 1_000)
+        #expect(rig.core.pools.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `there is a bound on schemes`() {
         var limits = CoreLimits()
         limits.pools = 3
@@ -182,7 +264,14 @@ struct PoolTests {
         #expect(errors == ["limit"])
         rig.pass { $0.core.workerLost(WorkerID(rawValue: 2), now: $0.now) }
         rig.pass { rig in _ = rig.worker(4, schemes: ["c"]) }
+        #expect(errors == ["limit"], "b is waited for")
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        rig.pass { rig in _ = rig.worker(5, schemes: ["c"]) }
         #expect(errors == [])
+        let a = rig.client(1)
+        rig.pass { rig in for scheme in ["a", "b", "c"] { rig.fetch("h", scheme, "\(scheme):x", by: a) } }
+        #expect(rig.terminals(for: a) == ["h b unsupported-scheme"])
+        #expect(Set(rig.jobs.map(\.url)) == ["a:x", "c:x"])
         #expect(rig.core.audit() == [])
     }
 
