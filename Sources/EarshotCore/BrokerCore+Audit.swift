@@ -234,8 +234,40 @@ extension BrokerCore {
                     "3: worker \(worker) holds \(attempt), whose flight does not know it")
             }
         }
+        auditPools(check)
         auditOrigins(running, lower, check)
         auditOrphans(check)
+    }
+
+    private func auditPools(_ check: Check) {
+        for number in pools.indices {
+            let pool = pools[number]
+            guard let scheme = pool.scheme else {
+                check(number == WorkerPool.web, "14: pool \(number) has no scheme")
+                continue
+            }
+            let serving = workers.indices.count { workers[$0].pools.contains(number) }
+            check(pool.workers == serving, "14: \(scheme) counts \(pool.workers) of \(serving) workers")
+            check(poolNumbers[scheme] == number, "14: \(scheme) is another pool")
+            let awaited = Timer.Subject.lonely(pool: number, absence: pool.absence)
+            check(
+                serving > 0 || pool.isClosed || timers.unordered.contains { $0.subject == awaited },
+                "14: \(scheme) is waited for without an end")
+            check(serving > 0 || !pool.isClosed || pool.origins > 0, "12: the pool of \(scheme) is kept for nothing")
+        }
+        var counts = [Int32: Int]()
+        for origin in origins.indices { counts[origins[origin].pool, default: 0] += 1 }
+        for number in pools.indices {
+            let count = counts[number, default: 0]
+            check(
+                pools[number].origins == count, "14: pool \(number) counts \(pools[number].origins) of \(count) origins")
+        }
+        for worker in workers.indices {
+            check(
+                workers[worker].pools.allSatisfy { pools.contains($0) && !pools[$0].isClosed },
+                "14: worker \(worker) serves a pool that is none")
+        }
+        check(pools.count <= limits.pools, "11: \(pools.count) pools")
     }
 
     private func auditOrphans(_ check: Check) {
