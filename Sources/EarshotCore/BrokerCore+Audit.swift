@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import EarshotWire
+public import EarshotWire
 internal import HeapModule
 
 /// Checks of the core's own invariants over all tables. O(everything): for tests and simulations.
@@ -27,6 +27,14 @@ extension BrokerCore {
             && origins.count == 0
             && requestBodies.ids.isEmpty && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
+    }
+
+    /// Whether a request of this name waits for what becomes of its flight.
+    public func isOpen(_ request: RequestID, of handler: HandlerID) -> Bool {
+        guard let handler = handlerNumbers[handler], let interest = listedInterest(request, of: handler) else {
+            return false
+        }
+        return interests[interest].phase == .open
     }
 
     /// Timers set, stale ones included.

@@ -1,14 +1,14 @@
-/// A small generator for jitter, seeded by the shell: the same seed gives the same decisions.
+/// A small generator, seeded from outside: the same seed gives the same numbers on every machine.
 ///
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct SplitMix: RandomNumberGenerator {
+public struct SplitMix: RandomNumberGenerator {
     private var state: UInt64
 
-    init(seed: UInt64) {
+    public init(seed: UInt64) {
         state = seed
     }
 
-    mutating func next() -> UInt64 {
+    public mutating func next() -> UInt64 {
         state &+= 0x9e37_79b9_7f4a_7c15
         var value = state
         value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9

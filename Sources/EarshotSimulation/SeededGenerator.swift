@@ -1,18 +1,14 @@
-/// The one source of chance in a run. SplitMix64 (Steele, Lea and Flood, 2014).
+internal import EarshotCore
+
+/// The one source of chance in a run.
 struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
+    private var numbers: SplitMix
 
     init(seed: UInt64) {
-        state = seed
+        numbers = SplitMix(seed: seed)
     }
 
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
-        return value ^ value >> 31
-    }
+    mutating func next() -> UInt64 { numbers.next() }
 
     /// 0 to `bound` - 1.
     mutating func below(_ bound: Int) -> Int {

@@ -3,6 +3,8 @@ internal import EarshotWire
 
 /// What a JOB shows of a flight.
 struct JobContent: Hashable, CustomStringConvertible {
+    static let webSchemes: Set<Substring> = ["http", "https"]
+
     var method: String
     var url: String
     /// Without the LF at the end.
@@ -22,8 +24,14 @@ struct JobContent: Hashable, CustomStringConvertible {
 
     var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
 
-    /// `scheme://host:port`, as written.
+    var scheme: Substring { url.prefix { $0 != ":" } }
+
+    /// Whether it is for the supervisor's children.
+    var isOfWeb: Bool { Self.webSchemes.contains(scheme) }
+
+    /// `scheme://host:port`, as written; `scheme:` where no host is.
     var origin: Substring {
+        guard url.dropFirst(scheme.count).starts(with: "://") else { return url.prefix(scheme.count + 1) }
         var slashes = 0
         let end = url.utf8.firstIndex { byte in
             if byte == UInt8(ascii: "/") { slashes += 1 }

@@ -68,6 +68,11 @@ struct OriginRecord {
 
     /// The most specific rule's word on each of the two: its own name, its host, the longest name above it, all others.
     private mutating func setTerms(_ rules: OriginRules) {
+        // For users' own workers their slots are the only limit.
+        guard name.starts(with: "http") else {
+            limit = .max
+            return
+        }
         let matching = rules.rules.compactMap { pattern, terms in rank(of: pattern.description).map { ($0, terms) } }
             .sorted { $0.0 > $1.0 }
             .map { $0.1 }

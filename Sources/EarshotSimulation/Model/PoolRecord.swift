@@ -23,6 +23,8 @@ final class PoolRecord {
 
     let id: WorkerID
     var isReady = false
+    /// What it fetches, once it is ready.
+    var schemes: Set<Substring> = []
     var pid = 0
     /// Whether it gets nothing new.
     var isLeaving = false
@@ -31,12 +33,18 @@ final class PoolRecord {
     var leases: [AttemptID: Lease] = [:]
     /// Attempts of other brokers it said it holds.
     var foreign: Set<AttemptID> = []
+    /// When it was asked for a sign of life that it has not given.
+    var askedAt: Tick?
 
     init(_ id: WorkerID) {
         self.id = id
     }
 
+    /// Whether it is a user's own.
+    var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
     var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
     var freeSlots: Int { takesWork ? max(0, slots - leases.count - foreign.count) : 0 }
+
+    func serves(_ scheme: Substring) -> Bool { schemes.contains(scheme) }
 }

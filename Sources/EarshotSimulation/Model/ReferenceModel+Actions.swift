@@ -13,7 +13,9 @@ extension ReferenceModel {
                 return
             }
             reply = nil
-        case .deliver(let id, let terminal, let body): delivered(terminal, body, to: id)
+        case .deliver(let id, let terminal, let body):
+            let isPass = if case .dispatch = event { true } else { false }
+            delivered(terminal, body, to: id, inPass: isPass)
         case .close(let id, _):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
@@ -33,8 +35,11 @@ extension ReferenceModel {
                 return
             }
             owedRaise = nil
-        case .sendWorker, .killWorker, .sweepSpool, .settingChanged: break
-        case .closeWorker(let id): object(3, "worker \(id.rawValue) is put out and is the supervisor's")
+        case .sendWorker(let id, .ping): asked(id)
+        case .sendWorker(let id, .drain): drained(id)
+        case .sendWorker, .sweepSpool, .settingChanged: break
+        case .killWorker(let id): killed(id)
+        case .closeWorker(let id): closed(id)
         case .lendPart(let file, let name):
             guard let part = keptParts.removeValue(forKey: file) else {
                 object(12, "\(file) is given away and was not kept")
@@ -103,8 +108,9 @@ extension ReferenceModel {
 
     // MARK: Terminals
 
-    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID) {
+    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
+        if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
         guard let client = connections[id] else {
             object(2, "a terminal of \(name) goes to client \(id.rawValue), which is gone")
             return
@@ -216,6 +222,7 @@ extension ReferenceModel {
             object(3, "\(content) goes to worker \(id.rawValue), which takes no work")
             return
         }
+        expect(worker.serves(content.scheme), 14, "\(content) goes to a worker of \(worker.schemes.sorted())")
         expect(job.attempt.broker == instance, 6, "\(job.attempt) names another broker")
         guard let flight = named(job.attempt.flight, content) else { return }
         switch flight.phase {
@@ -310,15 +317,14 @@ extension ReferenceModel {
             origin.mayStart(now: now), 9,
             "\(job) starts \(origin.spacedUntil.milliseconds(since: now)) ms too soon after the last from its origin")
         expect(priority != nil || flight.isReturned, 7, "\(job) starts only for clients whose window is full")
-        let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
-        let lower = pool.values.reduce(0) { $0 + $1.lower }
+        let slots = slots(for: job.scheme)
         expect(
-            isHigh || lower < slots - slots / 4, 7,
-            "\(job) starts beside \(lower) of \(slots), the rest is kept for high")
+            isHigh || slots.lower < slots.total - slots.total / 4, 7,
+            "\(job) starts beside \(slots.lower) of \(slots.total), the rest is kept for high")
     }
 
     /// The highest class of a flight's requests whose owner can be served; nil if there is none.
-    private func servedClass(of flight: FlightRecord) -> PriorityClass? {
+    func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
             if let owner = request.owner, let client = sessions[owner], !client.isServed(limits) { return }
@@ -329,19 +335,19 @@ extension ReferenceModel {
 
     /// After `dispatch` nothing waits that has to be served and can be: nobody is forgotten. O(open flights).
     func auditProgress() -> Violation? {
-        let slots = pool.values.reduce(0) { $0 + ($1.takesWork ? $1.slots : 0) }
-        let free = pool.values.reduce(0) { $0 + $1.freeSlots }
-        let lower = pool.values.reduce(0) { $0 + $1.lower }
-        guard free > 0, !isDraining, isOpen else { return violation }
+        guard !isDraining, isOpen else { return violation }
+        let schemes = Set(openFlights.keys.map(\.job.scheme))
+        let slots = Dictionary(uniqueKeysWithValues: schemes.map { ($0, self.slots(for: $0)) })
         for flight in openFlights.values where flight.phase == .waiting {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),
-                let origin = origins[flight.content.job.origin], origin.mustStart(now: now)
+                let origin = origins[flight.content.job.origin], origin.mustStart(now: now),
+                let (total, free, lower) = slots[flight.content.job.scheme], free > 0
             else { continue }
             let isHigh = priority == .high
             expect(
-                !origin.hasRoom(isHigh) || !(isHigh || lower < slots - slots / 4), 1,
-                "\(flight.content.job), \(priority.name), waits while \(free) of \(slots) slots are free")
+                !origin.hasRoom(isHigh) || !(isHigh || lower < total - total / 4), 1,
+                "\(flight.content.job), \(priority.name), waits while \(free) of \(total) slots are free")
         }
         return violation
     }

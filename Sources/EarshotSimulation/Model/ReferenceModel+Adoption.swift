@@ -7,23 +7,25 @@ extension ReferenceModel {
     func begins(expectedWorkers: Int, until: Tick, now: Tick) {
         adoptionEnd = now.advanced(byMilliseconds: limits.adoptionMilliseconds)
         awaited = (expectedWorkers, until)
+        ownWorkersAwaitedUntil = now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds)
     }
 
     /// Whether something may start: all workers were heard, and have told of all they hold, or were awaited long enough.
     var isOpen: Bool {
-        guard let awaited, now < awaited.until else { return true }
-        return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.foreign.isEmpty }
+        guard let awaited else { return true }
+        return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.isOwn || $0.foreign.isEmpty }
     }
 
     /// A pass ends: once all workers were heard, those that die later are not awaited again.
     func countWorkers() {
-        guard let awaited, !isDraining, pool.values.count(where: \.isReady) >= awaited.count else { return }
+        let known = pool.values.count { $0.isReady && !$0.isOwn }
+        guard let awaited, !isDraining, known >= awaited.count else { return }
         self.awaited?.count = 0
     }
 
     /// A worker tells of an attempt of an earlier life.
     func told(_ held: HeldAttempt, by worker: PoolRecord) {
-        guard worker.foreign.contains(held.attempt), !isDraining, adoptionEnd != nil, held.flight != nil,
+        guard worker.foreign.contains(held.attempt), !isDraining, !worker.isOwn, adoptionEnd != nil, held.flight != nil,
             let content = inherited[held.attempt], orphans[content] == nil
         else { return }
         let flight = openFlights[content]

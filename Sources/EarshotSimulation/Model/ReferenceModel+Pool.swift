@@ -6,10 +6,8 @@ extension ReferenceModel {
     func workerSaid(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
         if let body { bodies.insert(body) }
         guard let worker = pool[id] else { return }
-        guard worker.isReady else {
-            if case .ready(let ready) = message { workerReady(ready, worker) }
-            return
-        }
+        worker.askedAt = nil
+        guard worker.isReady else { return }
         switch message {
         case .pong, .ready: break
         case .holds(let held): told(held, by: worker)
@@ -31,6 +29,9 @@ extension ReferenceModel {
             if let lease = worker.leases[attempt], lease.flight == nil, !lease.isOrphan {
                 ledger.flights.unwantedBytes += unwanted
             }
+            // A code that is none of the table's is a fault of the worker; a user's own may have codes of its own.
+            let known = worker.isOwn ? Self.ownFailures : Self.knownFailures
+            let code = known.contains(code) ? code : worker.isOwn ? "worker-failed" : "internal"
             attemptFailed(attempt, code, at: worker, hasRetried: hasRetried)
         }
     }
@@ -45,18 +46,11 @@ extension ReferenceModel {
         keptParts[BrokerCore.keptName(of: attempt)]?.fields = part.httpFields
     }
 
-    private func workerReady(_ ready: Ready, _ worker: PoolRecord) {
-        worker.isReady = true
-        worker.isLeaving = isDraining
-        worker.slots = ready.slots
-        worker.pid = ready.pid
-        worker.foreign = Set(ready.holds.filter { $0.broker != instance })
-    }
-
     /// What cannot be read of an attempt is a fault of the worker, and the attempt's end.
     func workerSaidNonsense(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
-        guard let worker = pool[id], let attempt = error.attempt else { return }
-        attemptFailed(attempt, "internal", at: worker, hasRetried: hasRetried)
+        guard let worker = pool[id] else { return }
+        if let attempt = error.attempt { attemptFailed(attempt, "internal", at: worker, hasRetried: hasRetried) }
+        if worker.isReady { putOut(worker) }
     }
 
     private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
@@ -69,9 +63,7 @@ extension ReferenceModel {
         } else if code == "too-large", let allowed = lease.maxBytes {
             tooLarge(flight, reached: allowed)
         } else {
-            // A code that is none of the table's is a fault of the worker.
-            let known = Self.knownFailures.contains(code) ? code : "internal"
-            failed(flight, known, nil, nil, hasRetried: hasRetried)
+            failed(flight, code, nil, nil, hasRetried: hasRetried)
         }
     }
 
@@ -100,7 +92,7 @@ extension ReferenceModel {
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
         guard let worker = pool[id] else { return }
-        if isProcessAlive, !worker.leases.isEmpty || !worker.foreign.isEmpty {
+        if isProcessAlive, !worker.isOwn, !worker.leases.isEmpty || !worker.foreign.isEmpty {
             worker.isLeaving = true
         } else {
             workerLost(id)
@@ -112,6 +104,7 @@ extension ReferenceModel {
 
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
+        leaveSchemes(worker)
         for lease in worker.leases.values where lease.isOrphan { orphans[lease.content] = nil }
         for lease in worker.leases.values {
             transferEnded(lease)
@@ -248,7 +241,7 @@ extension ReferenceModel {
     }
 
     /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.
-    private func end(_ flight: FlightRecord, _ ending: Ending) {
+    func end(_ flight: FlightRecord, _ ending: Ending) {
         for request in closeAll(flight) {
             request.flight = nil
             if let code = objection(of: request, to: ending) {
@@ -288,6 +281,9 @@ extension ReferenceModel {
     private static let knownFailures: Set<String> = retryableFailures.union([
         "unknown-host", "tls", "too-large", "protocol-error", "encoding-error", "spool-full", "internal",
     ])
+
+    /// Codes that clients hear of users' own workers as they said them.
+    private static let ownFailures = knownFailures.subtracting(["internal"])
 
     /// The simulated origins write at most one, absolute and in normal form.
     private static func location(in fields: [UInt8]) -> String? { value("location: ", fields) }

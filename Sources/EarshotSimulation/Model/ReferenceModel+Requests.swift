@@ -39,6 +39,7 @@ extension ReferenceModel {
         if fetch.options.subscribes { listen(client, to: fetch.handler) }
         if let code = refusal(of: fetch, by: client, isOwned: request.owner != nil) {
             if code == "queue-full" { blame = 11 }
+            if code == "unsupported-scheme" { blame = 14 }
             if ledger.requests.pending > limits.requests, listeners(of: fetch.handler).isEmpty {
                 // Over the bound not even a record is kept for those who may come.
                 orphan(request)
@@ -46,8 +47,8 @@ extension ReferenceModel {
                 settle(request, Ending(code: code))
             }
         } else {
-            let redirect = fetch.options.redirect
             let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fetch.httpFields)
+            let redirect = job.isOfWeb ? fetch.options.redirect : .manual
             let alone = fetch.options.coalesces ? nil : request.serial
             join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key, alone: alone))
         }
@@ -60,9 +61,8 @@ extension ReferenceModel {
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
         let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
-        guard fetch.url.utf8.starts(with: "http://".utf8) else {
-            return fetch.url.utf8.contains(UInt8(ascii: ":")) ? "unsupported-scheme" : "malformed-url"
-        }
+        guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
+        guard takes(fetch.url.prefix { $0 != ":" }) else { return "unsupported-scheme" }
         let isShared = fetch.options.coalesces && !["GET", "HEAD"].contains(fetch.options.method)
         if isShared || fetch.options.method == "TRACE" { return "unsupported-method" }
         return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil
@@ -242,6 +242,7 @@ extension ReferenceModel {
 
     /// Deadlines end their request alone, invariant 8; graces end.
     func timePassed() {
+        if let awaited, awaited.until <= now { self.awaited = nil }
         if let end = adoptionEnd, end <= now, !isDraining { adoptionEnded() }
         while let moment = moments.min, moment.at <= now {
             moments.removeMin()
@@ -253,6 +254,8 @@ extension ReferenceModel {
                 detach(request)
                 settle(request, Ending(code: "deadline", attempts: attempts))
             case .lease(let client, let until): leaseEnded(client, until: until)
+            case .deserted(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
+            case .silence(let worker, let askedAt): silenceEnded(worker, askedAt: askedAt)
             case .grace(let request): if request.phase == .held { orphan(request) }
             case .abandoned(let request):
                 guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }

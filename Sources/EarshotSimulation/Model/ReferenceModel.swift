@@ -15,6 +15,9 @@ final class ReferenceModel {
             case abandoned(RequestRecord)
             /// The end of a time away, if it is still that one.
             case lease(SessionRecord, until: Tick)
+            /// The end of a time without workers, if it is still that one.
+            case deserted(Substring, absence: Int)
+            case silence(WorkerID, askedAt: Tick)
         }
 
         var at: Tick
@@ -68,6 +71,8 @@ final class ReferenceModel {
     /// Sessions without a connection, in the order in which they lost it.
     var away: [SessionRecord] = []
     var pool: [WorkerID: PoolRecord] = [:]
+    /// Of users' own workers.
+    var schemes: [Substring: SchemeRecord] = [:]
     var origins: [Substring: OriginRecord] = [:]
     var scopes: [ScopeName: ScopeRecord] = [:]
     /// Requests whose names are taken.
@@ -83,6 +88,8 @@ final class ReferenceModel {
     var unnamedFlights: [JobContent: [FlightRecord]] = [:]
     /// Attempts nobody wants any more, whose CANCEL has to come.
     var owedCancellations: Set<AttemptID> = []
+    /// Users' own workers that were put out, whose connections have to be closed.
+    var owedClosings: Set<WorkerID> = []
     var moments = Heap<Moment>()
     /// Bodies the core holds.
     var bodies: Set<BodyID> = []
@@ -103,6 +110,8 @@ final class ReferenceModel {
     var orphans: [FlightContent: OrphanRecord] = [:]
     /// Flights whose answer was there before them, oldest first.
     var answeredBefore: [FlightRecord] = []
+    /// When users' own workers of the life before are awaited no longer.
+    var ownWorkersAwaitedUntil: Tick?
     /// Workers that have to be heard before anything starts, and until when.
     var awaited: (count: Int, until: Tick)?
 
@@ -142,9 +151,12 @@ final class ReferenceModel {
     }
 
     /// Judges one event. O(what it concerns).
-    /// - Parameter purge: what the core says it has not come to yet of what was removed.
+    /// - Parameters:
+    ///   - purge: what the core says it has not come to yet of what was removed.
+    ///   - isOpen: whether a request waits, as the core says: with which of them it ends is its own to choose, now and then.
     func observe(
-        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState
+        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
+        isOpen: (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         reply = nil
@@ -152,12 +164,18 @@ final class ReferenceModel {
         blame = 10
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
-        take(event, hasRetried: hasRetried)
-        compare(told, purge)
+        take(event, actions, hasRetried: hasRetried)
+        let isPass = if case .dispatch = event { true } else { false }
+        if !isPass { compare(told, purge) }
         for action in actions {
             guard violation == nil else { break }
             take(action, after: event)
         }
+        if isPass, violation == nil {
+            strandAll(isOpen)
+            compare(told, purge)
+        }
+        if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
         if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
@@ -182,7 +200,7 @@ final class ReferenceModel {
         if !holds { object(invariant, detail()) }
     }
 
-    private func take(_ event: BrokerEvent, hasRetried: Bool) {
+    private func take(_ event: BrokerEvent, _ actions: [Action], hasRetried: Bool) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
             if connections[id] == nil { connected(id, isRequestReply: isRequestReply) }
@@ -198,10 +216,17 @@ final class ReferenceModel {
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
+        case .workerSaid(let id, .ready(let ready), _):
+            // Whether there is room for its schemes is not foreseen: what has to be remembered of one takes room.
+            let isTakenIn = actions.contains { if case .sendWorker(id, .limits) = $0 { true } else { false } }
+            guard let worker = pool[id] else { return }
+            worker.askedAt = nil
+            if !worker.isReady, isTakenIn { workerReady(ready, worker) }
         case .workerSaid(let id, let message, let body): workerSaid(message, body, by: id, hasRetried: hasRetried)
         case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
         case .workerLost(let id): workerLost(id)
+        case .workerBlocked(let id): if let worker = pool[id] { putOut(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
             keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(

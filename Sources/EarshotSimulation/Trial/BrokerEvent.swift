@@ -16,6 +16,8 @@ public enum BrokerEvent: Sendable {
     case workerSaidNonsense(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
     case workerLost(WorkerID)
+    /// Its socket took no message.
+    case workerBlocked(WorkerID)
     /// Told just before an attempt's end.
     case partKept(WorkerID, AttemptID, bytes: Int)
     case timePassed
@@ -48,6 +50,7 @@ extension BrokerEvent: CustomStringConvertible {
         case .workerDisconnected(let id, let isAlive):
             "worker \(id.rawValue) is disconnected, its process is \(isAlive ? "alive" : "gone")"
         case .workerLost(let id): "worker \(id.rawValue) is lost"
+        case .workerBlocked(let id): "the socket refuses a message to worker \(id.rawValue)"
         case .partKept(let id, let attempt, let bytes):
             "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
         case .timePassed: "time passes"

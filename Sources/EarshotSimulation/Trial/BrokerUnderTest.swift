@@ -36,6 +36,7 @@ struct BrokerUnderTest {
     /// The core of another life, which takes over what workers run.
     mutating func begin(expectedWorkers: Int, until limit: Tick, now: Tick) {
         core.beginAdoption(now: now)
+        core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds))
         core.awaitWorkers(canary == .unheardWorkers ? 0 : expectedWorkers, until: limit)
     }
 
@@ -77,6 +78,7 @@ struct BrokerUnderTest {
         case .workerDisconnected(let id, let isAlive):
             core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
         case .workerLost(let id): core.workerLost(id, now: now)
+        case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)
         case .dispatch: core.dispatch(now: now)
@@ -106,6 +108,7 @@ struct BrokerUnderTest {
             }
         }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
+        if canary == .desertedScheme { limits.poolAbsenceMilliseconds *= 3 }
         return limits
     }
 
@@ -123,6 +126,13 @@ struct BrokerUnderTest {
         case (.staleCompletion, .workerSaid(let id, .done(var completion), let body)):
             if let attempt = current[completion.attempt.flight] { completion.attempt = attempt }
             return .workerSaid(id, .done(completion), body)
+        case (.foreignScheme, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
+            ready.schemes = (0..<Setting.mostSchemes).map { "own\($0)" }
+            return .workerSaid(id, .ready(ready), body)
+        case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body))
+        where !ready.schemes.contains("https"):
+            ready.slots += 1
+            return .workerSaid(id, .ready(ready), body)
         default: return event
         }
     }
@@ -164,6 +174,7 @@ struct BrokerUnderTest {
             case (.inheritedCancellation, .deliver(let client, var terminal, _)):
                 terminal.outcome = .failed(Terminal.Failure(code: "cancelled"))
                 changed.append(.deliver(client, terminal, nil))
+            case (.killedOwnWorker, .closeWorker(let worker)): changed.append(.killWorker(worker))
             case (.staleCompletion, .sendWorker(_, .job(let job))):
                 current[job.attempt.flight] = job.attempt
                 changed.append(action)

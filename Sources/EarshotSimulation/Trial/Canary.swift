@@ -38,6 +38,18 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A transfer goes on at another byte than the one behind what is kept.
     case splicedBody = "spliced-body"
 
+    /// A user's own worker gets jobs of schemes that it did not name.
+    case foreignScheme = "foreign-scheme"
+
+    /// A user's own worker gets one job more than it has slots for.
+    case unboundedWorker = "unbounded-worker"
+
+    /// A user's own worker is killed where its connection should be closed.
+    case killedOwnWorker = "killed-own-worker"
+
+    /// A worker of a scheme that nobody serves any more is waited for, for too long.
+    case desertedScheme = "deserted-scheme"
+
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
@@ -51,8 +63,9 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline: 8
         case .originOverLimit, .unspacedStarts: 9
         case .uncountedAcknowledgement: 10
-        case .unboundedClient: 11
+        case .unboundedClient, .unboundedWorker: 11
         case .purgedBeforeLease, .splicedBody: 12
+        case .foreignScheme, .killedOwnWorker, .desertedScheme: 14
         }
     }
 }

@@ -7,6 +7,9 @@ struct Trial {
     /// How often all tables are looked through, in events.
     static let auditPeriod = 1_000
 
+    /// How long a broker takes requests for schemes that nobody serves yet, if there was one before it.
+    static let ownWorkersMilliseconds = 100
+
     /// What a connection's session is taken over with.
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 0x5eed, low: client.rawValue) }
 
@@ -36,7 +39,9 @@ struct Trial {
         let actions = broker.apply(event, now: now)
         let purge = ReferenceModel.PurgeState(
             isUnderWay: broker.core.isPurging, notices: broker.core.purgeNotices)
-        let judgement = model.observe(event, at: now, actions: actions, ledger: broker.core.ledger, purge: purge)
+        let judgement = model.observe(
+            event, at: now, actions: actions, ledger: broker.core.ledger, purge: purge,
+            isOpen: { [core = broker.core] in core.isOpen($0.request, of: $0.handler) })
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1

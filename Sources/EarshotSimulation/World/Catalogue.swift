@@ -9,11 +9,14 @@ struct Catalogue {
     let urls: [String]
     let digests: [String]
     let origins: Int
+    /// Schemes of users' own workers.
+    let schemes: Int
     let handlerNumbers: [HandlerID: Int]
     let requestNumbers: [RequestID: Int]
 
     init(_ setting: Setting) {
         origins = setting.origins
+        schemes = setting.schemes
         let roots = max(1, setting.handlers / 10)
         let names = (0..<setting.handlers).map { number in
             switch number % 10 {
@@ -29,14 +32,22 @@ struct Catalogue {
         requests = (0..<setting.requestIDs).compactMap { RequestID("q\($0)") }
         handlerNumbers = Dictionary(uniqueKeysWithValues: zip(handlers, handlers.indices))
         requestNumbers = Dictionary(uniqueKeysWithValues: zip(requests, requests.indices))
-        urls = (0..<setting.keys).map { "http://o\($0 % setting.origins).test/\($0)" }
+        urls = (0..<setting.keys).map { Self.url($0, setting) }
         digests = (0..<setting.keys).map { key in
             let digits = String(key, radix: 16)
             return String(repeating: "0", count: 64 - digits.utf8.count) + digits
         }
     }
 
-    func origin(of key: Int) -> Int { key % origins }
+    private static func url(_ key: Int, _ setting: Setting) -> String {
+        guard isOwn(key, setting.schemes) else { return "http://o\(key % setting.origins).test/\(key)" }
+        return "own\(key % setting.schemes):" + (key % 3 == 0 ? "p/\(key)" : "//h\(key % 2)/\(key)")
+    }
+
+    private static func isOwn(_ key: Int, _ schemes: Int) -> Bool { schemes > 0 && key / 10 % 4 == 3 }
+
+    /// The web's origin of a URL by number; nil for a URL that users' own workers fetch.
+    func origin(of key: Int) -> Int? { Self.isOwn(key, schemes) ? nil : key % origins }
 
     /// Bytes of the body under a URL.
     func length(of key: Int) -> Int { 10 + key * 37 % 500 }

@@ -39,4 +39,6 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case brokerDeaths = "broker-deaths"
     /// Limits of the broker change while it runs.
     case limitChanges = "limit-changes"
+    /// Users' own workers, which serve schemes of their own, some several at once.
+    case ownWorkers = "own-workers"
 }

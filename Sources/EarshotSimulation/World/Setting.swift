@@ -2,9 +2,17 @@ internal import EarshotCore
 
 /// The proportions of one run, drawn from its seed.
 struct Setting {
+    /// The largest number of schemes of users' own workers.
+    static let mostSchemes = 3
+
     var faults: Set<Fault>
     var clients: Int
+    /// Of the supervisor's.
     var workers: Int
+    /// Users' own.
+    var ownWorkers = 0
+    /// Schemes that these serve.
+    var schemes = 0
     /// Slots of a worker, at most.
     var slots: Int
     var origins = 8
@@ -54,6 +62,21 @@ struct Setting {
         limits.timersPerPass = .max
         drawRules(&random)
         limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
+        drawOwnWorkers(&random)
+    }
+
+    private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {
+        let workers = 1 + random.below(4)
+        let schemes = 1 + random.below(Self.mostSchemes)
+        limits.poolAbsenceMilliseconds = [50, 500, 5_000][random.below(3)]
+        // Too few are no matter where another broker follows: of which schemes it has heard is not foreseen.
+        limits.pools = has(.brokerDeaths) ? 64 : [schemes, 64, 64][random.below(3)]
+        limits.heartbeatMilliseconds = [300, 5_000][random.below(2)]
+        limits.silenceMilliseconds = [300, 10_000][random.below(2)]
+        // What nobody serves any more fails in one pass here: with which of them another begins is the core's to choose.
+        limits.refusalsPerPass = .max
+        guard has(.ownWorkers) else { return }
+        (ownWorkers, self.schemes) = (workers, schemes)
     }
 
     /// Seldom so few that it matters.

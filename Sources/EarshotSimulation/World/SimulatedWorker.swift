@@ -11,6 +11,8 @@ struct SimulatedWorker {
     /// It is of a version that tells of nothing it holds.
     var isOld = false
     var slots = 1
+    /// What it serves; none for the web.
+    var schemes: [String] = []
     var link: UInt64?
     /// Connections of this process the broker still counts with.
     var known: [UInt64] = []

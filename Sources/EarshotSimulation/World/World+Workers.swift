@@ -10,6 +10,7 @@ extension World {
             workers[number].isAlive = true
             workers[number].slots = 1 + random.below(setting.slots)
             workers[number].isOld = random.perMille(100)
+            workers[number].schemes = schemes(of: number)
             plan(random.around(200_000_000), .workerActs(number))
         }
         lastLink += 1
@@ -21,6 +22,7 @@ extension World {
         try tell(.workerConnected(WorkerID(rawValue: link)))
         var ready = Ready(slots: workers[number].slots)
         ready.pid = number + 1
+        if !workers[number].schemes.isEmpty { ready.schemes = workers[number].schemes }
         if setting.has(.foreignHolds), random.perMille(300) {
             let other = BrokerInstance(rawValue: 0xf0)
             workers[number].foreign = (0...UInt64(random.below(3))).map { flight in
@@ -32,6 +34,17 @@ extension World {
             workers[number].foreign + held(by: number).map(\.attempt) + workers[number].untold.map(\.job.attempt)
         say(.ready(ready), number)
     }
+
+    /// What a worker will serve in its life: none for the web.
+    private mutating func schemes(of number: Int) -> [String] {
+        guard number >= setting.workers else { return [] }
+        let first = random.below(setting.schemes)
+        let others = (0..<setting.schemes).filter { $0 != first && random.perMille(400) }
+        // One of the web's alone is not given to anybody.
+        return (random.perMille(50) ? ["http"] : []) + ([first] + others).map { "own\($0)" }
+    }
+
+    private func isOwn(_ number: Int) -> Bool { number >= setting.workers }
 
     /// Its transfers, in an order that is the same in each run.
     private func held(by number: Int) -> [Job] {
@@ -163,6 +176,9 @@ extension World {
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .ping: say(.pong, number)
         case .limits(let limits): if !workers[number].isWelcome { welcomed(number, by: limits) }
+        case .error where isOwn(number) && !workers[number].isWelcome:
+            // There is no room for its schemes: its user tries others.
+            workerDies(number)
         case .drain, .error: break
         }
     }
@@ -174,7 +190,7 @@ extension World {
     }
 
     private mutating func endTransfer(_ job: Job) {
-        if let key = key(of: job) { origins[catalogue.origin(of: key)].running -= 1 }
+        if let origin = key(of: job).flatMap({ catalogue.origin(of: $0) }) { origins[origin].running -= 1 }
     }
 
     mutating func transferEnds(_ attempt: AttemptID, _ number: Int) {
@@ -243,6 +259,9 @@ extension World {
             say(.bye, number)
             workerDies(number)
         case ..<24 where setting.has(.workerCrashes): workers[number].isRetiring = true
+        case ..<40 where isOwn(number):
+            workers[number].slots = 1 + random.below(setting.slots)
+            say(.slots(workers[number].slots), number)
         case ..<300 where setting.has(.lyingWorkers): lie(number)
         default: break
         }
@@ -312,6 +331,16 @@ extension World {
         workers[number].link = nil
         plan(random.around(50_000_000), .workerCut(link: link))
         plan(random.around(50_000_000), .workerStarts(number))
+    }
+
+    /// The broker put a worker out: its process comes back, and is started anew by its user if it hangs.
+    mutating func closedWorker(_ link: UInt64) {
+        guard let number = links[link]?.peer else { return }
+        if workers[number].isHung {
+            workerDies(number)
+        } else if workers[number].link == link {
+            cutWorker(number)
+        }
     }
 
     /// The broker hears of a broken connection and looks whether the process lives.

@@ -48,7 +48,7 @@ struct World {
         trial = Trial(limits: setting.limits, canary: options.canary)
         origins = Array(repeating: SimulatedOrigin(), count: setting.origins)
         history = keepsHistory ? [] : nil
-        workers = Array(repeating: SimulatedWorker(), count: setting.workers)
+        workers = Array(repeating: SimulatedWorker(), count: setting.workers + setting.ownWorkers)
         for _ in 0..<setting.clients { clients.append(makeClient()) }
         for client in clients.indices { plan(random.around(setting.pause), .clientConnects(client)) }
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
@@ -203,14 +203,15 @@ struct World {
         case .answer(let id, let query, _): send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
         case .deliver(let id, let terminal, _): return deliver(terminal, to: id, &refused)
         case .close(let id, _): closed(id.rawValue)
+        case .sendWorker(let id, _) where isWorkerFull(): return .workerBlocked(id)
+        case .sendJob(let id, _, _) where isWorkerFull(): return .workerBlocked(id)
         case .sendWorker(let id, let message): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
         case .sendJob(let id, let job, _): send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
         case .killWorker(let id):
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
             }
-        case .closeWorker(let id):
-            if let number = links[id.rawValue]?.peer { cutWorker(number) }
+        case .closeWorker(let id): closedWorker(id.rawValue)
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
@@ -240,6 +241,11 @@ struct World {
     /// Whether a socket takes no more now.
     private mutating func isFull() -> Bool { setting.has(.fullSockets) && !isEnding && random.perMille(10) }
 
+    /// Whether a worker's socket takes no more now: it reads slower than the broker gives out.
+    private mutating func isWorkerFull() -> Bool {
+        setting.has(.fullSockets) && !isEnding && random.below(3_000) == 0
+    }
+
     // MARK: Brokers
 
     /// Ends the broker with all of its connections; the processes at their other ends live on.
@@ -264,7 +270,7 @@ struct World {
         for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
         // Long enough for all of them.
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
-        try tell(.brokerReplaced(setting.limits, expectedWorkers: workers.count, until: until))
+        try tell(.brokerReplaced(setting.limits, expectedWorkers: setting.workers, until: until))
     }
 
     // MARK: Limits
@@ -287,7 +293,9 @@ struct World {
     private func limit(of origin: Int) -> Int { trial.model.origins["http://o\(origin).test"]?.limit ?? 0 }
 
     /// A transfer begins, as the origin sees it: invariant 9, by its own count.
-    mutating func transferBegins(at origin: Int) throws(Violation) {
+    /// - Parameter origin: nil for what only users' own workers fetch.
+    mutating func transferBegins(at origin: Int?) throws(Violation) {
+        guard let origin else { return }
         origins[origin].running += 1
         let most = formerLimits.reduce(limit(of: origin)) {
             max($0, $1.until + Self.limitMemory < now ? 0 : $1.limits[origin])

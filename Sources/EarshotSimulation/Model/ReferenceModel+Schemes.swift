@@ -1,0 +1,113 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// Users' own workers: who serves which scheme, what waits for whom, and who is put out: invariant 14.
+extension ReferenceModel {
+    /// Whether requests for URLs of a scheme are taken, be it to wait for a worker.
+    func takes(_ scheme: Substring) -> Bool {
+        if JobContent.webSchemes.contains(scheme) || schemes[scheme]?.isDeserted == false { return true }
+        guard let end = ownWorkersAwaitedUntil, now < end else { return false }
+        let absence = schemes[scheme, default: SchemeRecord()].isAwaited()
+        moments.insert(Moment(at: end, subject: .deserted(scheme, absence: absence)))
+        return true
+    }
+
+    /// The slots of those who serve a scheme, how many are free, and how many lower classes than `high` have.
+    func slots(for scheme: Substring) -> (total: Int, free: Int, lower: Int) {
+        let workers = pool.values.filter { $0.takesWork && $0.serves(scheme) }
+        return workers.reduce((0, 0, 0)) { ($0.0 + $1.slots, $0.1 + $1.freeSlots, $0.2 + $1.lower) }
+    }
+
+    // MARK: Events
+
+    func workerReady(_ ready: Ready, _ worker: PoolRecord) {
+        let told = Set(ready.schemes.map { Substring($0) })
+        let isOfWeb = told.isSuperset(of: JobContent.webSchemes)
+        worker.schemes = isOfWeb ? JobContent.webSchemes : told.subtracting(JobContent.webSchemes)
+        worker.isReady = true
+        worker.isLeaving = isDraining
+        worker.slots = ready.slots
+        worker.pid = ready.pid
+        worker.foreign = Set(ready.holds.filter { $0.broker != instance })
+        guard worker.isOwn else { return }
+        for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
+        let served = schemes.values.count { !$0.isDeserted }
+        expect(served < limits.pools, 11, "\(served) schemes are served, with the web in \(limits.pools) pools")
+    }
+
+    /// A worker is gone, or was put out: from now on another of its schemes is waited for.
+    func leaveSchemes(_ worker: PoolRecord) {
+        guard worker.isOwn else { return }
+        for scheme in worker.schemes {
+            guard let absence = schemes[scheme]?.workerLeft() else { continue }
+            let end = now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
+            moments.insert(Moment(at: end, subject: .deserted(scheme, absence: absence)))
+        }
+    }
+
+    /// A worker that breaks the protocol or takes nothing in: a child is killed, a user's own is put out at once.
+    func putOut(_ worker: PoolRecord) {
+        guard worker.isOwn else { return }
+        owedClosings.insert(worker.id)
+        blame = 14
+        workerLost(worker.id)
+    }
+
+    /// It was asked for a sign of life, and has not given one.
+    func silenceEnded(_ id: WorkerID, askedAt: Tick) {
+        guard let worker = pool[id], worker.askedAt == askedAt else { return }
+        putOut(worker)
+    }
+
+    // MARK: Actions
+
+    func asked(_ id: WorkerID) {
+        guard let worker = pool[id], worker.isOwn else { return }
+        worker.askedAt = now
+        let end = now.advanced(byMilliseconds: limits.silenceMilliseconds)
+        moments.insert(Moment(at: end, subject: .silence(id, askedAt: now)))
+    }
+
+    func drained(_ id: WorkerID) {
+        expect(pool[id]?.isOwn == false, 14, "worker \(id.rawValue), a user's own, is told to end")
+    }
+
+    func killed(_ id: WorkerID) {
+        let isOwn = owedClosings.contains(id) || pool[id]?.isOwn == true
+        expect(!isOwn, 14, "worker \(id.rawValue), a user's own, is killed")
+    }
+
+    func closed(_ id: WorkerID) {
+        expect(owedClosings.remove(id) != nil, 14, "worker \(id.rawValue) is put out and did nothing wrong")
+    }
+
+    // MARK: Deserted schemes
+
+    /// A request ends because nobody serves its scheme any more: so does all that shares its flight.
+    func deserted(_ name: RequestName) {
+        guard let flight = listed[name]?.flight, isStranded(flight) else { return }
+        strand(flight)
+    }
+
+    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full. With which of
+    /// its requests a window became full is the core's to choose.
+    func strandAll(_ isOpen: (RequestName) -> Bool) {
+        let stranded = openFlights.values.filter(isStranded)
+        for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }
+        guard !isDraining, self.isOpen else { return }
+        for flight in stranded where flight.phase != .over {
+            expect(servedClass(of: flight) == nil, 14, "\(flight.content.job) waits for a scheme that nobody serves")
+        }
+    }
+
+    private func isStranded(_ flight: FlightRecord) -> Bool {
+        guard schemes[flight.content.job.scheme]?.isDeserted == true else { return false }
+        return flight.phase == .waiting || flight.phase == .pausing
+    }
+
+    private func strand(_ flight: FlightRecord) {
+        blame = 14
+        end(flight, Ending(code: "unsupported-scheme", attempts: Int(flight.attempts)))
+    }
+}
