@@ -92,6 +92,9 @@ static inline long linux_copy_file_range(int from, int to, unsigned long count) 
 }
 static inline long linux_send_file(int from, int to, unsigned long count) { return sendfile(to, from, (void *)0, count); }
 
+/* memfd_create(2), which <sys/mman.h> hides without _GNU_SOURCE. The descriptor is close-on-exec. */
+static inline int linux_memory_file(const char *name) { return (int)syscall(SYS_memfd_create, name, 1U /* MFD_CLOEXEC */); }
+
 /* wait(2)'s macros. */
 static inline int linux_wait_exited(int status) { return WIFEXITED(status); }
 static inline int linux_wait_exit_code(int status) { return WEXITSTATUS(status); }

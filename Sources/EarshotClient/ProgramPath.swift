@@ -1,9 +1,11 @@
 internal import Glibc
 
 /// Where programs are.
-enum ProgramPath {
-    /// The first file of this name in the folders of `PATH` that can be executed.
-    static func find(_ name: String) -> String? {
+public enum ProgramPath {
+    /// The file of this name if it has a slash in it, else the first one in the folders of `PATH`; nil for what cannot be
+    /// executed.
+    public static func find(_ name: String) -> String? {
+        guard !name.utf8.contains(UInt8(ascii: "/")) else { return unsafe access(name, X_OK) == 0 ? name : nil }
         let folders = (Environment.value("PATH") ?? "").split(separator: ":")
         return folders.lazy.map { "\($0)/\(name)" }.first { unsafe access($0, X_OK) == 0 }
     }

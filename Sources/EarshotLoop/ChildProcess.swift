@@ -4,8 +4,7 @@ internal import Glibc
 /// A process this one started, and has to reap.
 ///
 /// The child has a process group of its own (Ctrl-C at the terminal is the parent's affair), no blocked signals,
-/// the default action for each, `/dev/null` as its standard input, the parent's standard error as its standard output
-/// and error, and of the other descriptors only those it is given.
+/// the default action for each, its ``Streams``, and of the other descriptors only those it is given.
 public final class ChildProcess {
     /// How a process ended.
     public enum Exit: Equatable, Sendable, CustomStringConvertible {
@@ -17,6 +16,22 @@ public final class ChildProcess {
             case .code(let code): "exit code \(code)"
             case .signal(let signal): "signal \(signal)"
             }
+        }
+    }
+
+    /// What a child has as its standard input, output and error.
+    public struct Streams: Sendable {
+        /// Nil for `/dev/null`.
+        public var input: Int32?
+        /// Nil for the parent's standard error.
+        public var output: Int32?
+        /// Nil for the parent's.
+        public var errors: Int32?
+
+        public init(input: Int32? = nil, output: Int32? = nil, errors: Int32? = nil) {
+            self.input = input
+            self.output = output
+            self.errors = errors
         }
     }
 
@@ -33,19 +48,27 @@ public final class ChildProcess {
     /// Readable when the child has ended; then call ``reap()``.
     public var descriptor: Int32 { process.descriptor }
 
-    /// Starts the program at `path`, with this process's environment.
+    /// Starts the program at `path`.
     ///
     /// - Parameters:
     ///   - arguments: from the program's own name on.
+    ///   - streams: other descriptors than 0, 1 and 2 of the parent.
     ///   - inherited: descriptors the child gets under the same numbers.
+    ///   - variables: what its environment has besides this process's, or in the place of that, by name.
     public static func spawn(
-        _ path: String, _ arguments: [String], inheriting inherited: [Int32] = []
+        _ path: String, _ arguments: [String], streams: Streams = Streams(), inheriting inherited: [Int32] = [],
+        variables: [String: String] = [:]
     ) throws(SystemError) -> ChildProcess {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
         defer { unsafe posix_spawn_file_actions_destroy(&actions) }
-        unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-        unsafe posix_spawn_file_actions_adddup2(&actions, 2, 1)
+        if let input = streams.input {
+            unsafe posix_spawn_file_actions_adddup2(&actions, input, 0)
+        } else {
+            unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+        }
+        unsafe posix_spawn_file_actions_adddup2(&actions, streams.output ?? 2, 1)
+        if let errors = streams.errors { unsafe posix_spawn_file_actions_adddup2(&actions, errors, 2) }
         // dup2 onto itself takes close-on-exec off, in the child alone.
         for descriptor in inherited { unsafe posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor) }
 
@@ -64,8 +87,10 @@ public final class ChildProcess {
 
         var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) } + [nil]
         defer { unsafe strings.forEach { unsafe free($0) } }
+        var environment: [UnsafeMutablePointer<CChar>?] = unsafe environment(with: variables) + [nil]
+        defer { unsafe environment.forEach { unsafe free($0) } }
         var pid: pid_t = 0
-        let code = unsafe posix_spawn(&pid, path, &actions, &attributes, &strings, linux_environment())
+        let code = unsafe posix_spawn(&pid, path, &actions, &attributes, &strings, &environment)
         guard code == 0 else { throw SystemError("posix_spawn", number: code) }
         do throws(SystemError) {
             return ChildProcess(pid: pid, process: try ProcessDescriptor(pid: pid))
@@ -74,6 +99,27 @@ public final class ChildProcess {
             waitpid(pid, nil, 0)
             throw error
         }
+    }
+
+    /// This process's environment with other variables, as C has it; its receiver's to free.
+    private static func environment(with variables: [String: String]) -> [UnsafeMutablePointer<CChar>] {
+        var strings: [UnsafeMutablePointer<CChar>] = unsafe []
+        var next = unsafe linux_environment()
+        while let entry = unsafe next?.pointee {
+            let name = unsafe String(cString: entry).prefix { $0 != "=" }
+            if variables[String(name)] == nil, let copy = unsafe strdup(entry) { unsafe strings.append(copy) }
+            unsafe next = next?.advanced(by: 1)
+        }
+        for (name, value) in variables {
+            if let made = unsafe strdup("\(name)=\(value)") { unsafe strings.append(made) }
+        }
+        return unsafe strings
+    }
+
+    /// Sends a signal to all of the child's process group, its own children among them. Does nothing once it is reaped: then
+    /// its number can be another group's.
+    public func sendToGroup(_ signal: Int32) {
+        if exit == nil { kill(-pid, signal) }
     }
 
     /// Sends a signal, unless the child has ended.

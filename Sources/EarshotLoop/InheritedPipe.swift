@@ -27,6 +27,26 @@ public enum InheritedPipe {
         return reader
     }
 
+    /// A file without a name that holds `bytes`, to be read from its beginning: what is too long for a pipe.
+    public static func file(holding bytes: [UInt8]) throws(SystemError) -> Int32 {
+        let descriptor = unsafe linux_memory_file("earshot")
+        guard descriptor >= 0 else { throw SystemError("memfd_create") }
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes {
+                unsafe pwrite(descriptor, $0.baseAddress?.advanced(by: written), bytes.count - written, written)
+            }
+            guard count > 0 else {
+                let error = SystemError("write")
+                if error.number == EINTR { continue }
+                close(descriptor)
+                throw error
+            }
+            written += count
+        }
+        return descriptor
+    }
+
     /// What a descriptor holds up to its end, at most 4 KiB; it is closed.
     public static func readAll(_ descriptor: Int32) throws(SystemError) -> String {
         defer { close(descriptor) }

@@ -109,6 +109,9 @@ public struct Ready: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EARW/1"
 
+    /// Schemes that one worker may serve.
+    public static let mostSchemes = 16
+
     /// Transfers it runs at once, 1 to 10,000.
     public var slots: Int
     /// Schemes it serves.
@@ -150,7 +153,7 @@ public struct Ready: Equatable, Sendable {
             }
         }
         guard slots > 0 else { throw WireError(.badMessage, "READY lacks its slots") }
-        guard holds.count <= WireLimits.heldAttempts, schemes.count <= 16 else {
+        guard holds.count <= WireLimits.heldAttempts, schemes.count <= Self.mostSchemes else {
             throw WireError(.limit, "READY lists too much")
         }
         guard schemes.allSatisfy(Self.isScheme) else {
@@ -159,7 +162,7 @@ public struct Ready: Equatable, Sendable {
     }
 
     /// RFC 3986, section 3.1, in lower case.
-    private static func isScheme(_ name: String) -> Bool {
+    public static func isScheme(_ name: String) -> Bool {
         let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
         guard name.utf8.count <= WireLimits.schemeBytes, let first = name.utf8.first, letters.contains(first) else {
             return false

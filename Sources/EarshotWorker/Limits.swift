@@ -43,4 +43,12 @@ enum Limits {
     static let reconnectDelay = (first: Duration.milliseconds(10), last: Duration.milliseconds(100))
     /// Bytes of a sentence in a message or a log.
     static let sentenceBytes = 200
+    /// Bytes that are read of a program at a time: what a pipe holds.
+    static let pieceBytes = 65_536
+    /// Such pieces in one pass: other programs and the broker get their turn between.
+    static let piecesPerPass = 16
+    /// Rounds of them after the program has ended: a pipe holds 1 MiB at most, unless somebody may have more.
+    static let lastPieces = 4
+    /// How long a program may take to end once nobody waits for it: time to tidy up.
+    static let programGrace = Duration.seconds(2)
 }

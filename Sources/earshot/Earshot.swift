@@ -19,6 +19,6 @@ struct Earshot: ParsableCommand {
             GetCommand.self, ServeCommand.self, SubmitCommand.self, WatchCommand.self, DropCommand.self,
             CancelCommand.self, StatusCommand.self, WhyCommand.self, SetCommand.self, ConfigCommand.self,
             CacheCommand.self,
-            BrokerCommand.self, WorkerCommand.self,
+            WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
         ])
 }

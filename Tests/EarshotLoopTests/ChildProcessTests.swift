@@ -38,6 +38,37 @@ import Testing
         #expect(child.reap() == .code(0))
     }
 
+    @Test func `a child has the streams and the variables that it is given`() throws {
+        let input = try InheritedPipe.file(holding: Array(repeating: UInt8(ascii: "x"), count: 200_000))
+        let (output, errors) = (Pipe(), Pipe())
+        let streams = ChildProcess.Streams(input: input, output: output.writer, errors: errors.writer)
+        let script = "echo $EARSHOT_GIVEN $HOME $(wc -c); echo $EARSHOT_GIVEN >&2"
+        let child = try ChildProcess.spawn(
+            "/bin/sh", ["sh", "-c", script], streams: streams, variables: ["EARSHOT_GIVEN": "a=b", "HOME": "here"])
+        close(input)
+        try awaitEnd(child)
+        #expect(child.reap() == .code(0))
+        #expect(output.text() == "a=b here 200000\n")
+        #expect(errors.text() == "a=b\n")
+    }
+
+    @Test func `a signal to a child's group reaches what it has started`() throws {
+        let output = Pipe()
+        let streams = ChildProcess.Streams(output: output.writer)
+        let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "sleep 1000 & echo $!; wait"], streams: streams)
+        let grandchild = try #require(Int32(output.text().dropLast()))
+        let process = try ProcessDescriptor(pid: grandchild)
+        child.sendToGroup(SIGKILL)
+        try awaitEnd(child)
+        #expect(child.reap() == .signal(SIGKILL))
+        let loop = try EventLoop()
+        var hasEnded = false
+        _ = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
+        #expect(try loop.run(for: patience) { hasEnded })
+        // Its number is nobody's any more.
+        child.sendToGroup(SIGKILL)
+    }
+
     @Test func `a program that is not there is an error`() {
         #expect(throws: SystemError("posix_spawn", number: ENOENT)) {
             try ChildProcess.spawn("/nonexistent/program", ["program"])

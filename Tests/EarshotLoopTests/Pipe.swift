@@ -27,6 +27,13 @@ final class Pipe {
         var byte: UInt8 = 0
         unsafe read(reader, &byte, 1)
     }
+
+    /// What one read brings, awaited.
+    func text() -> String {
+        var bytes = [UInt8](repeating: 0, count: 4_096)
+        let count = unsafe read(reader, &bytes, bytes.count)
+        return String(decoding: bytes.prefix(max(count, 0)), as: UTF8.self)
+    }
 }
 
 /// A path in the system's folder for temporary files that no other test has.

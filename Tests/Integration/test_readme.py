@@ -1,8 +1,10 @@
 """What the README shows is run as it stands there."""
 
+import hashlib
 import os
 import pathlib
 import re
+import signal
 
 from harness import PYTHON, ROOT, Bus, TestCase, binary
 from origin import Origin, body
@@ -44,6 +46,19 @@ class ReadmeTests(TestCase):
         self.assertIn("/bytes/31", told)
         self.assertIn("http-status", told)
         self.assertEqual(self.origin.total, 2)
+
+    def test_the_worker_of_shell_serves_its_scheme(self):
+        [block] = [block for block in blocks("sh") if "earshot work" in block]
+        serve, get = block.replace("https://example.org/", f"{self.origin.url}/bytes/1000").splitlines()
+        path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
+        environment = dict(self.bus.environment, PATH=path)
+        worker = Program(["sh", "-ec", "exec " + serve.removesuffix(" &")], environment)
+        worker.await_line("serving sum:")
+        got = Program(["sh", "-ec", get], environment)
+        self.assertEqual(got.wait(20), 0, got.describe())
+        self.assertEqual(got.stdout.decode().split()[0], hashlib.sha256(body(1000)).hexdigest())
+        worker.signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(10), 0, worker.describe())
 
     def test_one_who_subscribed_before_hears_it(self):
         client = self.bus.client()

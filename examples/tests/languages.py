@@ -19,7 +19,8 @@ JAVA = "java -cp .:/usr/share/java/zmq.jar"
 class Language:
     """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
 
-    def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False):
+    def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
+                 speaks=True):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
@@ -28,6 +29,8 @@ class Language:
         self.build = build
         # Where they are, because their package names this one by its path.
         self.in_place = in_place
+        # Whether its worker speaks the protocol itself, and ends with the broker.
+        self.speaks = speaks
 
     def start(self, program, *arguments, environment, output=None):
         """Starts one of its programs. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
@@ -68,12 +71,12 @@ LANGUAGES = [
              "perl worker.pl"),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
              "ruby worker.rb"),
-    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh"),
+    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
              build="swift build -c release -q", in_place=True),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
              f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]
 
-# Those in which there is a worker for URLs of one's own. `earshot` alone cannot be one, and the Swift package is a client.
+# Those in which there is a worker for URLs of one's own: the Swift package is a client.
 WORKERS = [language for language in LANGUAGES if "worker" in language.commands]

@@ -1,0 +1,275 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+internal import Logging
+internal import ZeroMQ
+
+/// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its input,
+/// what it writes the answer.
+///
+/// Descriptors and timers only note what happened; the end of each pass deals with it.
+final class ProgramWorker {
+    /// `serving -> draining -> stopped`.
+    enum Phase {
+        case serving
+        /// Takes no more jobs, finishes what runs.
+        case draining
+        case stopped
+    }
+
+    /// What the broker's LIMITS said.
+    struct Terms {
+        let inlineBytes: Int
+        /// Nil if the folder cannot be used.
+        let spool: SpoolFolder?
+    }
+
+    /// Where hashes that are done are noted.
+    private final class Hashed {
+        var tasks: [PartHasher.Task] = []
+    }
+
+    private let options: ProgramOptions
+    private let loop: EventLoop
+    private let logger: Logger
+    private let link: BrokerLink
+    private let hasher: PartHasher
+    private let finished: Hashed
+    /// Called when a broker has taken it in.
+    private let onServing: () -> Void
+    private(set) var phase = Phase.serving
+    /// What the loop could not go on with.
+    private(set) var fault: (any Error)?
+    private var runs: [AttemptID: ProgramRun] = [:]
+    /// Attempts whose programs have something to say, or have ended.
+    private var noted: Set<AttemptID> = []
+    private var terms: Terms?
+    private var buffer = [UInt8](repeating: 0, count: Limits.pieceBytes)
+    private var hook: EventLoop.HookID?
+
+    init(
+        _ options: ProgramOptions, loop: EventLoop, logger: Logger, onServing: @escaping () -> Void
+    ) throws {
+        self.options = options
+        self.loop = loop
+        self.logger = logger
+        self.onServing = onServing
+        link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
+        let finished = Hashed()
+        hasher = try PartHasher(loop) { finished.tasks.append($0) }
+        self.finished = finished
+        hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
+    }
+
+    // MARK: Leaving
+
+    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`.
+    func drain() {
+        guard phase == .serving else { return }
+        phase = .draining
+        loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() }
+    }
+
+    /// Ends what runs, says goodbye and stops the loop.
+    func stop() {
+        guard phase != .stopped else { return }
+        phase = .stopped
+        for run in runs.values { run.kill() }
+        runs = [:]
+        do throws(ZeroMQError) {
+            try link.sendNow(.bye)
+        } catch {
+            logger.error("no goodbye", metadata: ["error": "\(error)"])
+        }
+        link.close()
+        if let hook { loop.removeHook(hook) }
+        loop.stop()
+    }
+
+    // MARK: The pass
+
+    private func settle() -> EventLoop.Rest {
+        do {
+            let isPending = try work()
+            guard phase != .stopped else { return .untilEvent }
+            return (isPending && hasRoomForMessages) || !noted.isEmpty ? .none : .untilEvent
+        } catch {
+            fault = error
+            stop()
+            return .untilEvent
+        }
+    }
+
+    /// - Returns: whether messages of the broker wait.
+    private func work() throws -> Bool {
+        var budget = Limits.messagesPerPass
+        while budget > 0, hasRoomForMessages, phase != .stopped, let (message, body) = try link.next() {
+            handle(message, body)
+            budget -= 1
+        }
+        guard phase != .stopped else { return false }
+        for task in finished.tasks { hashed(task) }
+        finished.tasks.removeAll()
+        let ready = noted
+        noted = []
+        for attempt in ready { look(at: attempt) }
+        try sendProgress(of: ready)
+        let isPending = try link.settle { self.ready() }
+        if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
+        return isPending
+    }
+
+    /// A broker that does not take its results is not listened to: each of its messages can have an answer.
+    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: options.slots) }
+
+    private func ready() -> Ready {
+        var ready = Ready(slots: options.slots)
+        ready.schemes = options.schemes
+        ready.pid = Int(getpid())
+        ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
+        return ready
+    }
+
+    private func sendProgress(of attempts: Set<AttemptID>) throws {
+        for attempt in attempts {
+            guard let run = runs[attempt], let due = run.progressDue else { continue }
+            if due <= loop.now {
+                try link.sendNow(run.takeProgress())
+            } else if !run.isProgressPlanned {
+                run.isProgressPlanned = true
+                loop.setTimer(at: due) { [weak self, weak run] in
+                    run?.isProgressPlanned = false
+                    self?.noted.insert(attempt)
+                }
+            }
+        }
+    }
+
+    // MARK: What the broker says
+
+    private func handle(_ message: PoolMessage, _ body: [UInt8]?) {
+        switch message {
+        case .limits(let limits): take(limits)
+        case .job(let job): start(job, body)
+        case .cancel(let attempt): if let run = runs[attempt] { stop(run, Refusal(.cancelled)) }
+        case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
+        case .ping: pong()
+        // Its user ends it, not a broker that ends.
+        case .drain: break
+        case .error(let code, let detail): objected(Printable.sentence(code), Printable.sentence(detail ?? ""))
+        }
+    }
+
+    private func take(_ limits: WorkerLimits) {
+        var spool: SpoolFolder?
+        do throws(SystemError) {
+            spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
+        } catch {
+            logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
+        }
+        terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
+        let isNew = !link.isUp
+        link.welcomed { [] }
+        guard isNew else { return }
+        // What was given on an earlier connection is nobody's any more: the broker gave it to others, or is gone.
+        for run in runs.values { stop(run, Refusal(.cancelled)) }
+        onServing()
+    }
+
+    private func objected(_ code: String, _ detail: String) {
+        logger.error("the broker objects", metadata: ["code": "\(code)", "detail": "\(detail)"])
+        guard !link.isUp, code == "limit" || code == "not-a-child" || code == "version" else { return }
+        fault = ProgramWorkerRefused(description: "the broker does not take this worker: \(detail) (\(code))")
+        stop()
+    }
+
+    private func pong() {
+        do throws(ZeroMQError) {
+            try link.sendNow(.pong)
+        } catch {
+            logger.error("no answer to PING", metadata: ["error": "\(error)"])
+        }
+    }
+
+    // MARK: Jobs
+
+    private func start(_ job: Job, _ body: [UInt8]?) {
+        guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
+            logger.warning("a job was given twice", metadata: ["attempt": "\(job.attempt)"])
+            return
+        }
+        guard phase == .serving, runs.count < options.slots, let terms else {
+            tell(Refusal(.workerLost), of: job)
+            return
+        }
+        do throws(SystemError) {
+            runs[job.attempt] = try ProgramRun(job, body, options, terms, loop: loop) { [weak self] run in
+                self?.noted.insert(run.job.attempt)
+            }
+        } catch {
+            logger.error("the program cannot be started", metadata: ["error": "\(error)"])
+            tell(Refusal(Self.code(of: error), "The program cannot be started: \(error)."), of: job)
+        }
+    }
+
+    /// Without descriptors or processes, which others may give back, another try may end better.
+    private static func code(of error: SystemError) -> FailureCode {
+        [EMFILE, ENFILE, EAGAIN, ENOMEM].contains(error.number) ? .connectFailed : .workerFailed
+    }
+
+    /// Ends a job before its program, which is killed if it takes too long over it. Its slot is taken until then.
+    private func stop(_ run: ProgramRun, _ reason: Refusal) {
+        guard run.stop(reason) else { return }
+        run.graceTimer = loop.setTimer(after: Limits.programGrace) { [weak run] in run?.graceOver() }
+    }
+
+    /// Takes what a program has to say.
+    private func look(at attempt: AttemptID) {
+        guard let run = runs[attempt] else { return }
+        do throws(Refusal) {
+            if try run.take(into: &buffer) { noted.insert(attempt) }
+        } catch {
+            stop(run, error)
+            // Its end may have been there to be seen.
+            noted.insert(attempt)
+        }
+        guard run.exit != nil, !noted.contains(attempt) else { return }
+        do throws(SystemError) {
+            if try run.seal(on: hasher) { return }
+        } catch {
+            _ = run.stop(Refusal(.internalError, error.description))
+        }
+        conclude(run)
+    }
+
+    private func hashed(_ task: PartHasher.Task) {
+        guard let run = runs[task.attempt] else { return }
+        if !run.hashed(task) { _ = run.stop(Refusal(.internalError, "The body's file cannot be read.")) }
+        conclude(run)
+    }
+
+    private func conclude(_ run: ProgramRun) {
+        runs[run.job.attempt] = nil
+        if let timer = run.graceTimer { loop.cancelTimer(timer) }
+        let received = run.receivedBytes
+        do throws(Refusal) {
+            let (completion, body) = try run.complete(contentType: options.contentType)
+            let spool = run.spool
+            let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
+            let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
+            link.send(
+                Outgoing(held: held, head: WorkerMessage.done(completion).encoded(), body: body, discard: discard))
+        } catch {
+            tell(error, of: run.job, receivedBytes: received)
+        }
+    }
+
+    private func tell(_ refusal: Refusal, of job: Job, receivedBytes: Int = 0) {
+        let message = WorkerMessage.failed(
+            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
+            receivedBytes: receivedBytes)
+        let held = HeldAttempt(attempt: job.attempt, url: job.url)
+        link.send(Outgoing(held: held, head: message.encoded(), body: nil, discard: nil))
+    }
+}
