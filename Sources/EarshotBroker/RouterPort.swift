@@ -54,6 +54,8 @@ final class RouterPort {
     private let connectionLimit: Int
     private var parts = Multipart(capacity: 4)
     private var connections = 0
+    /// Whether the monitor has something to tell, or may have.
+    private var hasMonitorNews = true
     private var numbers: [[UInt8]: UInt64] = [:]
     private var peers: [UInt64: Peer] = [:]
     /// Whose an open descriptor is; until the monitor tells of its end.
@@ -89,9 +91,10 @@ final class RouterPort {
         let mask = umask(0o177)
         defer { umask(mask) }
         try socket.bind(endpoint)
-        // Both descriptors only wake the loop; what there is to do is asked in the pass.
+        // The socket's descriptor only wakes the loop; what there is to do is asked in the pass. Nobody else uses the
+        // monitor, so that nothing eats its wake.
         _ = try loop.add(socket.descriptor, .readable) { _ in }
-        _ = try loop.add(monitor.descriptor, .readable) { _ in }
+        _ = try loop.add(monitor.descriptor, .readable) { [unowned self] _ in hasMonitorNews = true }
     }
 
     /// The process of a peer, as the kernel told it; 0 if unknown.
@@ -111,6 +114,8 @@ final class RouterPort {
 
     private func closeLater(_ number: UInt64, _ descriptor: Int32) {
         _ = loop.setTimer(after: .milliseconds(Self.closeMilliseconds)) { [unowned self] in
+            // The descriptor may be another connection's by now.
+            try? drainMonitor()
             if owners[descriptor] == number { shutdown(descriptor, Int32(SHUT_RDWR)) }
         }
     }
@@ -118,14 +123,14 @@ final class RouterPort {
     /// Whether there is more to take than one pass did. To be asked after all other use of the socket in a pass:
     /// any call may have eaten the wake.
     func hasPending() throws -> Bool {
-        try socket.readiness().contains(.readable) || monitor.isReadable() || !dying.isEmpty
+        try socket.readiness().contains(.readable) || hasMonitorNews || !dying.isEmpty
     }
 
     // MARK: Taking
 
     /// Takes what came, up to this pass's share.
     func take(_ handle: (Event) -> Void) throws {
-        try drainMonitor()
+        if hasMonitorNews { try drainMonitor() }
         var isDrained = false
         for _ in 0..<Self.messagesPerPass {
             guard try socket.receive(into: &parts) else {
@@ -184,6 +189,7 @@ final class RouterPort {
     // MARK: Ends
 
     private func drainMonitor() throws {
+        hasMonitorNews = false
         while let event = try monitor.next() {
             guard let descriptor = event.descriptor else { continue }
             switch event.kind {
