@@ -1,4 +1,5 @@
 internal import Crypto
+internal import EarshotDisk
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -8,8 +9,17 @@ internal import Glibc
 /// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
 /// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`. Names are used relative to an opened folder and without following links.
 final class Spool {
+    /// Closes descriptors.
+    private final class Closer: StoreKeeper {
+        func carryOut(_ files: [Int32]) { for file in files { close(file) } }
+    }
+
+    /// To remove a file of so many bytes takes a millisecond.
+    private static let largeBytes = 16 << 20
+
     private let folder: Int32
     private let lock: LockFile
+    private let closing = StoreThread("spool") { Closer() }
 
     /// Opens the folder, makes it if need be, and removes what an earlier broker left.
     /// - Parameter kept: files by the names of their content that are somebody's still.
@@ -136,8 +146,14 @@ final class Spool {
         return status.st_size
     }
 
+    /// Removes a file. A file system frees a large one's blocks when it is closed by the last: a thread does that.
     func remove(_ name: String) {
+        var status = stat()
+        let isLarge =
+            unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size >= Self.largeBytes
+        let file = isLarge ? open(name) : nil
         unsafe unlinkat(folder, name, 0)
+        if let file { closing.ask(file) }
     }
 
     /// Removes unfinished files of workers that are gone, and of attempts that are not `held`. O(files).
