@@ -102,7 +102,7 @@ extension BrokerCore {
             Interest(
                 request: fetch.request, askedAt: now, fingerprint: fingerprint, serial: nextSerial(), handler: handler,
                 owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
-                isWarm: fetch.options.isWarm))
+                isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash(fetch.request, of: handler))
         handlers[handler].references += 1
@@ -321,11 +321,16 @@ extension BrokerCore {
         let place = FairQueue.Place(
             pool: pool(of: leaf), priority: record.priority, root: handlers[record.handler].root, client: record.owner,
             origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
-        queue.push(interest, at: place, first: first)
+        queue.push(interest, at: place, first: first, isFresh: record.isFresh)
     }
 
     /// Puts all who wait for a flight into the queue, or takes them out of it. O(their number).
     mutating func forEachInterest(of flight: Int32, _ body: (inout BrokerCore, Int32) -> Void) {
+        // Most have one, and need no list.
+        if let only = flights[flight].interests.onlyMember, flights[flight].parents.isEmpty {
+            body(&self, only)
+            return
+        }
         for interest in flightChains.members(of: flights[flight].interests) { body(&self, interest) }
         for parent in parentChains.members(of: flights[flight].parents) { forEachInterest(of: parent, body) }
     }

@@ -9,6 +9,9 @@ struct Chain: Equatable {
 
     /// Nil when empty.
     var firstMember: Int32? { first >= 0 ? first : nil }
+
+    /// Nil unless it is one.
+    var onlyMember: Int32? { count == 1 ? first : nil }
 }
 
 /// Links of records that are each in at most one chain of this table: O(1) append and removal from the middle.

@@ -3,6 +3,10 @@ internal import EarshotWire
 /// The queue of interests, for each pool of workers: classes by weight, in a class round robin over roots, in a root over
 /// lanes, in a lane over handlers, in a handler first come first served.
 ///
+/// What replaces all that its handler had wanted goes before the other handlers of its lane, the newest first, but for one
+/// turn in four: whoever scrolls wants what is in sight, and when the origin is full the oldest is the likeliest to be
+/// replaced before it has come.
+///
 /// A *lane* is what one client asks of one origin, with one set of credentials, under one root. A lane whose client's
 /// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that waits
 /// in it, and returns when there is room again: so every operation is O(1), and what cannot start costs nothing.
@@ -68,6 +72,10 @@ struct FairQueue {
         var key: LaneKey
         var priority: PriorityClass
         var leaves = Chain()
+        /// Those that replaced what they had, the newest first; the others are in `leaves`.
+        var fresh = Chain()
+        /// Turns that these had since one of the others had one.
+        var freshTurns = 0
         /// Nil while it is in its root's rotation.
         var parking: ParkingKey?
         /// What it waited for before, until its turn comes.
@@ -77,6 +85,7 @@ struct FairQueue {
     private struct Leaf {
         var key: LeafKey
         var interests = Chain()
+        var isFresh = false
     }
 
     /// The line of one pool.
@@ -92,6 +101,8 @@ struct FairQueue {
         var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
         var isEmpty: Bool { byClass.allSatisfy(\.isEmpty) }
     }
+
+    private static let freshTurns = 3
 
     private var roots = Slab<RootNode>()
     private var lanes = Slab<Lane>()
@@ -128,12 +139,15 @@ struct FairQueue {
     // MARK: Events
 
     /// Adds an interest at the end of its handler's line, or at its front if it had its turn before.
-    mutating func push(_ interest: Int32, at place: Place, first: Bool = false) {
+    ///
+    /// - Parameter isFresh: it replaced all that its handler had wanted.
+    mutating func push(_ interest: Int32, at place: Place, first: Bool = false, isFresh: Bool = false) {
         while leafOfInterest.count <= Int(interest) { leafOfInterest.append(-1) }
         precondition(leafOfInterest[Int(interest)] < 0, "interest \(interest) is queued twice")
         while lines.count <= Int(place.pool) { lines.append(Line()) }
         let leaf = leafNumber(for: place)
         leafOfInterest[Int(interest)] = leaf
+        if isFresh { freshen(leaf) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
         } else {
@@ -217,8 +231,7 @@ struct FairQueue {
                 case .none:
                     lanes[lane].cameFrom = nil
                     laneChains.rotate(&roots[root].lanes)
-                    let leaf = lanes[lane].leaves.first
-                    leafChains.rotate(&lanes[lane].leaves)
+                    let leaf = nextLeaf(of: lane)
                     succeed(key)
                     return leaves[leaf].interests.first
                 case .client: park(lane, .client(key.client, pool: Int32(line)))
@@ -228,6 +241,39 @@ struct FairQueue {
             }
         }
         return nil
+    }
+
+    /// The handler whose turn it is; it goes to the end of the rotation.
+    private mutating func nextLeaf(of lane: Int32) -> Int32 {
+        if lanes[lane].fresh.isEmpty || !lanes[lane].leaves.isEmpty && lanes[lane].freshTurns >= Self.freshTurns {
+            lanes[lane].freshTurns = 0
+            let leaf = lanes[lane].leaves.first
+            leafChains.rotate(&lanes[lane].leaves)
+            return leaf
+        }
+        lanes[lane].freshTurns += 1
+        let leaf = lanes[lane].fresh.first
+        leafChains.remove(leaf, from: &lanes[lane].fresh)
+        leafChains.append(leaf, to: &lanes[lane].leaves)
+        leaves[leaf].isFresh = false
+        return leaf
+    }
+
+    /// Puts a handler before all others of its lane.
+    private mutating func freshen(_ leaf: Int32) {
+        let lane = leaves[leaf].key.lane
+        unlink(leaf)
+        leafChains.prepend(leaf, to: &lanes[lane].fresh)
+        leaves[leaf].isFresh = true
+    }
+
+    private mutating func unlink(_ leaf: Int32) {
+        let lane = leaves[leaf].key.lane
+        if leaves[leaf].isFresh {
+            leafChains.remove(leaf, from: &lanes[lane].fresh)
+        } else {
+            leafChains.remove(leaf, from: &lanes[lane].leaves)
+        }
     }
 
     /// One that was let out and found no room had no turn: it waits at the front, or others would always pass it.
@@ -328,10 +374,10 @@ struct FairQueue {
 
     private mutating func dropLeaf(_ leaf: Int32) {
         let key = leaves[leaf].key
-        leafChains.remove(leaf, from: &lanes[key.lane].leaves)
+        unlink(leaf)
         leafNumbers[key] = nil
         leaves.remove(leaf)
-        if lanes[key.lane].leaves.isEmpty { dropLane(key.lane) }
+        if lanes[key.lane].leaves.isEmpty, lanes[key.lane].fresh.isEmpty { dropLane(key.lane) }
     }
 
     private mutating func dropLane(_ lane: Int32) {

@@ -73,6 +73,8 @@ struct Interest {
     var priority: PriorityClass
     var phase = Phase.open
     let isWarm: Bool
+    /// Whether it replaced all that its handler had wanted.
+    let isFresh: Bool
     /// Whether it joined a flight another request began.
     var isShared = false
     /// Whether its ID is still taken.
