@@ -1,0 +1,100 @@
+"""bin/bench: the suites, their tables, results.json and plots."""
+
+import argparse
+import json
+import pathlib
+import signal
+import sys
+import time
+
+from bench import machine, places, plot, suites, table
+from bench.frame import Context, describe
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        self.exit(64, f"bench: {message}\n")
+
+
+def arguments(words):
+    parser = Parser(prog="bin/bench", description="Measures Earshot and its peers side by side.",
+                    epilog="bin/bench core and bin/bench instructions measure the core alone, see bin/bench itself.")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="all of them, or 'all', if none is named")
+    parser.add_argument("--quick", action="store_true", help="small sizes: less than two minutes in all")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender (5)")
+    parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
+                        help="where the results go (.build/bench/results.json)")
+    parser.add_argument("--list", action="store_true", help="tell the suites' names")
+    parser.add_argument("--try", action="store_true", dest="only_try", help=argparse.SUPPRESS)  # bin/bench, first.
+    options = parser.parse_args(words)
+    if not 1 <= options.rounds <= 100:
+        parser.error("rounds are 1 to 100")
+    for name in options.suites:
+        if name != "all" and name not in suites.NAMES:
+            parser.error(f"no suite '{name}': {', '.join(suites.NAMES)}, all")
+    if not options.suites or "all" in options.suites:
+        options.suites = suites.NAMES
+    return options
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def measure(name, options):
+    """The suite's measurements; if it broke also why."""
+    suite = suites.load(name)
+    done = []
+    began = time.monotonic()
+    error = None
+    print(f"## {name}: {suite.TITLE}\n")
+    try:
+        for measurement in suite.rows(Context(options.quick, options.rounds, say), options.quick):
+            measurement.suite = name
+            done.append(measurement)
+            print("\n".join(table.render(measurement)), flush=True)
+    except Exception as failure:
+        error = describe(failure)
+        print(f"FAILED: {error}\n", flush=True)
+    if done:
+        (places.MADE / f"{name}.svg").write_text(plot.draw(suite.TITLE, done))
+    say(f"{name}: {time.monotonic() - began:.0f} s")
+    return done, error
+
+
+def main(words):
+    options = arguments(words)
+    if options.list:
+        for name in suites.NAMES:
+            print(f"{name:12} {suites.load(name).TITLE}")
+        return 0
+    if options.only_try:
+        return 0
+    places.MADE.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that servers are stopped.
+    description = machine.describe()
+    print("\n".join(machine.lines(description)) + "\n")
+    results, errors = [], {}
+    for name in options.suites:
+        done, error = measure(name, options)
+        results += done
+        if error:
+            errors[name] = error
+        options.json.write_text(json.dumps(
+            {"machine": description, "quick": options.quick, "rounds": options.rounds, "errors": errors,
+             "measurements": [measurement.as_json() for measurement in results]}, indent=1) + "\n")
+    verdicts = [measurement.is_reached(target) for measurement in results for target in measurement.targets]
+    print(f"Targets: {verdicts.count(True)} reached, {verdicts.count(False)} not, {verdicts.count(None)} unknown.")
+    ours = [f"{one.name} in {measurement.title}" for measurement in results for one in measurement.ours
+            if one.name in measurement.failures]
+    for failure in [*ours, *(f"{name}: {error}" for name, error in errors.items())]:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    return 1 if ours or errors else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

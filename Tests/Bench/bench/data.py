@@ -1,0 +1,83 @@
+"""The files that the origin serves, made once: each has its own content, told by its name."""
+
+import hashlib
+import shutil
+
+from bench import places
+
+BLOCK = 1 << 20
+
+
+def content(name, size):
+    """The bytes of a file. SHAKE-128 of its name: distinct, and not to be pressed together."""
+    return hashlib.shake_128(name.encode()).digest(size)
+
+
+class Files:
+    """`count` files of `size` bytes in a folder of the origin's root: `1024/000000.bin` …"""
+
+    def __init__(self, count, size):
+        self.count = count
+        self.size = size
+        self.names = [f"{number:06}.bin" for number in range(count)]
+        self.folder = places.DATA / str(size)
+        self._make()
+
+    def paths(self):
+        """As they stand in URLs, without the slash at the beginning."""
+        return [f"{self.size}/{name}" for name in self.names]
+
+    def expected(self, name):
+        return content(f"{self.size}/{name}", self.size)
+
+    def _make(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in self.names:
+            path = self.folder / name
+            if not path.exists():
+                part = path.with_suffix(".part")
+                part.write_bytes(self.expected(name))
+                part.rename(path)
+
+    def check(self, folder, whole):
+        """What is wrong with copies of all of them in `folder`, or None. `whole`: each byte is looked at, else names and
+        sizes."""
+        found = {entry.name: entry for entry in folder.iterdir()}
+        if len(found) != self.count:
+            return f"{len(found)} files instead of {self.count}"
+        for name in self.names:
+            if name not in found:
+                return f"{name} is missing"
+            if found[name].stat().st_size != self.size:
+                return f"{name} has {found[name].stat().st_size} bytes"
+            if whole and found[name].read_bytes() != self.expected(name):
+                return f"{name} has other bytes"
+        return None
+
+
+class LargeFile:
+    """One file of `size` bytes, a multiple of a MiB."""
+
+    def __init__(self, size):
+        self.size = size
+        self.path = f"large-{size >> 20}.bin"
+        self.file = places.DATA / self.path
+        if not self.file.exists():
+            places.DATA.mkdir(parents=True, exist_ok=True)
+            part = self.file.with_suffix(".part")
+            with part.open("wb") as out:
+                for number in range(size // BLOCK):
+                    out.write(content(f"{self.path}/{number}", BLOCK))
+            part.rename(self.file)
+
+    def sha256(self):
+        with self.file.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def empty_folder(name):
+    """A new, empty folder below `.build/bench/out`."""
+    folder = places.MADE / "out" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

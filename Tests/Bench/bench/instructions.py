@@ -1,0 +1,104 @@
+"""bin/bench instructions: what the hot paths cost in instructions, which no other load on the machine changes.
+
+callgrind collects inside one function of `earshot-lab bench count` alone, with the same hashes in each run. The counts are
+of this compiler, these packages and this kind of CPU: `--check` holds them against those committed, and `--write` commits
+to new ones."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+from bench import places
+from bench.programs import environment
+
+OPERATIONS = ["submit", "join", "assign", "complete"]
+COMMITTED = places.SOURCES / "instructions.tsv"
+
+# So much more than committed is a failure of --check.
+ALLOWED = 0.10
+
+# What --check counts with: callgrind needs about three seconds for each operation then.
+CHECKED_QUEUED = 1_000
+
+# `earshot-lab bench count` does each so often.
+TIMES = 1_000
+
+
+def count(operation, queued):
+    """Instructions of one operation with so many requests queued."""
+    lab = os.environ.get("EARSHOT_LAB") or str(places.ROOT / ".build/release/earshot-lab")
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no",
+               "--toggle-collect=*CoreBench*counted*", lab, "bench", "count", operation, str(queued)]
+    done = subprocess.run(command, env=environment(SWIFT_DETERMINISTIC_HASHING=1), capture_output=True, text=True)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    # Nothing collected: the function has another name now, or was inlined.
+    if done.returncode or not found or int(found[1]) == 0:
+        raise SystemExit(f"bench: {' '.join(command)}: status {done.returncode}\n{done.stderr[-2000:]}")
+    return round(int(found[1]) / TIMES)
+
+
+def committed():
+    """Instructions by operation."""
+    lines = [line.split("\t") for line in COMMITTED.read_text().splitlines() if line and not line.startswith("#")]
+    return {operation: int(instructions) for operation, instructions in lines}
+
+
+def compare(expected, found):
+    """The lines of the comparison, and the operations that fail it: they grew too much, or are not in both."""
+    lines, failed = [], []
+    for operation in dict.fromkeys([*expected, *found]):
+        before, now = expected.get(operation), found.get(operation)
+        if before is None or now is None:
+            lines.append(f"{operation:10} {before or '-':>10} {now or '-':>10}  MISSING")
+            failed.append(operation)
+            continue
+        growth = now / before - 1
+        verdict = "GREW" if growth > ALLOWED else ""
+        lines.append(f"{operation:10} {before:10} {now:10} {growth:+8.1%}  {verdict}".rstrip())
+        if verdict:
+            failed.append(operation)
+    return lines, failed
+
+
+def check():
+    lines, failed = compare(committed(), {operation: count(operation, CHECKED_QUEUED) for operation in OPERATIONS})
+    print(f"{'':10} {'committed':>10} {'now':>10}   growth")
+    print("\n".join(lines))
+    if failed:
+        print(f"bench: more than {ALLOWED:.0%} over Tests/Bench/instructions.tsv: {', '.join(failed)}. Is it worth it? "
+              "bin/bench instructions --write, and say why in the commit.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def write():
+    found = {operation: count(operation, CHECKED_QUEUED) for operation in OPERATIONS}
+    COMMITTED.write_text("".join([
+        f"# Instructions of one operation, {CHECKED_QUEUED} requests being queued: bin/bench instructions --write\n",
+        *(f"{operation}\t{instructions}\n" for operation, instructions in found.items())]))
+    return 0
+
+
+def tell(sizes):
+    print(f"{'queued':24}" + "".join(f"{queued:12}" for queued in sizes))
+    for operation in OPERATIONS:
+        print(f"{operation + ', instructions':24}" + "".join(f"{count(operation, size):12}" for size in sizes),
+              flush=True)
+    return 0
+
+
+def main(words):
+    parser = argparse.ArgumentParser(prog="bin/bench instructions")
+    parser.error = lambda message: parser.exit(64, f"{parser.format_usage()}bench: {message}\n")
+    parser.add_argument("sizes", nargs="*", type=int, metavar="QUEUED", help="requests queued (1000 1000000)")
+    parser.add_argument("--check", action="store_true", help="fail if an operation grew by more than a tenth")
+    parser.add_argument("--write", action="store_true", help="commit to what it is now")
+    options = parser.parse_args(words)
+    if options.check:
+        return check()
+    return write() if options.write else tell(options.sizes or [1_000, 1_000_000])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""On what it was measured, and with which versions."""
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+
+from bench import places
+
+PACKAGES = ["curl", "libcurl4", "libzmq5", "wget2", "aria2", "zurl", "gearman-job-server", "libgearman8", "nginx-light"]
+
+
+def describe():
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "memory_gib": _memory(),
+        "kernel": platform.release(), "system": _system(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "versions": {"earshot": _output(places.earshot(), "--version"), "commit": _commit(),
+                     "python": platform.python_version(), **_packages(), **_python_packages()},
+    }
+
+
+def lines(machine):
+    """The description for people."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
+    return [f"{machine['date']}, {machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']} GiB, "
+            f"{machine['system']}, Linux {machine['kernel']}, load at the start {machine['load'][0]}", versions]
+
+
+def _output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _commit():
+    return _output("git", "-C", str(places.ROOT), "describe", "--always", "--dirty")
+
+
+def _field(path, name, separator):
+    try:
+        for line in pathlib.Path(path).read_text().splitlines():
+            key, _, value = line.partition(separator)
+            if key.strip() == name:
+                return value.strip().strip('"')
+    except OSError:
+        pass
+    return ""
+
+
+def _cpu():
+    return _field("/proc/cpuinfo", "model name", ":") or platform.machine()
+
+
+def _memory():
+    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)
+
+
+def _system():
+    return _field("/etc/os-release", "PRETTY_NAME", "=")
+
+
+def _packages():
+    found = _output("dpkg-query", "-W", "-f=${Package} ${Version}\\n", *PACKAGES)
+    return dict(line.split(" ", 1) for line in found.splitlines() if " " in line.strip())
+
+
+def _python_packages():
+    """Those of the virtual environment, if a suite has made it."""
+    found = _output(str(places.VENV / "bin/python"), "-m", "pip", "list", "--format=freeze")
+    return {name: version for name, _, version in (line.partition("==") for line in found.splitlines())
+            if name.lower() in ("aiohttp", "pycurl", "uvloop", "pyzmq")}

@@ -1,0 +1,122 @@
+"""Programs that a measurement runs: to their end, with what they used, or beside it as servers."""
+
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from bench.frame import Failed
+
+SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def environment(**more):
+    """What programs get: no proxy, no settings of the user's, and a home without any."""
+    own = {name: value for name, value in os.environ.items()
+           if not name.lower().endswith("_proxy") and not name.startswith(("EARSHOT_", "XDG_"))}
+    own["PATH"] = own.get("PATH", "") + ":" + SYSTEM
+    own["HOME"] = "/nonexistent"
+    return {**own, **{name: str(value) for name, value in more.items()}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    seconds: float
+    cpu_seconds: float  # Its own, and those of its children that it awaited.
+    stdout: bytes
+    stderr: str
+
+
+def run(arguments, *, timeout=120, env=None, cwd=None, input=None, statuses=(0,)):
+    """Runs a program to its end. Another status than `statuses`, or no end in time, is Failed."""
+    arguments = [str(argument) for argument in arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        stdin = subprocess.DEVNULL if input is None else input
+        began = time.perf_counter()
+        process = subprocess.Popen(arguments, env=env or environment(), cwd=cwd, stdin=stdin, stdout=out, stderr=err)
+        killer = threading.Timer(timeout, process.kill)
+        killer.start()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            os.wait4(process.pid, 0)
+            raise
+        finally:
+            killer.cancel()
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        errors = err.read().decode(errors="replace")
+        if process.returncode not in statuses:
+            why = "no end in time" if process.returncode == -signal.SIGKILL else f"status {process.returncode}"
+            raise Failed(f"{pathlib.Path(arguments[0]).name}: {why}: {errors[-300:]}")
+        return Finished(seconds, usage.ru_utime + usage.ru_stime, out.read(), errors)
+
+
+def eventually(condition, what, timeout=10):
+    """Asks again until the answer is true, and returns it; `what()` names it when it was not in time."""
+    deadline = time.monotonic() + timeout
+    pace = threading.Event()
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise Failed(f"not within {timeout} s: {what()}")
+        pace.wait(0.005)
+    return answer
+
+
+class Server:
+    """A program that runs during a `with`. Its output goes to a log in `folder`. It ends with this process, whatever
+    happens to this one."""
+
+    def __init__(self, name, arguments, folder, env=None):
+        self.name = name
+        self._arguments = ["setpriv", "--pdeathsig", "TERM", "--", *(str(argument) for argument in arguments)]
+        self._folder = pathlib.Path(folder)
+        self._env = env
+        self._process = None
+
+    def __enter__(self):
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.log = self._folder / f"{self.name}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(self._arguments, env=self._env or environment(), stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=log, start_new_session=True)
+        try:
+            self.await_readiness()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        """SIGTERM, and SIGKILL after five seconds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def await_readiness(self):
+        """Of a server that is ready when it runs. Others override it, by `await_condition`."""
+
+    def await_condition(self, condition, timeout=10):
+        def ready():
+            if self._process.poll() is not None:
+                raise Failed(f"{self.name} ended: {self._tail()}")
+            return condition()
+        eventually(ready, lambda: f"{self.name} is ready: {self._tail()}", timeout)
+
+    def _tail(self):
+        return self.log.read_text(errors="replace")[-300:]
+
+    @property
+    def pid(self):
+        return self._process.pid

@@ -1,0 +1,120 @@
+"""The servers that measurements need, each on loopback or in a private folder, each stopped when its `with` ends."""
+
+import os
+import pathlib
+import shutil
+import socket
+import tempfile
+
+from bench import cpu, places
+from bench.programs import Server, environment
+
+
+def private_folder(name):
+    """A new folder below `.build/bench/run`, for sockets, logs and pids."""
+    runs = places.MADE / "run"
+    runs.mkdir(parents=True, exist_ok=True)
+    return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def answers(port):
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+class Nginx(Server):
+    """The origin: serves `root` by `Tests/Bench/nginx.conf`. `counted`: it writes a line for each request, for
+    measurements that ask how many came. `more`: further configuration of its http block, such as a cache."""
+
+    def __init__(self, root=places.DATA, counted=False, more=""):
+        self.folder = private_folder("nginx")
+        self.port = free_port()
+        self._access = self.folder / "access.log"
+        self._values = {
+            "folder": self.folder, "port": self.port, "root": root, "more": more,
+            "user": "user root;" if os.geteuid() == 0 else "",
+            "log": f'log_format target "$request_uri"; access_log {self._access} target;' if counted
+                   else "access_log off;"}
+        configuration = self.folder / "nginx.conf"
+        super().__init__("nginx", ["nginx", "-e", "stderr", "-p", self.folder, "-c", configuration], self.folder)
+        configuration.write_text((places.SOURCES / "nginx.conf").read_text().format(**self._values))
+
+    def await_readiness(self):
+        self.await_condition(lambda: answers(self.port))
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pids(self):
+        return cpu.tree(self.pid)
+
+    def requests(self):
+        """How many requests were answered until now, if it is `counted`."""
+        with self._access.open("rb") as lines:
+            return sum(1 for _ in lines)
+
+
+class Bus(Server):
+    """`earshot serve` in a runtime folder of its own. Its cache is off unless `cache`: what is measured are fetches,
+    and peers keep nothing either."""
+
+    def __init__(self, workers=None, origin_limit=100, slots=None, cache=False, arguments=()):
+        self.folder = private_folder("bus")
+        self.runtime = self.folder / "run"
+        self.spool = self.folder / "spool"
+        options = ["--origin-limit", str(origin_limit)]
+        options += ["--workers", str(workers)] if workers else []
+        options += ["--slots", str(slots)] if slots else []
+        options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]
+        options += [str(argument) for argument in arguments]
+        # The command for tables, without this run's folders.
+        self.command = " ".join(["earshot serve", *(str(option) for option in options
+                                                    if not str(option).startswith(str(self.folder)))])
+        super().__init__(
+            "bus", [places.earshot(), "serve", "--runtime", self.runtime, "--spool", self.spool,
+                    "--durable-folder", self.folder / "durable", *options], self.folder)
+
+    def await_readiness(self):
+        self.await_condition(lambda: "earshot: ready" in self.log.read_text(errors="replace"))
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def env(self):
+        """The environment of its clients."""
+        return environment(EARSHOT_RUNTIME=self.runtime)
+
+    @property
+    def broker(self):
+        return self._children("broker")[0]
+
+    @property
+    def workers(self):
+        return self._children("worker")
+
+    @property
+    def pids(self):
+        """Supervisor, broker and workers."""
+        return cpu.tree(self.pid)
+
+    def _children(self, role):
+        def has_role(pid):
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1] == role.encode()
+        return [pid for pid in cpu.tree(self.pid) if has_role(pid)]

@@ -1,0 +1,9 @@
+"""The suites, in the order in which all of them run."""
+
+import importlib
+
+NAMES = []
+
+
+def load(name):
+    return importlib.import_module(f"bench.suites.{name}")
