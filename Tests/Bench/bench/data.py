@@ -30,6 +30,9 @@ class Files:
     def expected(self, name):
         return content(f"{self.size}/{name}", self.size)
 
+    def sha256(self, name):
+        return hashlib.sha256(self.expected(name)).hexdigest()
+
     def _make(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in self.names:
@@ -76,8 +79,8 @@ class LargeFile:
 
 
 def empty_folder(name):
-    """A new, empty folder below `.build/bench/out`."""
-    folder = places.MADE / "out" / name
+    """A new, empty folder for outputs, in place of an earlier one of that name."""
+    folder = places.outputs() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

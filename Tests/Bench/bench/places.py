@@ -1,7 +1,11 @@
-"""Where things are. All that is made is below `.build/bench`."""
+"""Where things are. What is kept is below `.build/bench`."""
 
+import atexit
+import functools
 import os
 import pathlib
+import shutil
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 SOURCES = ROOT / "Tests/Bench"
@@ -18,3 +22,13 @@ VENV = MADE / "venv"
 def earshot():
     """The program that is measured: EARSHOT_BINARY, which bin/bench sets to the release that it built."""
     return os.environ.get("EARSHOT_BINARY") or str(ROOT / ".build/release/earshot")
+
+
+@functools.cache
+def outputs():
+    """Where programs write, until this one ends: in memory. ext4 looks for a free inode past all that were freed in the
+    last seconds, so on a disk each round would pay for what the one before it left to be removed."""
+    memory = pathlib.Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="earshot-bench-", dir=memory if os.access(memory, os.W_OK) else MADE)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return pathlib.Path(folder)

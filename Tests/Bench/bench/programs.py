@@ -9,17 +9,18 @@ import tempfile
 import threading
 import time
 
+from bench import places
 from bench.frame import Failed
 
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment(**more):
-    """What programs get: no proxy, no settings of the user's, and a home without any."""
+    """What programs get: no proxy, no settings of the user's, and a home of the measurement's own."""
     own = {name: value for name, value in os.environ.items()
            if not name.lower().endswith("_proxy") and not name.startswith(("EARSHOT_", "XDG_"))}
     own["PATH"] = own.get("PATH", "") + ":" + SYSTEM
-    own["HOME"] = "/nonexistent"
+    own["HOME"] = str(places.outputs() / "home")
     return {**own, **{name: str(value) for name, value in more.items()}}
 
 

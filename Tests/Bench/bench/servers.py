@@ -76,15 +76,17 @@ class Bus(Server):
     def __init__(self, workers=None, origin_limit=100, slots=None, cache=False, arguments=()):
         self.folder = private_folder("bus")
         self.runtime = self.folder / "run"
-        self.spool = self.folder / "spool"
+        # In memory as what clients write: a body of the spool can become theirs by a link.
+        self.spool = places.outputs() / self.folder.name / "spool"
         options = ["--origin-limit", str(origin_limit)]
         options += ["--workers", str(workers)] if workers else []
         options += ["--slots", str(slots)] if slots else []
-        options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]
+        options += ["--cache-folder", self.spool.parent / "cache"] if cache else ["--no-cache"]
         options += [str(argument) for argument in arguments]
+        folders = {"--cache-folder", str(self.spool.parent / "cache")}
         # The command for tables, without this run's folders.
         self.command = " ".join(["earshot serve", *(str(option) for option in options
-                                                    if not str(option).startswith(str(self.folder)))])
+                                                    if str(option) not in folders)])
         super().__init__(
             "bus", [places.earshot(), "serve", "--runtime", self.runtime, "--spool", self.spool,
                     "--durable-folder", self.folder / "durable", *options], self.folder)
@@ -95,6 +97,7 @@ class Bus(Server):
     def __exit__(self, *error):
         super().__exit__(*error)
         shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.spool.parent, ignore_errors=True)
 
     @property
     def env(self):
