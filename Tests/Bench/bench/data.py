@@ -73,8 +73,9 @@ class LargeFile:
                     out.write(content(f"{self.path}/{number}", BLOCK))
             part.rename(self.file)
 
-    def sha256(self):
-        with self.file.open("rb") as file:
+    def sha256(self, copy=None):
+        """Of itself, or of what should be a copy."""
+        with (copy or self.file).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
 

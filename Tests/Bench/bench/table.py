@@ -1,6 +1,7 @@
 """Measurements as tables of text, which are Markdown too."""
 
-UNITS = {"p50_us": "p50, µs", "p99_us": "p99, µs", "p999_us": "p99.9, µs", "cpu_us": "CPU, µs"}
+UNITS = {"p50_us": "p50, µs", "p99_us": "p99, µs", "p999_us": "p99.9, µs", "cpu_us": "CPU, µs",
+         "cpu_ms": "CPU, ms", "cpu_us_per_s": "CPU, µs/s", "resident_mib": "resident, MiB"}
 
 
 def number(value):
@@ -13,8 +14,7 @@ def number(value):
 def render(measurement):
     """The lines of one measurement: its rows, commands and targets."""
     extras = measurement.extras()
-    # Without peers the one of ours is told alone.
-    ours = measurement.ours if len(measurement.contenders) > 1 else []
+    ours = measurement.ours if measurement.peers else []
     head = ["", measurement.unit, "min – max", *(f"{one.name} / it" for one in ours),
             *(UNITS.get(name, name.replace("_", " ")) for name in extras)]
     rows = []

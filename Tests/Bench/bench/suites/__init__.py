@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ["batch", "latency"]
+NAMES = ["batch", "large", "latency", "idle"]
 
 
 def load(name):
