@@ -34,15 +34,15 @@ struct CoreBenchCommand: ParsableCommand {
     }
 }
 
-/// `earshot-lab bench count`: one operation a thousand times, for callgrind.
+/// `earshot-lab bench count`: one operation often, for callgrind, which collects in functions named `counted…`.
 struct CountCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "count", abstract: "Do one operation of the core 1,000 times; bin/bench instructions counts it.")
+        commandName: "count", abstract: "Do one operation often, and tell how often; bin/bench instructions counts it.")
 
-    @Argument(help: "submit, join, assign or complete.")
+    @Argument(help: "decode or encode a message; submit, join, assign or complete in the core.")
     var operation: CountedOperation
 
-    @Argument(help: "Requests queued.")
+    @Argument(help: "Requests queued in the core.")
     var queued = 1_000
 
     func validate() throws {
@@ -51,10 +51,15 @@ struct CountCommand: ParsableCommand {
         }
     }
 
-    func run() throws { CoreBench(queued: queued).runCounted(operation) }
+    func run() throws {
+        let times =
+            switch operation {
+            case .decode, .encode: WireBench().runCounted(decodes: operation == .decode)
+            case .submit, .join, .assign, .complete: CoreBench(queued: queued).runCounted(operation)
+            }
+        print(times)
+    }
 }
-
-extension CountedOperation: ExpressibleByArgument {}
 
 extension String {
     /// With spaces after it up to `width` characters, or before it up to `-width`.

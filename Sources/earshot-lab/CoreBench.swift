@@ -1,14 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What instructions are counted of.
-enum CountedOperation: String, CaseIterable {
-    case submit
-    case join
-    case assign
-    case complete
-}
-
 /// One core with so many requests queued, and what its operations cost there.
 struct CoreBench {
     /// Operations of each kind that are timed.
@@ -54,7 +46,7 @@ struct CoreBench {
         var jobs: [Job] = []
         let assign = nanoseconds { bench in
             bench.core.dispatch(now: bench.now)
-            for case .sendWorker(_, .job(let job)) in bench.core.takeActions() { jobs.append(job) }
+            jobs = bench.takeJobs()
         }
         let complete = nanoseconds { bench in
             for job in jobs {
@@ -83,8 +75,9 @@ struct CoreBench {
         ]
     }
 
-    /// One sample of one operation, for a tool that counts instructions inside `counted` alone.
-    consuming func runCounted(_ operation: CountedOperation) {
+    /// A sample of one operation, for a tool that counts instructions inside `counted` alone. How many it was: a worker
+    /// keeps some of its slots for urgent requests.
+    consuming func runCounted(_ operation: CountedOperation) -> Int {
         fill()
         _ = core.takeActions()
         switch operation {
@@ -93,14 +86,20 @@ struct CoreBench {
         case .assign:
             offer(slots: Self.sample)
             counted([])
+            return takeJobs().count
         case .complete:
             offer(slots: Self.sample)
             core.dispatch(now: now)
-            for case .sendWorker(_, .job(let job)) in core.takeActions() {
-                completions.append(Completion(attempt: job.attempt, status: 200))
-            }
+            completions = takeJobs().map { Completion(attempt: $0.attempt, status: 200) }
             counted([])
+            return completions.count
+        case .decode, .encode: preconditionFailure("the core does not \(operation)")
         }
+        return Self.sample
+    }
+
+    private mutating func takeJobs() -> [Job] {
+        core.takeActions().compactMap { if case .sendWorker(_, .job(let job)) = $0 { job } else { nil } }
     }
 
     @inline(never)

@@ -11,6 +11,10 @@ from bench import machine, places, plot, suites, table
 from bench.frame import Context, describe
 
 
+# What stands behind it in BENCHMARKS.md is of the last time.
+MARKER = "<!-- The tables of the last run: bin/bench all --publish -->"
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         self.print_usage(sys.stderr)
@@ -25,6 +29,7 @@ def arguments(words):
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender (5)")
     parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
                         help="where the results go (.build/bench/results.json)")
+    parser.add_argument("--publish", action="store_true", help="put the tables into BENCHMARKS.md")
     parser.add_argument("--list", action="store_true", help="tell the suites' names")
     parser.add_argument("--try", action="store_true", dest="only_try", help=argparse.SUPPRESS)  # bin/bench, first.
     options = parser.parse_args(words)
@@ -35,32 +40,80 @@ def arguments(words):
             parser.error(f"no suite '{name}': {', '.join(suites.NAMES)}, all")
     if not options.suites or "all" in options.suites:
         options.suites = suites.NAMES
+    if options.publish and (options.quick or options.suites != suites.NAMES):
+        parser.error("only all suites at their full sizes are published")
     return options
+
+
+def publish(text):
+    """Puts the tables where those of the last time are, behind the marker."""
+    document = places.ROOT / "BENCHMARKS.md"
+    head, marker, _ = document.read_text().partition(MARKER)
+    if not marker:
+        raise SystemExit(f"bench: {document.name} has no line {MARKER}")
+    document.write_text(f"{head}{marker}\n\n{text.rstrip()}\n")
+
+
+class Output:
+    """Tells and remembers."""
+
+    def __init__(self):
+        self.text = ""
+
+    def tell(self, text):
+        print(text, flush=True)
+        self.text += text + "\n"
 
 
 def say(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def measure(name, options):
+def measure(name, options, output):
     """The suite's measurements; if it broke also why."""
     suite = suites.load(name)
     done = []
     began = time.monotonic()
     error = None
-    print(f"## {name}: {suite.TITLE}\n")
+    output.tell(f"## {name}: {suite.TITLE}\n")
     try:
         for measurement in suite.rows(Context(options.quick, options.rounds, say), options.quick):
             measurement.suite = name
             done.append(measurement)
-            print("\n".join(table.render(measurement)), flush=True)
+            output.tell("\n".join(table.render(measurement)))
     except Exception as failure:
         error = describe(failure)
-        print(f"FAILED: {error}\n", flush=True)
+        output.tell(f"FAILED: {error}\n")
     if done:
         (places.MADE / f"{name}.svg").write_text(plot.draw(suite.TITLE, done))
     say(f"{name}: {time.monotonic() - began:.0f} s")
     return done, error
+
+
+def run(options):
+    """Measures all that is asked for; the exit status is 1 if anything of ours failed."""
+    places.MADE.mkdir(parents=True, exist_ok=True)
+    description = machine.describe()
+    output = Output()
+    output.tell("\n\n".join(machine.lines(description)) + "\n")
+    results, errors = [], {}
+    for name in options.suites:
+        done, error = measure(name, options, output)
+        results += done
+        if error:
+            errors[name] = error
+        options.json.write_text(json.dumps(
+            {"machine": description, "quick": options.quick, "rounds": options.rounds, "errors": errors,
+             "measurements": [measurement.as_json() for measurement in results]}, indent=1) + "\n")
+    verdicts = [measurement.is_reached(target) for measurement in results for target in measurement.targets]
+    output.tell(f"Targets: {verdicts.count(True)} reached, {verdicts.count(False)} not, {verdicts.count(None)} unknown.")
+    if options.publish:
+        publish(output.text)
+    ours = [f"{one.name} in {measurement.title}" for measurement in results for one in measurement.ours
+            if one.name in measurement.failures]
+    for failure in [*ours, *(f"{name}: {error}" for name, error in errors.items())]:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    return 1 if ours or errors else 0
 
 
 def main(words):
@@ -71,26 +124,8 @@ def main(words):
         return 0
     if options.only_try:
         return 0
-    places.MADE.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that servers are stopped.
-    description = machine.describe()
-    print("\n".join(machine.lines(description)) + "\n")
-    results, errors = [], {}
-    for name in options.suites:
-        done, error = measure(name, options)
-        results += done
-        if error:
-            errors[name] = error
-        options.json.write_text(json.dumps(
-            {"machine": description, "quick": options.quick, "rounds": options.rounds, "errors": errors,
-             "measurements": [measurement.as_json() for measurement in results]}, indent=1) + "\n")
-    verdicts = [measurement.is_reached(target) for measurement in results for target in measurement.targets]
-    print(f"Targets: {verdicts.count(True)} reached, {verdicts.count(False)} not, {verdicts.count(None)} unknown.")
-    ours = [f"{one.name} in {measurement.title}" for measurement in results for one in measurement.ours
-            if one.name in measurement.failures]
-    for failure in [*ours, *(f"{name}: {error}" for name, error in errors.items())]:
-        print(f"FAILED: {failure}", file=sys.stderr)
-    return 1 if ours or errors else 0
+    return run(options)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from bench import cpu, plot, programs, suites, table  # noqa: E402
-from bench.__main__ import main  # noqa: E402
+from bench.__main__ import MARKER, main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
 
@@ -196,8 +196,18 @@ class Program(unittest.TestCase):
         written = json.loads(files["it.json"])
         self.assertEqual((len(written["measurements"]), written["errors"]), (1, {"own": "no room"}))
 
+    def test_the_tables_of_the_last_run_are_published_behind_the_marker(self):
+        def rows(context, quick):
+            yield context.measure("One", "files/s", [fixed("we", [1], True)])
+        with tempfile.TemporaryDirectory() as root, mock.patch("bench.places.ROOT", pathlib.Path(root)):
+            document = pathlib.Path(root, "BENCHMARKS.md")
+            document.write_text(f"What is measured.\n\n{MARKER}\n\nold\n")
+            status, out, _, _ = self.run_main(["all", "--publish", "--rounds", "1"], rows)
+            self.assertEqual(status, 0)
+            self.assertEqual(document.read_text(), f"What is measured.\n\n{MARKER}\n\n{out.rstrip()}\n")
+
     def test_wrong_arguments_are_64(self):
-        for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"]]:
+        for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"], ["--publish", "--quick"]]:
             status, _, err, files = self.run_main(words, None)
             self.assertEqual((status, files), (64, {}), words)
             self.assertIn("usage: bin/bench", err)

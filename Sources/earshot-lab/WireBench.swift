@@ -1,0 +1,71 @@
+internal import EarshotWire
+
+/// Messages of the usual size, decoded and encoded.
+struct WireBench {
+    private let heads: [[UInt8]]
+    private let results: [BrokerMessage]
+    /// What came out, so that nothing can be left undone.
+    private var bytes = 0
+
+    init() {
+        heads = (0..<CoreBench.sample).map { number in
+            Array(
+                """
+                FETCH gallery/42 \(number) https://images.example.org/thumbnails/2026/\(100_000 + number).jpg
+                priority: high
+                timeout: 30
+                deliver: auto
+
+                accept: image/avif, image/webp, */*
+
+                """.utf8)
+        }
+        results = (0..<CoreBench.sample).map { .terminal(Self.result($0)) }
+    }
+
+    /// One operation on each message, for a tool that counts instructions inside `counted…` alone. How many they were.
+    consuming func runCounted(decodes: Bool) -> Int {
+        if decodes { countedDecoding() } else { countedEncoding() }
+        precondition(bytes > 0, "nothing was done")
+        return CoreBench.sample
+    }
+
+    @inline(never)
+    private mutating func countedDecoding() {
+        for head in heads {
+            guard case .fetch(let fetch)? = try? ClientMessage(head: head) else { preconditionFailure("no FETCH") }
+            bytes += fetch.url.utf8.count
+        }
+    }
+
+    @inline(never)
+    private mutating func countedEncoding() {
+        for result in results { bytes += result.encoded().count }
+    }
+
+    private static func result(_ number: Int) -> Terminal {
+        guard let handler = HandlerID("gallery/42"), let request = RequestID(String(number)) else {
+            preconditionFailure("the names are no names")
+        }
+        var response = Terminal.Response(
+            url: "https://images.example.org/thumbnails/2026/\(100_000 + number).jpg")
+        response.length = 1_024
+        response.sha256 = String(repeating: "0123456789abcdef", count: 4)
+        response.queuedMilliseconds = 3
+        response.elapsedMilliseconds = 12
+        response.httpFields = Array(
+            """
+            Server: nginx/1.22.1
+            Date: Sat, 21 Nov 2026 12:00:00 GMT
+            Content-Type: image/jpeg
+            Content-Length: 1024
+            Last-Modified: Sat, 21 Nov 2026 11:00:00 GMT
+            Connection: keep-alive
+            ETag: "6920d0e0-400"
+            Accept-Ranges: bytes
+            """.utf8)
+        return Terminal(
+            handler: handler, request: request, sequence: UInt64(number + 1),
+            outcome: .result(status: 200, response))
+    }
+}
