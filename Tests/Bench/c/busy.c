@@ -1,19 +1,11 @@
 /* busy OUTSTANDING SECONDS URL LENGTH: keeps so many requests going, for URL?0, URL?1 …, for so long. Prints how many were
    answered a second. Each body has to have that length, and comes in its message. */
 #define _DEFAULT_SOURCE
-#include "earshot.h"
+#include "common.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec + time.tv_nsec / 1e9;
-}
 
 static int ask(earshot_bus *bus, const char *url, long number)
 {
@@ -40,7 +32,7 @@ int main(int argc, char **argv)
     for (; asked < outstanding; asked++)
         if (ask(&bus, argv[3], asked) != 0) return earshot_give_up(&bus);
     for (; answered < asked; answered++) {
-        if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+        if (receive_terminal(&bus, &message) != 0) return earshot_give_up(&bus);
         int right = strcmp(message.verb, "RESULT") == 0 && zmq_msg_size(&message.body) == length;
         int told = earshot_acknowledge(&bus, &message);
         earshot_free(&message);

@@ -1,12 +1,11 @@
 /* latency curl|bus URL COUNT FILE: asks for URL?0, URL?1 …, one at a time, by a libcurl handle that is used again or by a
    bus. Prints the microseconds of each, one a line. Each answer has to have status 200 and the bytes of FILE. */
 #define _DEFAULT_SOURCE
-#include "earshot.h"
+#include "common.h"
 
 #include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LARGEST = 1 << 20 };
@@ -17,13 +16,6 @@ typedef struct {
 } body;
 
 static body expected, received;
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
-}
 
 static int is_right(const char *bytes, size_t length)
 {
@@ -57,7 +49,7 @@ static int by_curl(const char *url, int count, double *microseconds)
         curl_easy_setopt(curl, CURLOPT_URL, asked);
         right = curl_easy_perform(curl) == CURLE_OK && curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK
             && status == 200 && is_right(received.bytes, received.length);
-        microseconds[i] = now() - began;
+        microseconds[i] = (now() - began) * 1e6;
     }
     curl_easy_cleanup(curl);
     return right;
@@ -74,13 +66,13 @@ static int by_bus(const char *url, int count, double *microseconds)
         double began = now();
         snprintf(asked, sizeof asked, "%s?%d", url, i);
         snprintf(request, sizeof request, "%d", i);
-        right = earshot_fetch(&bus, handler, request, asked, NULL) == 0 && earshot_receive(&bus, &message) == 0;
+        right = earshot_fetch(&bus, handler, request, asked, NULL) == 0 && receive_terminal(&bus, &message) == 0;
         if (!right) break;
         right = strcmp(message.verb, "RESULT") == 0 && strcmp(message.word[2], "200") == 0
             && is_right(zmq_msg_data(&message.body), zmq_msg_size(&message.body))
             && earshot_acknowledge(&bus, &message) == 0;
         earshot_free(&message);
-        microseconds[i] = now() - began;
+        microseconds[i] = (now() - began) * 1e6;
     }
     if (!right && *bus.error) fprintf(stderr, "latency: %s\n", bus.error);
     earshot_close(&bus);

@@ -52,5 +52,5 @@ def _subscribers(count, url, file, bus):
     def go(number):
         with cpu.Meter(bus.pids) as meter:
             done = run([places.PROGRAMS / "subscribers", count, f"{url}?{count}-{number}", file.size], env=bus.env)
-        return Sample(float(done.stdout) / 1e6, {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
+        return Sample(float(done.stdout), {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
     return Contender(name, f"subscribers {count} URL LENGTH  # beside {bus.command}", go, is_ours=True)
