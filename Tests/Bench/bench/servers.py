@@ -11,10 +11,8 @@ from bench.programs import Server, environment
 
 
 def private_folder(name):
-    """A new folder below `.build/bench/run`, for sockets, logs and pids."""
-    runs = places.MADE / "run"
-    runs.mkdir(parents=True, exist_ok=True)
-    return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
+    """A new folder for sockets, logs and pids."""
+    return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=places.outputs()))
 
 
 def free_port():
@@ -76,14 +74,13 @@ class Bus(Server):
     def __init__(self, workers=None, origin_limit=100, slots=None, cache=False, arguments=()):
         self.folder = private_folder("bus")
         self.runtime = self.folder / "run"
-        # In memory as what clients write: a body of the spool can become theirs by a link.
-        self.spool = places.outputs() / self.folder.name / "spool"
+        self.spool = self.folder / "spool"
         options = ["--origin-limit", str(origin_limit)]
         options += ["--workers", str(workers)] if workers else []
         options += ["--slots", str(slots)] if slots else []
-        options += ["--cache-folder", self.spool.parent / "cache"] if cache else ["--no-cache"]
+        options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]
         options += [str(argument) for argument in arguments]
-        folders = {"--cache-folder", str(self.spool.parent / "cache")}
+        folders = {"--cache-folder", str(self.folder / "cache")}
         # The command for tables, without this run's folders.
         self.command = " ".join(["earshot serve", *(str(option) for option in options
                                                     if str(option) not in folders)])
@@ -97,7 +94,6 @@ class Bus(Server):
     def __exit__(self, *error):
         super().__exit__(*error)
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.rmtree(self.spool.parent, ignore_errors=True)
 
     @property
     def env(self):

@@ -3,7 +3,9 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,7 +15,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import cpu, plot, programs, suites, table  # noqa: E402
+from bench import cpu, places, plot, programs, suites, table  # noqa: E402
 from bench.__main__ import MARKER, main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
@@ -149,6 +151,18 @@ class Processes(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "gone ended: goodbye"):
             with Gone("gone", ["/bin/sh", "-c", "echo goodbye"], tempfile.mkdtemp()):
                 pass
+
+
+    def test_outputs_of_who_was_killed_are_removed_and_those_of_who_lives_are_not(self):
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        with tempfile.TemporaryDirectory() as parent:
+            left, lives, other = (pathlib.Path(parent, name) for name in (
+                f"earshot-bench-{gone.pid}-x", f"earshot-bench-{os.getpid()}-x", "earshot-bench"))
+            for folder in (left, lives, other):
+                folder.mkdir()
+            places.remove_left_over(pathlib.Path(parent))
+            self.assertEqual({entry.name for entry in pathlib.Path(parent).iterdir()}, {lives.name, other.name})
 
 
 class Program(unittest.TestCase):
