@@ -9,7 +9,7 @@ extension BrokerProcess {
         _ message: WorkerMessage, _ body: SharedBody?, of peer: UInt64
     ) -> (WorkerMessage, SharedBody?) {
         guard case .done(var completion) = message else { return (message, body) }
-        let wishes = core.wishes(of: completion.attempt, by: WorkerID(rawValue: peer))
+        let wishes = core.lend { $0.wishes(of: completion.attempt, by: WorkerID(rawValue: peer)) }
         if wishes.file, completion.file == nil, let bytes = body?.bytes(), !bytes.isEmpty {
             completion.file = spool.write(bytes)
             return (.done(completion), body)
@@ -22,7 +22,7 @@ extension BrokerProcess {
 
     /// The same for the body of a kept answer.
     func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
-        let wishes = core.wishes(of: flight)
+        let wishes = core.lend { $0.wishes(of: flight) }
         switch body {
         case .missing, .both: return body
         case .inline(let id):

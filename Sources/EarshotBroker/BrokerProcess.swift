@@ -270,11 +270,13 @@ public final class BrokerProcess {
         let pid = work.pid(of: peer)
         switch message {
         case .failed(let attempt, _, _, _, _, let part):
-            guard let file = part?.file ?? core.part(of: attempt, by: worker) else { return }
+            guard let file = part?.file ?? core.lend({ $0.part(of: attempt, by: worker) }) else { return }
             keepPart(file, of: attempt, by: worker, pid: pid)
         case .done(let completion):
             // Given to go on with, and of no use to this answer.
-            guard let file = core.part(of: completion.attempt, by: worker), file != completion.file else { return }
+            guard let file = core.lend({ $0.part(of: completion.attempt, by: worker) }), file != completion.file else {
+                return
+            }
             keepPart(file, of: completion.attempt, by: worker, pid: pid)
         case .bye: keepParts(of: worker, pid: pid)
         case .ready, .holds, .progress, .slots, .pong: break
@@ -304,7 +306,7 @@ public final class BrokerProcess {
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
         if Spool.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
-            guard core.holds(completion.attempt, WorkerID(rawValue: peer)) else {
+            guard core.lend({ $0.holds(completion.attempt, WorkerID(rawValue: peer)) }) else {
                 spool.remove(file)
                 completion.file = nil
                 return .done(completion)

@@ -124,9 +124,12 @@ extension BrokerCore {
         guard let identify, !flights[flight].isAlone else { return nil }
         let key = flights[flight].key
         var bytes: [UInt8] = []
+        bytes.reserveCapacity(key.url.utf8.count + key.variant.utf8.count + 32)
         for text in [key.mode.rawValue, key.url, key.variant] {
             // With its length before it no text can pass for the end of another.
-            bytes += "\(text.utf8.count) \(text)".utf8
+            bytes += String(text.utf8.count).utf8
+            bytes.append(UInt8(ascii: " "))
+            bytes += text.utf8
         }
         bytes += jobFields(of: flight).bytes
         return identify(bytes)
@@ -181,7 +184,7 @@ extension BrokerCore {
                 drop(response)
                 continue
             }
-            response.url = flights[flight].request.url.description
+            response.url = flights[flight].url.description
             forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
             flights[flight].attempts += 1
             ledger.flights.adopted += 1

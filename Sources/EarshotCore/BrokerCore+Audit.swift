@@ -268,7 +268,8 @@ extension BrokerCore {
         for number in pools.indices {
             let count = counts[number, default: 0]
             check(
-                pools[number].origins == count, "14: pool \(number) counts \(pools[number].origins) of \(count) origins")
+                pools[number].origins == count, "14: pool \(number) counts \(pools[number].origins) of \(count) origins"
+            )
         }
         for worker in workers.indices {
             check(

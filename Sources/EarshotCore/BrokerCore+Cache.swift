@@ -62,7 +62,7 @@ extension BrokerCore {
     mutating func askCache(for flight: Int32) {
         let record = flights[flight]
         let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
-        let isKept = isCaching && record.request.url.isHTTP
+        let isKept = isCaching && record.url.isHTTP
         guard isKept, !record.isAlone, !isPast || mayNotFetch(record) else {
             if record.mode != .default { planFields(of: flight) }
             return
@@ -74,7 +74,7 @@ extension BrokerCore {
 
     /// Whether a request that goes past the cache may go nowhere else: that is told as if nothing had been found.
     private func mayNotFetch(_ record: Flight) -> Bool {
-        record.mode == .onlyIfCached || CacheControl(request: record.request.fields).onlyIfCached
+        record.mode == .onlyIfCached || CacheControl(request: record.fields).onlyIfCached
     }
 
     private func cacheKey(of flight: Int32) -> CacheKey {
@@ -117,7 +117,7 @@ extension BrokerCore {
 
     /// The fields that a flight's worker sends.
     func jobFields(of flight: Int32) -> HeaderFields {
-        guard let plan = cachePlans[flight] else { return flights[flight].request.fields }
+        guard let plan = cachePlans[flight] else { return flights[flight].fields }
         return flights[flight].request.adding(plan.adding).fields
     }
 
@@ -133,7 +133,7 @@ extension BrokerCore {
         let record = flights[flight]
         if record.phase == .queued { forEachInterest(of: flight) { core, interest in core.queue.remove(interest) } }
         let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
-        guard record.isAwaited, record.request.method == .get, stored.length > 0, !isHop else {
+        guard record.isAwaited, record.method == .get, stored.length > 0, !isHop else {
             cachePlans[flight] = nil
             if let response = fallback?.response { drop(response) }
             judgeCached(flight, stored, nil, source, now: now)
@@ -149,9 +149,9 @@ extension BrokerCore {
     ) {
         let record = flights[flight]
         let fields = stored.response.fields(usedAt: calendarSeconds)
-        let hasBody = record.request.method == .get
+        let hasBody = record.method == .get
         var response = Outcome.Response(
-            status: stored.response.status, url: record.request.url.description, length: hasBody ? stored.length : 0,
+            status: stored.response.status, url: record.url.description, length: hasBody ? stored.length : 0,
             sha256: hasBody ? stored.sha256 : nil, file: nil, body: nil, fields: fields.bytes, startedAt: now,
             endedAt: now, source: source)
         switch body {
@@ -242,7 +242,7 @@ extension BrokerCore {
         requestTime: Int64
     ) {
         let key = cacheKey(of: flight)
-        guard flights[flight].request.method == .get else {
+        guard flights[flight].method == .get else {
             let freshening = CacheRule().freshening(
                 of: stored.response, byHead: response.status, fields, to: flights[flight].request,
                 requestTime: requestTime, responseTime: calendarSeconds)

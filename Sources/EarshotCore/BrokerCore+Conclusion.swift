@@ -5,27 +5,22 @@ internal import EarshotWire
 extension BrokerCore {
     /// An origin answered.
     mutating func conclude(_ flight: Int32, _ response: Outcome.Response, now: Tick) {
-        let record = flights[flight]
         let fields = HeaderFields(lines: response.fields)
         if Self.asksToWait(response.status) {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: calendarSeconds) }
-            cool(record.scope, asked: asked, now: now)
+            cool(flights[flight].scope, asked: asked, now: now)
         } else {
             probeEnded(flight, isAnswered: true)
         }
-        takeCookies(fields, of: flights[flight].request)
+        if flights[flight].jar != nil { takeCookies(fields, of: flights[flight].request) }
         guard !isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
     }
 
     /// What an answer, of an origin or of the cache, means to those who wait for it.
     mutating func judge(_ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
-        let record = flights[flight]
-        let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
-        let outcome = rule.outcome(
-            status: response.status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? ancestors(of: flight) : [])
-        switch outcome {
+        let attempts = Int(flights[flight].attempts)
+        switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
             drop(response)
             follow(flight, next, now: now)
@@ -33,13 +28,21 @@ extension BrokerCore {
             drop(response)
             fail(flight, code, now: now)
         case .notARedirect where response.status >= 400 && response.source != nil:
-            let outcome = Outcome(failure: .httpStatus, response: response, attempts: Int(record.attempts))
-            end(flight, outcome, now: now)
+            end(flight, Outcome(failure: .httpStatus, response: response, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400:
             retryOrFail(flight, .httpStatus, response, now: now)
         case .notARedirect:
-            end(flight, Outcome(response: response, attempts: Int(record.attempts)), now: now)
+            end(flight, Outcome(response: response, attempts: attempts), now: now)
         }
+    }
+
+    private func redirect(of flight: Int32, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome {
+        guard (300..<400).contains(status) else { return .notARedirect }
+        let record = flights[flight]
+        let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
+        return rule.outcome(
+            status: status, response: fields, request: record.request, hops: 0,
+            ancestors: record.isAlone ? ancestors(of: flight) : [])
     }
 
     /// Waits for what becomes of the next hop, which others may want too.
@@ -48,7 +51,7 @@ extension BrokerCore {
         let next = withCookies(redirected: next)
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
-            body: next.method == record.request.method ? record.body : nil, mode: record.mode)
+            body: next.method == record.method ? record.body : nil, mode: record.mode)
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
@@ -115,7 +118,7 @@ extension BrokerCore {
         flights[flight].fruitless += 1
         let record = flights[flight]
         let decision = RetryRule().decision(
-            after: code, status: response?.status, method: record.request.method, attempts: Int(record.failures),
+            after: code, status: response?.status, method: record.method, attempts: Int(record.failures),
             fruitless: Int(record.fruitless), retries: Int(record.retries), retryAfter: nil, random: generator.next())
         switch decision {
         case .retry(let pause):

@@ -18,12 +18,18 @@ extension BrokerCore {
             hold(interest, mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
             return
         }
-        let mustWait = listeners.allSatisfy { client in
-            clients[client].isFull && mustSpill(outcome, waiting: clients[client].waiting + 1)
-        }
-        let told = mustWait ? lost(outcome) : outcome
+        let told = mustWait(outcome, for: listeners) ? lost(outcome) : outcome
         accountOutcome(of: interest, told)
         publish(interest, told, to: listeners)
+    }
+
+    /// Whether a body has to wait for everybody. A loop: a closure here would copy the core's tables.
+    private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
+        for client in listeners {
+            guard clients[client].isFull else { return false }
+            guard mustSpill(outcome, waiting: clients[client].waiting + 1) else { return false }
+        }
+        return true
     }
 
     mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {

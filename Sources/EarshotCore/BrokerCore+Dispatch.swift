@@ -140,8 +140,8 @@ extension BrokerCore {
         workers[worker].leases[attempt] = lease
         watch(worker, now: now)
         ledger.flights.assigned += 1
-        var job = Job(attempt: attempt, url: record.request.url.description)
-        job.method = record.request.method.description
+        var job = Job(attempt: attempt, url: record.url.description)
+        job.method = record.method.description
         job.timeoutMilliseconds = Int(record.timeoutMilliseconds)
         job.connectMilliseconds = limits.connectMilliseconds
         job.maxBytes = maxBytes
@@ -155,7 +155,7 @@ extension BrokerCore {
         job.resume = lent?.resume
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }
-        job.route = record.request.route
+        job.route = record.route
         if isOwn(worker) { job.priority = priority }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id

@@ -35,7 +35,7 @@ extension BrokerCore {
     private func writeReason(ofOpen interest: Int32, to json: inout JSONText, now: Tick) {
         let leaf = leaf(of: interests[interest].flight)
         let flight = flights[leaf]
-        json.member("url", flight.request.url.redacted)
+        json.member("url", flight.url.redacted)
         json.member("state", name(of: flight.phase))
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {

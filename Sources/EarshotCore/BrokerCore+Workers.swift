@@ -46,7 +46,7 @@ extension BrokerCore {
             if isDeath { flights[lease.flight].workerDeaths += 1 }
             if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
                 fail(lease.flight, .poisonous, now: now)
-            } else if !flights[lease.flight].request.method.isIdempotent {
+            } else if !flights[lease.flight].method.isIdempotent {
                 // It may have been done: what must not be done twice is not tried again.
                 fail(lease.flight, .workerLost, now: now)
             } else {
@@ -185,7 +185,7 @@ extension BrokerCore {
             keep(response, for: identity)
             return
         }
-        response.url = flights[flight].request.url.description
+        response.url = flights[flight].url.description
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -347,7 +347,7 @@ extension BrokerCore {
         adopted[flight] = nil
         workers[worker].leases[attempt]?.flight = -1
         // Anything else is not gone on with.
-        if flights[flight].request.method == .get {
+        if flights[flight].method == .get {
             workers[worker].leases[attempt]?.abandoned = AbandonedFlight(
                 key: flights[flight].key, request: flights[flight].request)
         }

@@ -83,7 +83,7 @@ struct Flight {
     }
 
     let id: UInt64
-    private let url: FetchURL
+    let url: FetchURL
     /// Nil for a plain GET.
     private let particulars: Particulars?
     /// Its origin, as its credentials see it.
@@ -124,10 +124,17 @@ struct Flight {
     }
 
     var request: HTTPRequest {
-        HTTPRequest(
-            method: particulars?.method ?? .get, url: url, fields: particulars?.fields ?? HeaderFields(),
-            route: particulars?.route ?? Route(), jar: particulars?.jar)
+        HTTPRequest(method: method, url: url, fields: fields, route: route, jar: jar)
     }
+
+    var method: HTTPMethod { particulars?.method ?? .get }
+
+    var route: Route { particulars?.route ?? Route() }
+
+    var jar: String? { particulars?.jar }
+
+    /// What a client wants sent.
+    var fields: HeaderFields { particulars?.fields ?? HeaderFields() }
 
     var isRunning: Bool { if case .running = phase { true } else { false } }
 

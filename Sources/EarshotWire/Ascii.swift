@@ -12,6 +12,9 @@ enum Ascii {
     /// `VCHAR` of RFC 5234.
     static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7f }
 
+    /// `CTL` of RFC 5234.
+    static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7f }
+
     static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
 
     /// The value of a lower-case hexadecimal digit.
@@ -37,10 +40,13 @@ enum Ascii {
 /// 64 bits as 16 lower-case hexadecimal digits.
 enum Hexadecimal {
     /// Nil if `text` is not 16 such digits.
-    static func number(_ text: some StringProtocol) -> UInt64? {
-        guard text.utf8.count == 16 else { return nil }
+    static func number(_ text: some StringProtocol) -> UInt64? { number(text.utf8) }
+
+    /// The same, of bytes.
+    static func number(_ bytes: some Collection<UInt8>) -> UInt64? {
+        guard bytes.count == 16 else { return nil }
         var value: UInt64 = 0
-        for byte in text.utf8 {
+        for byte in bytes {
             guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
             value = value << 4 | UInt64(digit)
         }
@@ -48,8 +54,11 @@ enum Hexadecimal {
     }
 
     static func text(_ value: UInt64) -> String {
-        let digits = String(value, radix: 16)
-        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+        let digits = (0..<16).map { place in
+            let digit = UInt8(truncatingIfNeeded: value >> (60 - 4 * place)) & 0xf
+            return digit < 10 ? digit + 0x30 : digit + 0x57
+        }
+        return String(decoding: digits, as: UTF8.self)
     }
 }
 

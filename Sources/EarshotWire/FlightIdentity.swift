@@ -13,27 +13,13 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: String) {
-        guard text.utf8.count == 32, let high = Self.word(text.utf8.prefix(16)),
-            let low = Self.word(text.utf8.suffix(16))
+        guard text.utf8.count == 32, let high = Hexadecimal.number(text.utf8.prefix(16)),
+            let low = Hexadecimal.number(text.utf8.suffix(16))
         else { return nil }
         self.init(high: high, low: low)
     }
 
-    public var description: String { Self.text(high) + Self.text(low) }
-
-    private static func word(_ digits: Substring.UTF8View) -> UInt64? {
-        var value: UInt64 = 0
-        for byte in digits {
-            guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
-            value = value << 4 | UInt64(digit)
-        }
-        return value
-    }
-
-    private static func text(_ word: UInt64) -> String {
-        let digits = String(word, radix: 16)
-        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
-    }
+    public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }
 }
 
 extension HeadReader {

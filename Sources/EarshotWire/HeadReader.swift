@@ -11,68 +11,90 @@ struct HeadReader {
     /// - Throws: `limit` for a head over its bound, `bad-message` for one out of the grammar.
     init(_ head: [UInt8], limit: Int = WireLimits.headBytes) throws(WireError) {
         guard head.count <= limit else { throw WireError(.limit, "the head is longer than \(limit) bytes") }
-        let lineEnd = head.firstIndex(of: Ascii.lineFeed) ?? head.endIndex
-        var words: [String] = []
-        for word in head[..<lineEnd].split(
-            separator: Ascii.space, maxSplits: WireLimits.heldAttempts, omittingEmptySubsequences: false)
-        {
-            guard !word.isEmpty, word.allSatisfy({ $0 > Ascii.space && $0 != 0x7f }) else {
-                throw WireError(.badMessage, "the first line is words without control characters, one space apart")
+        guard !head.isEmpty else { throw WireError(.badMessage, "the message is empty") }
+        let lineEnd = Self.lineEnd(head.span, from: 0)
+        var wordEnd = try Self.wordEnd(head.span, from: 0, to: lineEnd)
+        verb = String(decoding: head[..<wordEnd], as: UTF8.self)
+        var operands: [String] = []
+        while wordEnd < lineEnd {
+            guard operands.count < WireLimits.heldAttempts else {
+                throw WireError(.badMessage, "the first line has more than \(WireLimits.heldAttempts) words")
             }
-            words.append(String(decoding: word, as: UTF8.self))
+            let start = wordEnd + 1
+            wordEnd = try Self.wordEnd(head.span, from: start, to: lineEnd)
+            operands.append(String(decoding: head[start..<wordEnd], as: UTF8.self))
         }
-        guard let verb = words.first else { throw WireError(.badMessage, "the message is empty") }
-        self.verb = verb
-        operands = Array(words.dropFirst())
+        self.operands = operands
         try readLines(of: head, from: lineEnd + 1)
+    }
+
+    private static func lineEnd(_ head: Span<UInt8>, from start: Int) -> Int {
+        var end = start
+        while end < head.count, head[end] != Ascii.lineFeed { end += 1 }
+        return end
+    }
+
+    /// The end of a word of at least one byte.
+    private static func wordEnd(_ head: Span<UInt8>, from start: Int, to lineEnd: Int) throws(WireError) -> Int {
+        var end = start
+        while end < lineEnd, head[end] > Ascii.space, head[end] != 0x7f { end += 1 }
+        guard end > start, end == lineEnd || head[end] == Ascii.space else {
+            throw WireError(.badMessage, "the first line is words without control characters, one space apart")
+        }
+        return end
     }
 
     private mutating func readLines(of head: [UInt8], from start: Int) throws(WireError) {
         var start = start
         while start < head.endIndex {
-            let end = head[start...].firstIndex(of: Ascii.lineFeed) ?? head.endIndex
+            let end = Self.lineEnd(head.span, from: start)
             if end == start {
-                try readHTTPFields(head[(end + 1)...])
+                try readHTTPFields(head, from: end + 1)
                 return
             }
-            try readField(head[start..<end])
+            try readField(head, start, end)
             start = end + 1
         }
     }
 
-    private mutating func readField(_ line: ArraySlice<UInt8>) throws(WireError) {
-        guard let colon = line.firstIndex(of: Ascii.colon), colon > line.startIndex,
-            line[..<colon].allSatisfy(Ascii.isVisible)
-        else {
+    private mutating func readField(_ head: [UInt8], _ start: Int, _ lineEnd: Int) throws(WireError) {
+        let bytes = head.span
+        var colon = start
+        while colon < lineEnd, bytes[colon] != Ascii.colon, Ascii.isVisible(bytes[colon]) { colon += 1 }
+        guard colon > start, colon < lineEnd, bytes[colon] == Ascii.colon else {
             throw WireError(.badMessage, "a field is a name, a colon, a space and a value")
         }
-        var value = line[(colon + 1)...]
-        while value.first == Ascii.space { value.removeFirst() }
-        while value.last == Ascii.space { value.removeLast() }
-        guard value.allSatisfy({ $0 >= Ascii.space && $0 != 0x7f }) else {
+        var first = colon + 1
+        var end = lineEnd
+        while first < end, bytes[first] == Ascii.space { first += 1 }
+        while first < end, bytes[end - 1] == Ascii.space { end -= 1 }
+        for index in first..<end where Ascii.isControl(bytes[index]) {
             throw WireError(.badMessage, "a field's value holds a control character")
         }
         guard fields.count < WireLimits.fields else {
             throw WireError(.limit, "the head has more than \(WireLimits.fields) fields")
         }
         fields.append(
-            (String(decoding: line[..<colon], as: UTF8.self), String(decoding: value, as: UTF8.self)))
+            (String(decoding: head[start..<colon], as: UTF8.self), String(decoding: head[first..<end], as: UTF8.self)))
     }
 
-    private mutating func readHTTPFields(_ block: ArraySlice<UInt8>) throws(WireError) {
-        var block = block
-        if block.last == Ascii.lineFeed { block.removeLast() }
-        guard block.allSatisfy({ $0 >= Ascii.space && $0 != 0x7f || $0 == Ascii.lineFeed || $0 == Ascii.tab }) else {
-            throw WireError(.badMessage, "an HTTP field holds a control character; lines end in LF alone")
-        }
-        var lineStart = true
-        for byte in block {
-            guard !lineStart || byte != Ascii.lineFeed else {
+    private mutating func readHTTPFields(_ head: [UInt8], from start: Int) throws(WireError) {
+        let bytes = head.span
+        var end = head.endIndex
+        if end > start, bytes[end - 1] == Ascii.lineFeed { end -= 1 }
+        var isLineStart = true
+        for index in start..<end {
+            let byte = bytes[index]
+            let isLineEnd = byte == Ascii.lineFeed
+            guard !Ascii.isControl(byte) || isLineEnd || byte == Ascii.tab else {
+                throw WireError(.badMessage, "an HTTP field holds a control character; lines end in LF alone")
+            }
+            guard !isLineStart || !isLineEnd else {
                 throw WireError(.badMessage, "the HTTP fields hold an empty line")
             }
-            lineStart = byte == Ascii.lineFeed
+            isLineStart = isLineEnd
         }
-        httpFields = Array(block)
+        httpFields = Array(head[start..<end])
     }
 
     // MARK: Operands

@@ -12,26 +12,26 @@ struct HeadWriter {
         append(text)
     }
 
-    mutating func field(_ name: StaticString, _ value: String?) {
+    mutating func field(_ name: String, _ value: String?) {
         guard let value else { return }
         bytes.append(Ascii.lineFeed)
-        append("\(name)")
+        bytes.append(contentsOf: name.utf8)
         bytes.append(Ascii.colon)
         bytes.append(Ascii.space)
         append(value)
     }
 
-    mutating func field(_ name: StaticString, _ value: Int?) {
+    mutating func field(_ name: String, _ value: Int?) {
         guard let value else { return }
         field(name, String(value))
     }
 
-    mutating func field(_ name: StaticString, seconds milliseconds: Int?) {
+    mutating func field(_ name: String, seconds milliseconds: Int?) {
         guard let milliseconds else { return }
         field(name, Decimal.seconds(milliseconds))
     }
 
-    mutating func field(_ name: StaticString, if flag: Bool, _ value: String) {
+    mutating func field(_ name: String, if flag: Bool, _ value: String) {
         if flag { field(name, value) }
     }
 
@@ -50,8 +50,12 @@ struct HeadWriter {
     private mutating func append(_ text: String) {
         let start = bytes.count
         bytes.append(contentsOf: text.utf8)
-        for index in start..<bytes.count where bytes[index] < Ascii.space || bytes[index] == 0x7f {
-            bytes[index] = Ascii.space
-        }
+        guard Self.hasControls(bytes.span.extracting(start...)) else { return }
+        for index in start..<bytes.count where Ascii.isControl(bytes[index]) { bytes[index] = Ascii.space }
+    }
+
+    private static func hasControls(_ bytes: Span<UInt8>) -> Bool {
+        for index in bytes.indices where Ascii.isControl(bytes[index]) { return true }
+        return false
     }
 }

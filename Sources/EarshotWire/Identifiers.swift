@@ -126,12 +126,11 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not `instance.flight.attempt`.
     public init?(_ text: String) {
-        let parts = text.split(separator: ".", maxSplits: 3, omittingEmptySubsequences: false)
-        guard parts.count == 3, let broker = BrokerInstance(parts[0]),
-            let flight = Decimal.unsigned(parts[1].utf8),
-            let attempt = Decimal.unsigned(parts[2].utf8).flatMap({ UInt32(exactly: $0) })
+        let parts = text.utf8.split(separator: Ascii.dot, maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 3, let broker = Hexadecimal.number(parts[0]), let flight = Decimal.unsigned(parts[1]),
+            let attempt = Decimal.unsigned(parts[2]).flatMap({ UInt32(exactly: $0) })
         else { return nil }
-        self.init(broker: broker, flight: flight, attempt: attempt)
+        self.init(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
     }
 
     public var description: String { "\(broker).\(flight).\(attempt)" }
