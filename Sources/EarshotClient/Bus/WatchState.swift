@@ -20,6 +20,9 @@ final class WatchState: Sendable {
         self.pattern = pattern
     }
 
+    /// Why nothing comes any more; nil if something may.
+    var failure: (any Error)? { buffer.current.value.failure }
+
     /// How many wait to be read.
     var count: Int { buffer.current.value.endings.count }
 
@@ -29,13 +32,14 @@ final class WatchState: Sendable {
     func put(_ ending: WatchedRequest) -> Bool {
         buffer.change { buffer in
             buffer.endings.append(ending)
-            buffer.isPaused = buffer.endings.count >= Self.most
+            // Until `next` makes room: what else comes by then changes nothing.
+            buffer.isPaused = buffer.isPaused || buffer.endings.count >= Self.most
             return buffer.isPaused
         }
     }
 
     /// Nothing comes any more.
-    func fail(_ error: any Error) { buffer.change { $0.failure = error } }
+    func fail(_ error: any Error) { buffer.change { $0.failure = $0.failure ?? error } }
 
     /// The next; waits for it. Calls `resume` when there is room again.
     func next(isolation actor: isolated (any Actor)?, resume: () -> Void) async throws -> WatchedRequest {

@@ -1,0 +1,31 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+@Suite(.timeLimit(.minutes(1))) struct WatchStateTests {
+    private let ended = WatchedRequest(handler: "page", request: "1", result: .failure(.closed))
+
+    @Test func `what comes while a reader makes room does not leave the connection waiting`() async throws {
+        let state = WatchState(pattern("page/"))
+        var resumed = 0
+        let read = { try await state.next(isolation: nil) { resumed += 1 } }
+        for _ in 1..<WatchState.most { #expect(!state.put(ended)) }
+        #expect(state.put(ended))
+        // The loop has taken more than there was room for, and puts it in while the reader reads.
+        for _ in 0..<4 { _ = try await read() }
+        #expect(state.put(ended))
+        while state.count > 0 { _ = try await read() }
+        #expect(resumed == 1)
+        #expect(!state.put(ended))
+    }
+
+    @Test func `what came before the end is read before it`() async throws {
+        let state = WatchState(pattern("page/"))
+        #expect(!state.put(ended))
+        state.fail(BusError.closed)
+        state.fail(CancellationError())
+        #expect(try await state.next(isolation: nil) {}.handler == "page")
+        await #expect(throws: BusError.self) { try await state.next(isolation: nil) {} }
+    }
+}
