@@ -8,8 +8,8 @@ internal import ZeroMQ
 ///
 /// What is asked for outlives the connection: when the broker goes, another socket is made, HELLO said and everything
 /// still wanted asked for again, until it has its terminal, which is delivered once. All calls and all events are on
-/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted, with a
-/// lease after that time, unless it has said goodbye by ``close()``.
+/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted, with
+/// a lease after that time, unless it has said goodbye by ``close()``.
 public final class ClientConnection {
     /// Messages taken in one pass: no peer starves the timers.
     private static let messagesPerPass = 256
@@ -40,8 +40,9 @@ public final class ClientConnection {
     /// - Parameters:
     ///   - client: this instance's name in the broker's reports, 1 to 64 bytes of visible ASCII.
     ///   - window: terminals that may be unfinished at once, 1 to 4,096.
-    ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and at most
-    ///     an hour, so that nothing is fetched twice for that. It also keeps it so long for a process that was killed.
+    ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and
+    ///     at most an hour, so that nothing is fetched twice for that. It also keeps it so long for a process that was
+    ///     killed.
     ///   - onEvent: called for each event; it may call this object.
     /// - Throws: `ZeroMQError` or `SystemError` when there are no sockets to be had.
     public init(
@@ -93,6 +94,12 @@ public final class ClientConnection {
     ///
     /// - Throws: `ClientError` when it cannot be said on the wire.
     public func fetch(_ fetch: Fetch) throws(ClientError) {
+        try Self.check(fetch)
+        carryOut(core.fetch(fetch))
+    }
+
+    /// - Throws: `ClientError` when a request cannot be said on the wire.
+    static func check(_ fetch: Fetch) throws(ClientError) {
         guard (1...WireLimits.urlBytes).contains(fetch.url.utf8.count),
             fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
         else {
@@ -105,7 +112,6 @@ public final class ClientConnection {
         guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
             throw ClientError(.invalidRequest, "the body is longer than \(WireLimits.requestBodyBytes) bytes")
         }
-        carryOut(core.fetch(fetch))
     }
 
     /// No longer wants one request. Answered by ``ClientEvent/cancelled(_:)``, be there such a request or not.
@@ -128,8 +134,8 @@ public final class ClientConnection {
     /// Asks the broker about itself. Answered by ``ClientEvent/answer(_:json:)``.
     public func query(_ query: Query) { carryOut(core.query(query)) }
 
-    /// Changes a setting of the broker. Answered by ``ClientEvent/changed(_:)``, or ``ClientEvent/refused(_:)`` with the
-    /// code `bad-setting` and a sentence about what is possible.
+    /// Changes a setting of the broker. Answered by ``ClientEvent/changed(_:)``, or ``ClientEvent/refused(_:)`` with
+    /// the code `bad-setting` and a sentence about what is possible.
     public func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
 
     /// Says that a delivery's file has been read: it may vanish from now on.

@@ -54,8 +54,8 @@ extension ClientCore {
 
     // MARK: Going on
 
-    /// Goes on with the session, of which the broker has heard so many messages: what it has not heard is said again, in
-    /// its order, and what it has answered to nobody is settled or asked again.
+    /// Goes on with the session, of which the broker has heard so many messages: what it has not heard is said again,
+    /// in its order, and what it has answered to nobody is settled or asked again.
     mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         token = welcome.token
@@ -84,8 +84,9 @@ extension ClientCore {
         return sayQuestion(awaited.endIndex - 1)
     }
 
-    /// Takes what the broker has heard, and whose answer is lost or never was, out of what awaits one: but for questions,
-    /// which are asked again. What was removed is removed; asked again, the answer would be that there is nothing.
+    /// Takes what the broker has heard, and whose answer is lost or never was, out of what awaits one: but for
+    /// questions, which are asked again. What was removed is removed; asked again, the answer would be that there is
+    /// nothing.
     private mutating func settleHeard(_ heard: UInt64) -> [ClientAction] {
         var actions: [ClientAction] = []
         awaited.removeAll { question in

@@ -5,8 +5,8 @@ internal import EarshotWire
 ///
 /// All that is wanted outlives connections and brokers. After each WELCOME everything is said again: first the
 /// subscriptions, then what awaits an answer, then each open request; asking twice for one request is one request. So
-/// each terminal is delivered once. With a lease the WELCOME may tell that the broker has kept the session: then only what
-/// it has not heard is said again, and terminals that come a second time are known by their numbers.
+/// each terminal is delivered once. With a lease the WELCOME may tell that the broker has kept the session: then only
+/// what it has not heard is said again, and terminals that come a second time are known by their numbers.
 struct ClientCore {
     /// `apart -> greeting -> ready`, and from both back to `apart`.
     enum Phase: Equatable {
@@ -66,7 +66,8 @@ struct ClientCore {
     var token: SessionToken?
     /// Messages said in the session, those that wait for a connection included.
     var said: UInt64 = 0
-    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a lease.
+    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a
+    /// lease.
     var notices = Deque<Notice>()
     /// Times in a row that the session's connection was still standing.
     var refusals = 0
@@ -150,8 +151,10 @@ struct ClientCore {
     }
 
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
-        requests[key] = nil
+        let request = requests.removeValue(forKey: key)
         waiting.remove(key)
+        // What nobody has heard of needs no words: while there is no broker they would pile up without end.
+        if request?.isUnheard == true { return [.report(.cancelled(key))] }
         return ask(.cancel(key))
     }
 
@@ -192,12 +195,15 @@ struct ClientCore {
 
     /// The consumer could not read the delivery's file: asks again for what was asked.
     ///
-    /// - Returns: nil when that has happened too often, when it must not be done twice, or when it was not this client's.
+    /// - Returns: nil when that has happened too often, when it must not be done twice, or when it was not this
+    ///   client's.
     mutating func askAgain(_ delivery: Delivery) -> [ClientAction]? {
         finish(delivery.id)
-        guard let fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
+        guard var fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
             return nil
         }
+        // It has replaced what was there before it, and must not purge what was asked for since.
+        fetch.options.replacesHandler = false
         return ask(fetch, losses: delivery.losses + 1)
     }
 }

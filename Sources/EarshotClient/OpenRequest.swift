@@ -19,6 +19,11 @@ struct OpenRequest: Equatable {
     /// Whether it was asked for in a session that is gone, and must not be done twice: nobody knows whether it was.
     var isLost = false
 
+    /// Whether no broker that lives can have heard of it, nor waits for it to purge others.
+    var isUnheard: Bool {
+        number == .max && waitsFor == nil && !fetch.options.isDurable && !(fetch.options.replacesHandler && !wasSaid)
+    }
+
     /// The session that it was asked in is gone.
     mutating func sessionLost() {
         isLost = isLost || wasSaid && !fetch.options.isRepeatable

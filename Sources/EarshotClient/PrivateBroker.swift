@@ -1,8 +1,8 @@
 public import EarshotLoop
 internal import Glibc
 
-/// A bus for one program alone: a supervisor with broker and workers in a folder of their own. It ends and goes with its
-/// owner, also when that is killed, or the thread that started it ends.
+/// A bus for one program alone: a supervisor with broker and workers in a folder of their own. It ends and goes with
+/// its owner, also when that is killed, or the thread that started it ends.
 public final class PrivateBroker {
     /// What becomes of it.
     public enum Event: Equatable, Sendable {

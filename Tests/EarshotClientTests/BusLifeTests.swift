@@ -76,6 +76,43 @@ import Testing
         #expect(!second.fetches.contains { $0.url == url })
     }
 
+    @Test func `what nobody has heard of and nobody wants is not said to the next broker`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect(patience: nil)
+        await first.die()
+        // What is asked for now nobody hears; the bus learns of the broker's end in its own time.
+        for number in 0..<100 {
+            let handler = bus.handler()
+            let fetched = Task { try await handler.fetch(url) }
+            while await bus.census().requests == 0 { await Task.yield() }
+            if number.isMultiple(of: 2) { handler.remove() } else { fetched.cancel() }
+            await #expect(throws: (any Error).self) { try await fetched.value }
+        }
+        let second = try ScriptedBus(in: first.folder, instance: 2, answers: true)
+        let last = bus.handler()
+        #expect(try await last.fetch(url).status == 200)
+        let idle = second.said.current.value.count {
+            switch $0 {
+            case .cancel, .remove: true
+            default: false
+            }
+        }
+        // The first ones may have been asked for before the end was known.
+        #expect(idle < 20)
+    }
+
+    @Test func `a cancelled task does not wait for the broker that a watch needs`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect(patience: nil)
+        await broker.die()
+        let watching = Task {
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            _ = try await bus.watch("page/")
+        }
+        await #expect(throws: CancellationError.self) { try await watching.value }
+        while await bus.census().watches > 0 { await Task.yield() }
+    }
+
     @Test func `a closed bus ends all that is awaited, and takes nothing more`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()

@@ -122,6 +122,50 @@ import Testing
         #expect(try await second.value.body.bytes() == [2])
     }
 
+    @Test func `a replacement that is cancelled before it was said replaces all the same`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let first = Task { try await handler.fetch(url) }
+        let firstFetch = await broker.fetch(1)
+        let fetch = Fetch(handler: firstFetch.handler, request: RequestID("second")!, url: url)
+        let second = Request(RequestKey(fetch), handler.state, handler.bus.commands)
+        second.cancel()
+        try second.send(fetch, .function { _ in }, replaces: true)
+        #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .replaced)
+        await broker.hears(.cancel(firstFetch.handler, firstFetch.request))
+        #expect(broker.fetches.count == 1)
+    }
+
+    @Test(arguments: ["http://127.0.0.1/\u{e4}", "http://127.0.0.1/" + String(repeating: "a", count: 8_192)])
+    func `a replacement that cannot be said replaces nothing`(bad: String) async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let first = Task { try await handler.fetch(url) }
+        let fetch = await broker.fetch()
+        let error = await #expect(throws: BusError.self) { try await handler.replace(with: bad) }
+        #expect(error?.code == .invalidRequest)
+        broker.answer(fetch)
+        #expect(try await first.value.status == 200)
+    }
+
+    @Test func `a file that is gone is asked for again, and purges nothing that came after it`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let first = Task { try await handler.replace(with: url) }
+        let fetch = await broker.fetch(1)
+        let second = Task { try await handler.fetch(url + "2") }
+        let secondFetch = await broker.fetch(2)
+        broker.answer(fetch, file: "\(broker.folder.path)/none", length: 3)
+        let again = await broker.fetch(3)
+        #expect(again.request == fetch.request)
+        #expect(!again.options.replacesHandler)
+        #expect(!broker.said.current.value.contains(.remove(.handler(fetch.handler))))
+        broker.answer(again)
+        broker.answer(secondFetch)
+        #expect(try await first.value.status == 200)
+        #expect(try await second.value.status == 200)
+    }
+
     @Test func `handlers of one name hold what is theirs, and the last removes the name`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()
@@ -196,7 +240,7 @@ import Testing
         broker.say(.error(reply))
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code.name == "id-in-use")
-        #expect(error?.description == "choose another")
+        #expect(error?.description == "Choose another.")
     }
 
     @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\nreplace: yes", "http://127.0.0.1/\u{e4}"])

@@ -84,6 +84,18 @@ import Testing
         #expect(await told.next() == nil)
     }
 
+    @Test func `no progress is told after a removal`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        broker.say(progress(fetch, 1, of: 9))
+        while download.state.current.version == 0 { await download.state.changed(since: 0) }
+        var told = download.progress.makeAsyncIterator()
+        handler.remove()
+        #expect(await told.next() == nil)
+    }
+
     @Test func `who waits hears of a failure`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

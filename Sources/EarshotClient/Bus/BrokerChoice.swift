@@ -8,8 +8,8 @@ public struct BrokerChoice: Sendable {
 
     let kind: Kind
 
-    /// The user's broker: that in the folder of `EARSHOT_RUNTIME`, else in `earshot` in `XDG_RUNTIME_DIR`, as the command
-    /// `earshot` finds it.
+    /// The user's broker: that in the folder of `EARSHOT_RUNTIME`, else in `earshot` in `XDG_RUNTIME_DIR`, as the
+    /// command `earshot` finds it.
     public static let running = BrokerChoice(kind: .running(folder: nil))
 
     /// The broker in a runtime folder.

@@ -13,7 +13,7 @@ internal import Synchronization
 ///
 /// One is enough for a program. It has a thread of its own, on which nothing of the program runs. When the broker ends
 /// and another one comes, it connects anew and asks again for all that is still wanted; those who wait do not notice.
-/// Its handlers, downloads and watches hold it; it ends when the last of them is gone, or by ``close()``.
+/// Its handlers and watches hold it; it ends when the last of them is gone, or by ``close()``.
 public final class Bus: Sendable {
     let commands: Mailbox<BusCommand>
     /// The first segment of the names it makes: turns in the broker's queue and cookies go by it.
@@ -80,8 +80,8 @@ public final class Bus: Sendable {
 
     deinit { commands.put(.close) }
 
-    /// Ends it: all that is awaited ends as ``BusError/Code/closed``. Returns when that is done, and a private broker is
-    /// gone with its folder.
+    /// Ends it: all that is awaited ends as ``BusError/Code/closed``. Returns when that is done, and a private broker
+    /// is gone with its folder; in a cancelled task sooner.
     public func close() async {
         commands.put(.close)
         while true {
@@ -97,13 +97,13 @@ public final class Bus: Sendable {
         guard let name = HandlerID("\(root)/\(number)") else {
             preconditionFailure("a checked root and a number are no name: \(root)/\(number)")
         }
-        return Handler(HandlerState(number, name), self)
+        return Handler(HandlerState(number, name, isNamed: false), self)
     }
 
     /// A handler with a name that other programs know, to watch or remove it.
     ///
-    /// If a program makes several of one name, each holds its own requests, and the last that goes removes the name; what
-    /// other programs ask for under it goes then, too.
+    /// If a program makes several of one name, each holds its own requests, and the last that goes removes the name;
+    /// what other programs ask for under it goes then, too.
     ///
     /// - Parameter name: 1 to 200 bytes of visible ASCII, in segments separated by `/`.
     /// - Throws: ``BusError``, ``BusError/Code/invalidRequest``, for what is no name.
@@ -112,7 +112,7 @@ public final class Bus: Sendable {
             throw BusError(
                 .invalidRequest, "A handler's name is 1 to 200 bytes of visible ASCII in segments separated by /.")
         }
-        return Handler(HandlerState(nextNumber(), id), self)
+        return Handler(HandlerState(nextNumber(), id, isNamed: true), self)
     }
 
     /// Listens to a handler, or to all below a name. Returns when the broker knows it.
@@ -130,6 +130,8 @@ public final class Bus: Sendable {
                 if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.closed) }
             }
         } onCancel: {
+            // Before the loop has heard of it, or after: either ends it.
+            state.fail(CancellationError())
             commands.put(.endWatch(state))
         }
         try Task.checkCancellation()

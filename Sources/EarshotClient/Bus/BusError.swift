@@ -60,7 +60,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     }
 
     public let code: Code
-    /// Whether asking again may end better. The bus has tried again by itself as often as ``FetchOptions/retries`` says.
+    /// Whether asking again may end better. The bus has tried again by itself as often as ``FetchOptions/retries``
+    /// says.
     public let isRetryable: Bool
     /// What the server answered, 400 to 999; nil unless the code is ``Code/httpStatus``.
     public let status: Int?
@@ -93,7 +94,12 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     }
 
     init(_ reply: ErrorReply) {
-        self.init(Code(reply.code), reply.detail ?? "The broker refused the request.")
+        self.init(Code(reply.code), Self.sentence(reply.detail ?? "The broker refused the request."))
+    }
+
+    /// Words of the wire, which begin small there and have no full stop.
+    static func sentence(_ words: String) -> String {
+        words.prefix(1).uppercased() + words.dropFirst() + (words.hasSuffix(".") ? "" : ".")
     }
 
     static let closed = BusError(.closed, "The bus was closed.")
@@ -120,7 +126,7 @@ extension BusError {
         switch error {
         case let error as BusError: self = error
         case let error as ClientError:
-            self.init(error.code == .invalidRequest ? .invalidRequest : .noBroker, error.description)
+            self.init(error.code == .invalidRequest ? .invalidRequest : .noBroker, Self.sentence(error.description))
         default: self.init(.closed, "The bus cannot go on: \(error).")
         }
     }

@@ -134,8 +134,8 @@ final class BusLoop {
         loop.stop()
     }
 
-    /// Ends it once the broker has dealt with all that was said: an acknowledgement that is under way would be lost with
-    /// the socket.
+    /// Ends it once the broker has dealt with all that was said: an acknowledgement that is under way would be lost
+    /// with the socket.
     private func close() {
         endAll()
         guard isConnected, !isClosing else { return stop(.closed) }
@@ -169,11 +169,7 @@ final class BusLoop {
             handlers[state.number] = OpenHandler(state: state)
             names[state.name, default: OpenName()].handlers += 1
         case .fetch(let fetch, let request, let receiver, let replaces):
-            if let obstacle = request.obstacle {
-                receiver.end((obstacle as? BusError).map { .failed($0) } ?? .cancelled)
-            } else {
-                ask(fetch, request, receiver, replaces: replaces)
-            }
+            ask(fetch, request, receiver, replaces: replaces)
         case .cancel(let key):
             guard let receiver = take(key) else { return }
             connection?.cancel(key)
@@ -197,39 +193,50 @@ final class BusLoop {
     private func ask(_ fetch: Fetch, _ request: Request, _ receiver: Receiver, replaces: Bool) {
         var fetch = fetch
         let (key, number) = (request.key, request.handler.number)
+        // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
+        fetch.options.replacesHandler = replaces && names[key.handler]?.handlers == 1
+        let refusal = say(fetch, request)
         if replaces {
-            // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
-            fetch.options.replacesHandler = names[key.handler]?.handlers == 1
+            // Also by one that was cancelled meanwhile: they do not count since it was made.
             for old in handlers[number]?.requests ?? [] {
                 take(old)?.end(.failed(.replaced))
-                if !fetch.options.replacesHandler { connection?.cancel(old) }
+                if refusal != nil || !fetch.options.replacesHandler { connection?.cancel(old) }
             }
         }
-        if let absence { return receiver.end(.failed(absence)) }
-        do throws(ClientError) {
-            try connection?.fetch(fetch)
-        } catch {
-            return receiver.end(.failed(BusError(error)))
-        }
+        if let refusal { return receiver.end(refusal) }
         requests[key] = OpenReceiver(request: request, receiver: receiver)
         handlers[number]?.requests.insert(key)
         names[key.handler]?.wasUsed = true
+    }
+
+    /// - Returns: why it is not said.
+    private func say(_ fetch: Fetch, _ request: Request) -> Ending? {
+        if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
+        if let absence { return .failed(absence) }
+        do throws(ClientError) {
+            try connection?.fetch(fetch)
+        } catch {
+            return .failed(BusError(error))
+        }
+        return nil
     }
 
     private func remove(_ number: UInt64) {
         guard let handler = handlers.removeValue(forKey: number), var name = names[handler.state.name] else { return }
         name.handlers -= 1
         let isLast = name.handlers == 0
+        // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
+        let purges = isLast && (isConnected || handler.state.isNamed)
         for key in handler.requests {
             take(key)?.end(.failed(.removed))
-            if !isLast { connection?.cancel(key) }
+            if !purges { connection?.cancel(key) }
         }
         names[handler.state.name] = isLast ? nil : name
-        if isLast, name.wasUsed { connection?.remove(.handler(handler.state.name)) }
+        if purges, name.wasUsed { connection?.remove(.handler(handler.state.name)) }
     }
 
     private func watch(_ state: WatchState, _ continuation: CheckedContinuation<Void, any Error>) {
-        if let absence { return continuation.resume(throwing: absence) }
+        if let failure = state.failure ?? absence { return continuation.resume(throwing: failure) }
         guard let folder else { return continuation.resume(throwing: BusError.closed) }
         do {
             watches[ObjectIdentifier(state)] = try WatchConnection(state, folder.busEndpoint, loop, continuation)

@@ -35,8 +35,8 @@ public final class Download: Sendable {
     /// The body as it arrives. Each reader begins at the start.
     public var pieces: DownloadPieces { DownloadPieces(download: self) }
 
-    /// How far it has come, each time that is told: four times a second at most. Who is slow sees the last; it ends with
-    /// the download, however that ends.
+    /// How far it has come, each time that is told: four times a second at most. Who is slow sees the last; it ends
+    /// with the download, however that ends.
     public var progress: DownloadProgressSequence { DownloadProgressSequence(download: self) }
 
     /// What became of it. Its body is whole.

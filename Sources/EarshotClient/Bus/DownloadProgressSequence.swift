@@ -22,11 +22,12 @@ public struct DownloadProgressSequence: AsyncSequence, Sendable {
         public mutating func next(isolation actor: isolated (any Actor)?) async -> DownloadProgress? {
             while !Task.isCancelled {
                 let (state, version) = download.state.current
+                if download.request.obstacle != nil { return nil }
                 if version > 0, state.progress != last {
                     last = state.progress
                     return last
                 }
-                if state.ending != nil || download.request.obstacle != nil { return nil }
+                if state.ending != nil { return nil }
                 await download.state.changed(since: version)
             }
             return nil

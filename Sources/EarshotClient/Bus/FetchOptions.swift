@@ -63,6 +63,11 @@ public struct FetchOptions: Sendable {
             throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")
         }
         fetch.body = body
+        do throws(ClientError) {
+            try ClientConnection.check(fetch)
+        } catch {
+            throw BusError(error)
+        }
         return fetch
     }
 
@@ -70,7 +75,7 @@ public struct FetchOptions: Sendable {
         do throws(WireError) {
             return try ClientMessage(head: head)
         } catch {
-            throw BusError(.invalidRequest, "\(error.detail).")
+            throw BusError(.invalidRequest, BusError.sentence(error.detail))
         }
     }
 

@@ -1,7 +1,8 @@
 /// Responses that are delivered to a function instead of being awaited.
 extension Handler {
-    /// Fetches a URL and calls `deliver` on the main actor, once, unless it is not wanted any more by then: on that actor
-    /// nothing is delivered after ``remove()``, ``Request/cancel()``, ``replace(with:priority:_:)`` or the handler's end.
+    /// Fetches a URL and calls `deliver` on the main actor, once, unless it is not wanted any more by then: on that
+    /// actor nothing is delivered after ``remove()``, ``Request/cancel()``, ``replace(with:priority:_:)`` or the
+    /// handler's end.
     ///
     /// ```swift
     /// try handler.fetch(url, replaces: true, onMain: { result in

@@ -50,7 +50,8 @@ public final class Handler: Sendable {
     /// Fetches a URL. Cancelling the task cancels the request: a running transfer is cut off at its socket, unless
     /// somebody else wants the same.
     ///
-    /// - Parameter url: 1 to 8,192 bytes of ASCII without spaces, `http` or `https`, or a scheme that a worker registers.
+    /// - Parameter url: 1 to 8,192 bytes of ASCII without spaces, `http` or `https`, or a scheme that a worker
+    ///   registers.
     /// - Throws: ``BusError``; `CancellationError` when the task is cancelled.
     public nonisolated(nonsending) func fetch(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions()

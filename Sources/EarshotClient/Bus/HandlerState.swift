@@ -13,11 +13,14 @@ final class HandlerState: Sendable {
     /// Unlike the name, of this handler alone: a program may make two of one name.
     let number: UInt64
     let name: HandlerID
+    /// Whether the program chose the name, so that others may know it.
+    let isNamed: Bool
     private let state = Mutex(State())
 
-    init(_ number: UInt64, _ name: HandlerID) {
+    init(_ number: UInt64, _ name: HandlerID, isNamed: Bool) {
         self.number = number
         self.name = name
+        self.isNamed = isNamed
     }
 
     /// Calls `send` with the epoch of a new request. What is sent here and in `remove` is sent in the order of the

@@ -1,7 +1,8 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// A watcher's own connection, on the loop: what waits for a slow reader is left with the broker, and nobody else waits.
+/// A watcher's own connection, on the loop: what waits for a slow reader is left with the broker, and nobody else
+/// waits.
 final class WatchConnection {
     private let state: WatchState
     private var connection: ClientConnection?
