@@ -43,11 +43,12 @@ public final class ClientConnection {
     ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and
     ///     at most an hour, so that nothing is fetched twice for that. It also keeps it so long for a process that was
     ///     killed.
+    ///   - finishesNone: whether the consumer has to finish each delivery, else only those whose bodies are files.
     ///   - onEvent: called for each event; it may call this object.
     /// - Throws: `ZeroMQError` or `SystemError` when there are no sockets to be had.
     public init(
-        endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero, loop: EventLoop,
-        onEvent: @escaping (ClientEvent) -> Void
+        endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
+        finishesNone: Bool = false, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         self.loop = loop
         self.endpoint = endpoint
@@ -58,7 +59,7 @@ public final class ClientConnection {
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
         // A lease is for a client with a name.
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
-        core = ClientCore(hello: hello)
+        core = ClientCore(hello: hello, finishesNone: finishesNone)
         try connect()
         hook = loop.addHook { [unowned self] in
             do {
@@ -140,6 +141,13 @@ public final class ClientConnection {
 
     /// Says that a delivery's file has been read: it may vanish from now on.
     public func finish(_ delivery: Delivery) { core.finish(delivery.id) }
+
+    /// Whether the broker still waits for the acknowledgement of a delivery: not one that came by a connection that is
+    /// gone.
+    func isDue(_ delivery: Delivery) -> Bool { core.isDue(delivery.id) }
+
+    /// Acknowledges at once what has been finished, which otherwise is done when the pass ends.
+    func acknowledge() { carryOut(core.passEnded()) }
 
     /// Says that a delivery's file could not be read (a broker that restarts sweeps its spool), and asks again.
     ///

@@ -83,7 +83,7 @@ extension ClientCore {
         let request = requests.removeValue(forKey: key)
         let delivery = Delivery(
             id: id, terminal: terminal, fetch: request?.fetch, losses: request?.losses ?? 0)
-        if !delivery.isFile { ledger.finish(terminal.sequence) }
+        if !delivery.isFile, !finishesNone { ledger.finish(terminal.sequence) }
         return [.deliver(delivery)]
     }
 

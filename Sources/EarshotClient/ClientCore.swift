@@ -49,6 +49,8 @@ struct ClientCore {
     static let mostRefusals = 100
 
     let hello: Hello
+    /// Whether the consumer finishes every delivery, not only those whose bodies are files.
+    let finishesNone: Bool
     var phase = Phase.apart
     var isDraining = false
     var requests: [RequestKey: OpenRequest] = [:]
@@ -72,8 +74,9 @@ struct ClientCore {
     /// Times in a row that the session's connection was still standing.
     var refusals = 0
 
-    init(hello: Hello) {
+    init(hello: Hello, finishesNone: Bool = false) {
         self.hello = hello
+        self.finishesNone = finishesNone
     }
 
     // MARK: The connection
@@ -187,9 +190,12 @@ struct ClientCore {
         ask(.setting(setting))
     }
 
+    /// Whether a delivery is of the session that there is.
+    func isDue(_ id: Delivery.ID) -> Bool { id.link == link }
+
     /// The consumer is done with a delivery. Late ones, of a connection that is gone, mean nothing.
     mutating func finish(_ id: Delivery.ID) {
-        guard id.link == link else { return }
+        guard isDue(id) else { return }
         ledger.finish(id.sequence)
     }
 

@@ -10,7 +10,7 @@ import Testing
     private static let handlersOfTask = 125
 
     /// The program beside these tests.
-    private static var program: String {
+    static var program: String {
         get throws {
             let folder = SystemFile.target("/proc/self/exe").split(separator: "/").dropLast().joined(separator: "/")
             return "/\(folder)/earshot"

@@ -30,14 +30,21 @@ public final class Bus: Sendable {
     ///   - application: begins the names of handlers that have none; 1 to 100 visible ASCII bytes without a slash.
     ///   - patience: how long the broker may be away before what is awaited ends as ``BusError/Code/noBroker``, and how
     ///     long it may take to answer at first; nil for ever. The bus goes on trying after that.
-    /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description says how to start one, or
-    ///   ``BusError/Code/version``; `CancellationError`.
+    ///   - lease: how long the broker keeps what the bus wants when the connection breaks, up to an hour: nothing is
+    ///     fetched twice for that, and what may not be done twice goes on. The broker also keeps it for so long when
+    ///     the program is killed.
+    /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description says how to start one,
+    ///   ``BusError/Code/version`` or ``BusError/Code/invalidRequest``; `CancellationError`.
     public static func connect(
-        to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20)
+        to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),
+        lease: Duration = .zero
     ) async throws -> Bus {
+        guard lease >= .zero, lease <= .seconds(WireLimits.leaseSeconds) else {
+            throw BusError(.invalidRequest, "A lease is at most an hour.")
+        }
         let bus = try Bus(application)
         do {
-            try await bus.begin(broker, patience)
+            try await bus.begin(BusSettings(broker: broker, patience: patience, lease: lease))
         } catch {
             // What a cancellation closed was cancelled.
             try Task.checkCancellation()
@@ -46,13 +53,13 @@ public final class Bus: Sendable {
         return bus
     }
 
-    private func begin(_ broker: BrokerChoice, _ patience: Duration?) async throws {
+    private func begin(_ settings: BusSettings) async throws {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { greeting in
                 let (commands, hasEnded) = (commands, hasEnded)
                 do {
                     try BackgroundThread.run {
-                        BusLoop.run(broker, patience, commands, greeting)
+                        BusLoop.run(settings, commands, greeting)
                         hasEnded.change { $0 = true }
                     }
                 } catch {
@@ -108,10 +115,7 @@ public final class Bus: Sendable {
     /// - Parameter name: 1 to 200 bytes of visible ASCII, in segments separated by `/`.
     /// - Throws: ``BusError``, ``BusError/Code/invalidRequest``, for what is no name.
     public func handler(named name: String) throws -> Handler {
-        guard let id = HandlerID(name) else {
-            throw BusError(
-                .invalidRequest, "A handler's name is 1 to 200 bytes of visible ASCII in segments separated by /.")
-        }
+        guard let id = HandlerID(name) else { throw BusError.noName }
         return Handler(HandlerState(nextNumber(), id, isNamed: true), self)
     }
 
@@ -119,11 +123,25 @@ public final class Bus: Sendable {
     ///
     /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
     /// - Throws: ``BusError``, ``BusError/Code/invalidRequest`` for what is no such name; `CancellationError`.
-    public func watch(_ pattern: String) async throws -> Watch {
-        guard let pattern = HandlerPattern(pattern) else {
-            throw BusError(.invalidRequest, "What can be watched is a handler's name, or one with a slash behind it.")
-        }
-        let state = WatchState(pattern)
+    public func watch(_ pattern: String) async throws -> Watch { try await watch(pattern, isClaim: false) }
+
+    /// Wants nothing any more of a handler, or of all below a name, whoever asked for it. What this program awaits of
+    /// them ends as ``BusError/Code/removed``, and what other programs await too; its handlers can be used again.
+    ///
+    /// - Parameter pattern: as of ``watch(_:)``.
+    /// - Returns: how many requests had not ended.
+    /// - Throws: ``BusError``; `CancellationError`, and then they are removed all the same.
+    @discardableResult
+    public func remove(_ pattern: String) async throws -> Int {
+        guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
+        let answer = Answer<Int>()
+        guard commands.put(.purge(pattern, answer)) else { throw BusError.closed }
+        return try await answer.value()
+    }
+
+    func watch(_ pattern: String, isClaim: Bool) async throws -> Watch {
+        guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
+        let state = WatchState(pattern, isClaim: isClaim)
         let watch = Watch(state, self)
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in

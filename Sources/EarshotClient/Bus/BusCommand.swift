@@ -12,10 +12,18 @@ enum BusCommand: Sendable {
     case setHandlerPriority(UInt64, PriorityClass)
     /// The handler of this number is gone.
     case remove(UInt64)
+    /// Nothing of these handlers is wanted any more, whoever asked for it.
+    case purge(HandlerPattern, Answer<Int>)
+    /// Something is wanted that outlives the program.
+    case submit(Fetch, Answer<Void>)
+    /// Who submitted it waits no longer.
+    case withdraw(RequestKey, Answer<Void>)
     /// Somebody listens; the continuation is resumed when the broker knows it.
     case watch(WatchState, CheckedContinuation<Void, any Error>)
     /// A watcher has room again.
     case resume(WatchState)
+    /// A watcher is done with a result that it has claimed.
+    case acknowledge(WatchState, Delivery, Answer<Void>)
     /// A watcher is gone.
     case endWatch(WatchState)
     /// What is there is to be counted.
@@ -27,9 +35,11 @@ enum BusCommand: Sendable {
     func refuse() {
         switch self {
         case .fetch(_, _, let receiver, _): receiver.end(.failed(.closed))
+        case .purge(_, let answer): answer.tell(.failure(.closed))
+        case .submit(_, let answer), .acknowledge(_, _, let answer): answer.tell(.failure(.closed))
         case .watch(_, let continuation): continuation.resume(throwing: BusError.closed)
         case .count(let continuation): continuation.resume(returning: BusCensus())
-        case .open, .cancel, .setPriority, .setHandlerPriority, .remove, .resume, .endWatch, .close: break
+        case .open, .cancel, .setPriority, .setHandlerPriority, .remove, .withdraw, .resume, .endWatch, .close: break
         }
     }
 }

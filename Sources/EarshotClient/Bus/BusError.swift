@@ -36,9 +36,14 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         /// The request cannot be said: a URL, a name or a field that is none.
         public static let invalidRequest = Code("invalid-request")
         /// The broker was lost, and the request is of a method that may not be done twice: nobody knows whether it was.
+        /// Or it was lost before it heard of an acknowledgement.
         public static let connectionLost = Code("connection-lost")
         /// The body came and its file could not be read.
         public static let bodyLost = Code("body-lost")
+        /// What was submitted could not be kept on the broker's disk.
+        public static let notStored = Code(FailureCode.notStored.rawValue)
+        /// Another request has this ID under this handler.
+        public static let idInUse = Code("id-in-use")
         /// The server answered with a status of 400 or more: see ``BusError/status`` and ``BusError/page``.
         public static let httpStatus = Code(FailureCode.httpStatus.rawValue)
         /// The host name does not exist.
@@ -102,8 +107,15 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         words.prefix(1).uppercased() + words.dropFirst() + (words.hasSuffix(".") ? "" : ".")
     }
 
+    static let noName = BusError(
+        .invalidRequest, "A handler's name is 1 to 200 bytes of visible ASCII in segments separated by /.")
+    static let noPattern = BusError(
+        .invalidRequest, "This takes a handler's name, or one with a slash behind it for all below.")
     static let closed = BusError(.closed, "The bus was closed.")
     static let removed = BusError(.removed, "The handler was removed.")
+    static let idInUse = BusError(.idInUse, "A request of this ID is on its way.")
+    static let unacknowledged = BusError(
+        .connectionLost, "The broker was lost before it heard the acknowledgement: the result comes again.")
     static let bodyLost = BusError(.bodyLost, "The body came and its file was gone.", isRetryable: true)
     static let replaced = BusError(.replaced, "Another request took the place of this one.")
 

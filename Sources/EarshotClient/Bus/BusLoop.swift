@@ -29,7 +29,7 @@ final class BusLoop {
 
     private let loop: EventLoop
     private let commands: Mailbox<BusCommand>
-    private let patience: Duration?
+    private let settings: BusSettings
     /// Who waits for the first connection.
     private var greeting: CheckedContinuation<Void, any Error>?
     private var folder: RuntimeFolder?
@@ -39,6 +39,7 @@ final class BusLoop {
     private var names: [HandlerID: OpenName] = [:]
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
+    private var answers = OpenAnswers()
     private var patienceTimer: TimerID?
     private var isConnected = false
     /// Whether the end was asked for, and nothing but what was said before is waited for.
@@ -49,12 +50,11 @@ final class BusLoop {
 
     /// Runs a bus to its end on the calling thread. The greeting is resumed when it is connected, or failed.
     static func run(
-        _ choice: BrokerChoice, _ patience: Duration?, _ commands: Mailbox<BusCommand>,
-        _ greeting: CheckedContinuation<Void, any Error>
+        _ settings: BusSettings, _ commands: Mailbox<BusCommand>, _ greeting: CheckedContinuation<Void, any Error>
     ) {
         do throws(SystemError) {
-            let bus = BusLoop(try EventLoop(), patience, commands, greeting)
-            bus.serve(choice)
+            let bus = BusLoop(try EventLoop(), settings, commands, greeting)
+            bus.serve()
         } catch {
             greeting.resume(throwing: BusError(error))
             for command in commands.close() { command.refuse() }
@@ -62,21 +62,21 @@ final class BusLoop {
     }
 
     private init(
-        _ loop: EventLoop, _ patience: Duration?, _ commands: Mailbox<BusCommand>,
+        _ loop: EventLoop, _ settings: BusSettings, _ commands: Mailbox<BusCommand>,
         _ greeting: CheckedContinuation<Void, any Error>
     ) {
         self.loop = loop
-        self.patience = patience
+        self.settings = settings
         self.commands = commands
         self.greeting = greeting
     }
 
-    private func serve(_ choice: BrokerChoice) {
+    private func serve() {
         do {
             let registration = try loop.add(commands.descriptor, .readable) { [unowned self] _ in
                 for command in commands.takeAll() { carryOut(command) }
             }
-            try begin(choice)
+            try begin()
             try loop.run()
             loop.remove(registration)
         } catch {
@@ -85,9 +85,9 @@ final class BusLoop {
         end()
     }
 
-    private func begin(_ choice: BrokerChoice) throws {
+    private func begin() throws {
         beginToWait()
-        switch choice.kind {
+        switch settings.broker.kind {
         case .running(let named):
             let folder = try RuntimeFolder(named: named)
             guard try folder.isServed() else { throw BusError.noBroker(in: folder) }
@@ -123,9 +123,9 @@ final class BusLoop {
 
     private func connect(_ folder: RuntimeFolder) throws {
         self.folder = folder
-        connection = try ClientConnection(endpoint: folder.busEndpoint, client: "swift", loop: loop) {
-            [unowned self] event in happened(event)
-        }
+        connection = try ClientConnection(
+            endpoint: folder.busEndpoint, client: "swift", lease: settings.lease, loop: loop
+        ) { [unowned self] event in happened(event) }
     }
 
     /// Ends it after this pass.
@@ -157,6 +157,7 @@ final class BusLoop {
         for key in requests.keys.map({ $0 }) { take(key)?.end(.failed(failure)) }
         for watch in watches.values { watch.end(failure) }
         watches = [:]
+        _ = answers.fail(failure)
         for command in commands.close() { command.refuse() }
     }
 
@@ -179,8 +180,17 @@ final class BusLoop {
         case .setHandlerPriority(let number, let priority):
             for key in handlers[number]?.requests ?? [] { connection?.setPriority(key, priority) }
         case .remove(let number): remove(number)
+        case .purge(let pattern, let answer): purge(pattern, answer)
+        case .submit(let fetch, let answer): submit(fetch, answer)
+        case .withdraw(let key, let answer): if answers.withdraw(key, answer) { connection?.cancel(key) }
         case .watch(let state, let continuation): watch(state, continuation)
         case .resume(let state): watches[ObjectIdentifier(state)]?.resume()
+        case .acknowledge(let state, let delivery, let answer):
+            if let watch = watches[ObjectIdentifier(state)] {
+                watch.acknowledge(delivery, answer)
+            } else {
+                answer.tell(.failure(state.failure as? BusError ?? .unacknowledged))
+            }
         case .endWatch(let state): watches.removeValue(forKey: ObjectIdentifier(state))?.end(CancellationError())
         case .count(let continuation):
             let census = BusCensus(
@@ -226,20 +236,48 @@ final class BusLoop {
         name.handlers -= 1
         let isLast = name.handlers == 0
         // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
-        let purges = isLast && (isConnected || handler.state.isNamed)
+        let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
         for key in handler.requests {
             take(key)?.end(.failed(.removed))
             if !purges { connection?.cancel(key) }
         }
         names[handler.state.name] = isLast ? nil : name
-        if purges, name.wasUsed { connection?.remove(.handler(handler.state.name)) }
+        if purges, name.wasUsed { say(.handler(handler.state.name), nil) }
+    }
+
+    private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
+        if let absence { return answer.tell(.failure(absence)) }
+        for handler in handlers.values where pattern.matches(handler.state.name) {
+            // A response that is on its way to an actor is not wanted either.
+            handler.state.purge()
+            for key in handler.requests { take(key)?.end(.failed(.removed)) }
+        }
+        answers.purge(pattern)
+        say(pattern, answer)
+    }
+
+    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?) {
+        answers.removing(removal, answer)
+        connection?.remove(removal)
+    }
+
+    private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {
+        if let absence { return answer.tell(.failure(absence)) }
+        let key = RequestKey(fetch)
+        guard answers.submitting(key, answer) else { return answer.tell(.failure(.idInUse)) }
+        do throws(ClientError) {
+            try connection?.fetch(fetch)
+        } catch {
+            answers.submitted(key, .failure(BusError(error)))
+        }
     }
 
     private func watch(_ state: WatchState, _ continuation: CheckedContinuation<Void, any Error>) {
         if let failure = state.failure ?? absence { return continuation.resume(throwing: failure) }
         guard let folder else { return continuation.resume(throwing: BusError.closed) }
         do {
-            watches[ObjectIdentifier(state)] = try WatchConnection(state, folder.busEndpoint, loop, continuation)
+            watches[ObjectIdentifier(state)] = try WatchConnection(
+                state, folder.busEndpoint, loop, commands, continuation)
         } catch {
             continuation.resume(throwing: BusError(error))
         }
@@ -262,17 +300,24 @@ final class BusLoop {
             guard let handler = reply.handler, let request = reply.request else { return }
             // Other messages about a request may be late: it has ended, and its end tells.
             guard reply.verb == nil || reply.verb == "FETCH" else { return }
-            take(RequestKey(handler, request))?.end(.failed(BusError(reply)))
+            let key = RequestKey(handler, request)
+            if answers.submitted(key, .failure(BusError(reply))) { return }
+            take(key)?.end(.failed(BusError(reply)))
         case .state(let state): stateChanged(state)
         case .answer: if isClosing { stop(.closed) }
-        case .accepted, .cancelled, .removed, .changed: break
+        case .accepted(let key): answers.submitted(key, .success(()))
+        case .removed(let pattern, let count): answers.removed(pattern, count: count)
+        case .cancelled, .changed: break
         }
     }
 
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
         guard requests[delivery.key] != nil else {
-            // What others asked for under a name of ours, or what was wanted until now.
+            // What others asked for under a name of ours, what was wanted until now, or a submission that is refused.
             connection?.finish(delivery)
+            if case .failed(let failure) = delivery.terminal.outcome {
+                answers.submitted(delivery.key, .failure(BusError(failure, page: nil)))
+            }
             return
         }
         let ending: Ending
@@ -314,7 +359,7 @@ final class BusLoop {
     }
 
     private func beginToWait() {
-        guard let patience, patienceTimer == nil, absence == nil else { return }
+        guard let patience = settings.patience, patienceTimer == nil, absence == nil else { return }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in giveUp() }
     }
 
@@ -331,5 +376,6 @@ final class BusLoop {
         }
         for watch in watches.values { watch.end(error) }
         watches = [:]
+        for key in answers.fail(error) { connection?.cancel(key) }
     }
 }

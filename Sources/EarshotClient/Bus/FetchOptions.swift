@@ -30,6 +30,13 @@ public struct FetchOptions: Sendable {
     /// Attempts after the first, for failures that may pass; 0 to 20.
     public var retries = 2
     public var redirect = RedirectPolicy.follow
+    /// Whether it only fills the cache: the response has no body.
+    public var isWarm = false
+    /// Where the body of the response is.
+    public var bodyForm = BodyForm.automatic
+    /// The least time between two of ``Download/progress``, 50 ms to a day, which is also how often a body is told to
+    /// have grown; nil for as often as there is news, four times a second at most.
+    public var progressInterval: Duration?
     public var cache = CachePolicy.usual
     /// The SHA-256 that the body must have, 64 lower-case hexadecimal digits; nil for any.
     public var digest: String?
@@ -90,6 +97,9 @@ public struct FetchOptions: Sendable {
         wire.retries = retries
         wire.redirect = redirect.wire
         wire.cache = cache.wire
+        wire.isWarm = isWarm
+        wire.delivery = bodyForm.wire
+        wire.progressMilliseconds = try progressInterval.map(Self.milliseconds)
         wire.digest = digest
         wire.key = key
         wire.usesCookies = usesCookies
@@ -102,7 +112,7 @@ public struct FetchOptions: Sendable {
 
     private static func milliseconds(_ duration: Duration) throws(BusError) -> Int {
         guard duration >= .milliseconds(1), duration <= .seconds(WireLimits.seconds) else {
-            throw BusError(.invalidRequest, "A time-out or a deadline is 1 ms to a day.")
+            throw BusError(.invalidRequest, "A time-out, a deadline or an interval is 1 ms to a day.")
         }
         return Int(duration / .milliseconds(1))
     }

@@ -5,9 +5,16 @@ internal import Synchronization
 /// A handler as all who deal with it know it: whether it was removed, and which of its requests still count.
 final class HandlerState: Sendable {
     private struct State {
-        /// Requests of an earlier epoch were replaced.
+        /// Requests of an earlier epoch were replaced or removed.
         var epoch: UInt64 = 0
+        /// Why those of an earlier epoch do not count.
+        var reason = BusError.replaced
         var isRemoved = false
+
+        mutating func forget(_ reason: BusError) {
+            epoch += 1
+            self.reason = reason
+        }
     }
 
     /// Unlike the name, of this handler alone: a program may make two of one name.
@@ -31,7 +38,7 @@ final class HandlerState: Sendable {
     func begin<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
         let answer: Answer? = state.withLock(of: self) { state in
             guard !state.isRemoved else { return nil }
-            if replaces { state.epoch += 1 }
+            if replaces { state.forget(.replaced) }
             return send(state.epoch)
         }
         guard let answer else { throw .removed }
@@ -47,11 +54,14 @@ final class HandlerState: Sendable {
         }
     }
 
+    /// From now on none of its requests of before counts.
+    func purge() { state.withLock(of: self) { $0.forget(.removed) } }
+
     /// Why a request of that epoch does not count any more; nil if it does.
     func obstacle(_ epoch: UInt64) -> BusError? {
         state.withLock(of: self) { state in
             if state.isRemoved { return .removed }
-            return state.epoch == epoch ? nil : .replaced
+            return state.epoch == epoch ? nil : state.reason
         }
     }
 }

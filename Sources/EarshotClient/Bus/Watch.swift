@@ -8,6 +8,29 @@ public struct WatchedRequest: Sendable {
     /// Its ID, unique in the handler.
     public let request: String
     public let result: Result<Response, BusError>
+    /// What there is to acknowledge; nil if it was done when it came.
+    let claim: Claim?
+
+    /// Tells the broker that nobody else needs to hear of it: for elements of ``Bus/claim(_:)``, which come again
+    /// otherwise; of others nothing is to be told. Returns when the broker knows it.
+    ///
+    /// The broker counts in order: it keeps one until those before it are acknowledged, too.
+    ///
+    /// - Throws: ``BusError``, ``BusError/Code/connectionLost`` if the broker was lost since it came: it comes again;
+    ///   `CancellationError`.
+    public func acknowledge() async throws {
+        guard let claim else { return }
+        let answer = Answer<Void>()
+        guard claim.commands.put(.acknowledge(claim.state, claim.delivery, answer)) else { throw BusError.closed }
+        try await answer.value()
+    }
+}
+
+/// A result that was claimed, as its watch knows it.
+struct Claim: Sendable {
+    let state: WatchState
+    let delivery: Delivery
+    let commands: Mailbox<BusCommand>
 }
 
 /// What becomes of the requests under a handler, whoever asks for them, from now on and without end.

@@ -14,10 +14,13 @@ final class WatchState: Sendable {
     }
 
     let pattern: HandlerPattern
+    /// Whether its reader acknowledges what it takes.
+    let isClaim: Bool
     private let buffer = Observed(Buffer())
 
-    init(_ pattern: HandlerPattern) {
+    init(_ pattern: HandlerPattern, isClaim: Bool = false) {
         self.pattern = pattern
+        self.isClaim = isClaim
     }
 
     /// Why nothing comes any more; nil if something may.

@@ -1,0 +1,190 @@
+import EarshotLoop
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// What a bus is told besides responses: removals by name, submissions, claims.
+@Suite(.timeLimit(.minutes(1))) struct BusAnswerTests {
+    private let url = "http://127.0.0.1/a"
+    private let key = RequestKey(HandlerID("reports")!, RequestID("1")!)
+
+    @Test func `a removal by name ends what is below it, and its handlers can be used again`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let meant = try bus.handler(named: "page/1")
+        let other = try bus.handler(named: "other")
+        let first = Task { try await meant.fetch(url) }
+        _ = await broker.fetch(1)
+        let second = Task { try await other.fetch(url) }
+        let secondFetch = await broker.fetch(2)
+        // The answer to the removal of a handler of that name is another's.
+        bus.handler().remove()
+        #expect(try await bus.remove("page/") == 0)
+        await broker.hears(.remove(pattern("page/")))
+        #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
+        broker.answer(secondFetch)
+        #expect(try await second.value.status == 200)
+        let third = Task { try await meant.fetch(url) }
+        await broker.answer(broker.fetch(3))
+        #expect(try await third.value.status == 200)
+        await #expect(throws: BusError.self) { try await bus.remove("/") }
+    }
+
+    @Test @MainActor func `nothing comes after a removal by name, though it was on its way`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let handler = try bus.handler(named: "page/1")
+        try handler.fetch(url, onMain: { _ in Issue.record("delivered") })
+        await broker.answer(broker.fetch())
+        // The main actor is busy, so the delivery stands behind what comes.
+        while !broker.said.current.value.contains(.acknowledge(1)) {}
+        let removal = Answer<Int>()
+        bus.commands.put(.purge(pattern("page/"), removal))
+        while !broker.said.current.value.contains(.remove(pattern("page/"))) {}
+        for _ in 0..<10 { await Task { @MainActor in }.value }
+        #expect(try await removal.value() == 0)
+    }
+
+    @Test func `what is submitted is durable, and told when it is on the disk`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let submitted = Task { try await bus.submit(url, under: "reports", id: "1", priority: .low) }
+        let fetch = await broker.fetch()
+        #expect(RequestKey(fetch) == key)
+        #expect(fetch.options.isDurable && !fetch.options.subscribes && fetch.options.priority == .low)
+        // One that is on its way is not said twice.
+        let twice = await #expect(throws: BusError.self) { try await bus.submit(url, under: "reports", id: "1") }
+        #expect(twice?.code == .idInUse)
+        broker.say(.accepted(key.handler, key.request))
+        try await submitted.value
+        for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", ""), ("reports", "a b")] {
+            let error = await #expect(throws: BusError.self) { try await bus.submit(url, under: handler, id: id) }
+            #expect(error?.code == .invalidRequest)
+        }
+        #expect(broker.fetches.count == 1)
+    }
+
+    @Test func `what cannot be kept says why`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let first = Task { try await bus.submit(url, under: "reports", id: "1") }
+        await broker.end(broker.fetch(1), .failed(Terminal.Failure(code: "not-stored")))
+        #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .notStored)
+        await broker.hears(.acknowledge(1))
+        let second = Task { try await bus.submit(url, under: "reports", id: "2") }
+        var reply = ErrorReply(code: "id-in-use")
+        (reply.verb, reply.handler) = ("FETCH", key.handler)
+        reply.request = await broker.fetch(2).request
+        broker.say(.error(reply))
+        #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .idInUse)
+    }
+
+    @Test func `a submission that nobody waits for is withdrawn, and one that is removed ends`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let first = Task { try await bus.submit(url, under: "reports", id: "1") }
+        _ = await broker.fetch(1)
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        await broker.hears(.cancel(key.handler, key.request))
+        let second = Task { try await bus.submit(url, under: "reports", id: "2") }
+        _ = await broker.fetch(2)
+        try await bus.remove("reports")
+        #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .removed)
+    }
+
+    @Test func `the next broker is asked for what was not accepted`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect()
+        let submitted = Task { try await bus.submit(url, under: "reports", id: "1") }
+        let fetch = await first.fetch()
+        await first.die()
+        let second = try ScriptedBus(in: first.folder, instance: 2)
+        #expect(await second.fetch() == fetch)
+        second.say(.accepted(key.handler, key.request))
+        try await submitted.value
+    }
+
+    @Test func `a claim is acknowledged by its program, in order`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let claim = try await bus.claim("reports")
+        for number in 1...2 {
+            broker.answer(Fetch(handler: key.handler, request: RequestID("\(number)")!, url: url), [UInt8(number)])
+        }
+        var reader = claim.makeAsyncIterator()
+        let first = try #require(try await reader.next())
+        let second = try #require(try await reader.next())
+        #expect(first.request == "1")
+        #expect(try await second.result.get().body.bytes() == [2])
+        try await second.acknowledge()
+        #expect(!broker.said.current.value.contains { if case .acknowledge = $0 { true } else { false } })
+        try await first.acknowledge()
+        #expect(broker.said.current.value.contains(.acknowledge(2)))
+    }
+
+    @Test func `what was claimed of a broker that is gone comes again`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect()
+        let claim = try await bus.claim("reports")
+        let fetch = Fetch(handler: key.handler, request: key.request, url: url)
+        first.answer(fetch)
+        var reader = claim.makeAsyncIterator()
+        let old = try #require(try await reader.next())
+        await first.die()
+        let second = try ScriptedBus(in: first.folder, instance: 2)
+        await second.hears(.subscribe(.handler(key.handler)))
+        let error = await #expect(throws: BusError.self) { try await old.acknowledge() }
+        #expect(error?.code == .connectionLost)
+        // Who speaks last is spoken to.
+        await second.hears(.hello(Hello(client: "swift")))
+        let again = try await bus.claim("reports")
+        second.answer(fetch)
+        var next = again.makeAsyncIterator()
+        try await #require(try await next.next()).acknowledge()
+        await second.hears(.acknowledge(1))
+    }
+
+    @Test func `a bus that is closed, or without a broker for too long, ends what waits`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect(patience: .seconds(1))
+        let claim = try await bus.claim("reports")
+        let submitted = Task { try await bus.submit(url, under: "reports", id: "1") }
+        _ = await broker.fetch()
+        await broker.die()
+        #expect(await #expect(throws: BusError.self) { try await submitted.value }?.code == .noBroker)
+        #expect(await #expect(throws: BusError.self) { try await bus.remove("reports") }?.code == .noBroker)
+        var reader = claim.makeAsyncIterator()
+        #expect(await #expect(throws: BusError.self) { try await reader.next() }?.code == .noBroker)
+        await bus.close()
+        #expect(await #expect(throws: BusError.self) { try await bus.remove("reports") }?.code == .closed)
+        let late = await #expect(throws: BusError.self) { try await bus.submit(url, under: "reports", id: "1") }
+        #expect(late?.code == .closed)
+    }
+
+    @Test func `a lease is asked for, of an hour at most`() async throws {
+        let broker = try ScriptedBus()
+        let choice = BrokerChoice.running(in: broker.folder.path)
+        let bus = try await Bus.connect(to: choice, lease: .seconds(30))
+        var hello = Hello(client: "swift")
+        hello.leaseMilliseconds = 30_000
+        await broker.hears(.hello(hello))
+        for lease in [Duration.seconds(3_601), .seconds(-1)] {
+            await #expect(throws: BusError.self) { try await Bus.connect(to: choice, lease: lease) }
+        }
+        await bus.close()
+    }
+
+    @Test func `the form of a body and how often progress comes are said`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        var options = FetchOptions()
+        (options.isWarm, options.bodyForm, options.progressInterval) = (true, .inFile, .seconds(2))
+        _ = try handler.fetch(url, options, onMain: { _ in })
+        let said = await broker.fetch().options
+        #expect(said.isWarm && said.delivery == .file && said.progressMilliseconds == 2_000)
+        options.progressInterval = .milliseconds(49)
+        #expect(throws: BusError.self) { try handler.download(url, options) }
+    }
+}

@@ -1,0 +1,126 @@
+import EarshotLoop
+import Glibc
+import Testing
+
+@testable import EarshotClient
+
+/// A bus of the program as built, in a folder of its own, which can be killed and followed by another.
+private final class KeptBus {
+    let folder: RuntimeFolder
+    private var child: ChildProcess?
+
+    init() throws {
+        folder = try RuntimeFolder(named: Endpoint().path)
+    }
+
+    /// Starts it, and connects when it is ready.
+    func connect() async throws -> Bus {
+        let (reader, writer) = try InheritedPipe.make()
+        child = try ChildProcess.spawn(
+            StormTests.program,
+            ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--workers", "1", "--no-cache"]
+                + ["--durable-folder", "\(folder.path)/durable", "--ready-fd", String(writer)],
+            inheriting: [writer])
+        close(writer)
+        defer { close(reader) }
+        var byte: UInt8 = 0
+        #expect(unsafe read(reader, &byte, 1) == 1, "it is ready")
+        return try await Bus.connect(to: .running(in: folder.path))
+    }
+
+    /// Ends it without a word, with its children.
+    func kill() {
+        child?.send(SIGKILL)
+        while let descriptor = child?.descriptor {
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            if unsafe poll(&entry, 1, -1) == 1 { break }
+        }
+        _ = child?.reap()
+        child = nil
+    }
+
+    deinit {
+        kill()
+        Folder.remove(folder.path)
+    }
+}
+
+@Suite(.timeLimit(.minutes(2)), .serialized) struct DurableTests {
+    @Test func `what was submitted is claimed in the next life of all, until it is acknowledged`() async throws {
+        let origin = try ThreadOrigin()
+        let kept = try KeptBus()
+        do {
+            let bus = try await kept.connect()
+            for number in 1...3 {
+                try await bus.submit(origin.url("\(number * 50_000)"), under: "reports", id: "\(number)")
+            }
+            // Again is the same.
+            try await bus.submit(origin.url("50000"), under: "reports", id: "1")
+            let other = await #expect(throws: BusError.self) {
+                try await bus.submit(origin.url("7"), under: "reports", id: "1")
+            }
+            #expect(other?.code == .idInUse)
+            await bus.close()
+        }
+        kept.kill()
+        do {
+            let bus = try await kept.connect()
+            var reader = try await bus.claim("reports").makeAsyncIterator()
+            var counts: Set<Int> = []
+            for _ in 1...3 {
+                let ended = try #require(try await reader.next())
+                counts.insert(try await ended.result.get().body.bytes().count)
+                // The first alone is acknowledged: the others come again.
+                if counts.count == 1 { try await ended.acknowledge() }
+            }
+            #expect(counts == [50_000, 100_000, 150_000])
+        }
+        kept.kill()
+        let bus = try await kept.connect()
+        var reader = try await bus.claim("reports").makeAsyncIterator()
+        for _ in 1...2 { try await #require(try await reader.next()).acknowledge() }
+        #expect(try await bus.remove("reports") == 0)
+        await bus.close()
+    }
+
+    @Test func `a removal takes what was submitted from the disk`() async throws {
+        let origin = try ThreadOrigin()
+        let kept = try KeptBus()
+        let bus = try await kept.connect()
+        try await bus.submit(origin.url("hang"), under: "reports/1", id: "1")
+        try await bus.submit(origin.url("hang2"), under: "reports/2", id: "1")
+        #expect(try await bus.remove("reports/") == 2)
+        #expect(try await bus.remove("reports/") == 0)
+        // Free again, with other content.
+        try await bus.submit(origin.url("10"), under: "reports/1", id: "1")
+        var reader = try await bus.claim("reports/").makeAsyncIterator()
+        let ended = try #require(try await reader.next())
+        #expect(try await ended.result.get().body.bytes().count == 10)
+        try await ended.acknowledge()
+        await bus.close()
+    }
+
+    @Test func `a warm request fills the cache, and the form of a body is as asked`() async throws {
+        let origin = try ThreadOrigin()
+        let options = PrivateBrokerOptions(program: try StormTests.program, mostWorkers: 1)
+        let bus = try await Bus.connect(to: .privateBroker(options), lease: .seconds(10))
+        let handler = bus.handler()
+        var fetch = FetchOptions()
+        fetch.bodyForm = .inFile
+        let small = try await handler.fetch(origin.url("10"), fetch)
+        #expect(small.body.path != nil)
+        fetch.bodyForm = .inMemory
+        #expect(try await handler.fetch(origin.url("1000"), fetch).body.path == nil)
+        let error = await #expect(throws: BusError.self) { try await handler.fetch(origin.url("100000"), fetch) }
+        #expect(error?.code == .tooLarge)
+        fetch = FetchOptions()
+        fetch.isWarm = true
+        let warm = try await handler.fetch(origin.url("200"), fetch)
+        #expect(warm.status == 200 && warm.body.count == 0)
+        let refused = await #expect(throws: BusError.self) {
+            try await bus.submit(origin.url("10"), under: "reports", id: "1")
+        }
+        #expect(refused?.code == .notStored)
+        await bus.close()
+    }
+}
