@@ -7,22 +7,12 @@ struct AdapterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "adapter", abstract: "Do with the client library what lines of standard input say.")
 
-    @Argument(help: "The folder for bodies.")
-    var folder: String
-
-    @Argument(help: "lease=SECONDS, whole ones.")
-    var options: [String] = []
-
-    func validate() throws {
-        guard options.allSatisfy({ $0.wholeMatch(of: /lease=\d{1,4}/) != nil }) else {
-            throw ValidationError("the only option is lease=SECONDS")
-        }
-    }
+    @OptionGroup var arguments: AdapterArguments
 
     func run() throws {
         let loop = try EventLoop()
-        let lease = options.last.flatMap { Int($0.dropFirst("lease=".count)) } ?? 0
-        let adapter = try LibraryAdapter(RuntimeFolder(), bodies: folder, lease: .seconds(lease), loop: loop)
+        let adapter = try LibraryAdapter(
+            RuntimeFolder(), bodies: arguments.folder, lease: arguments.lease, loop: loop)
         try loop.run { adapter.isOver }
     }
 }

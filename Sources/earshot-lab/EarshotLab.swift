@@ -2,11 +2,11 @@ internal import ArgumentParser
 
 /// Earshot's workbench: what is run by developers, not by users.
 @main
-struct EarshotLab: ParsableCommand {
+struct EarshotLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "earshot-lab", abstract: "Earshot's workbench.",
         subcommands: [
             SimulateCommand.self, DurableCommand.self, BenchCommand.self, ClientCommand.self, AdapterCommand.self,
-            ReadersCommand.self,
+            BusAdapterCommand.self, ReadersCommand.self,
         ])
 }

@@ -26,8 +26,9 @@ class Adapter:
         return command, folder, {**environment, **self._environment}
 
 
-def _lab():
-    return [lab(), "adapter"]
+def _lab(command):
+    """The lab's program: `adapter` is over the Swift library's connection, `bus-adapter` over `Bus`."""
+    return [lab(), command]
 
 
 ADAPTERS = [
@@ -38,5 +39,6 @@ ADAPTERS = [
     Adapter("python", f"{PYTHON} -B adapter.py", reconnects=True, folder=ROOT / "examples/python/tests",
             environment={"PYTHONPATH": str(ROOT / "examples/python")}),
     Adapter("ruby", "ruby adapter.rb"),
-    Adapter("swift", _lab, reconnects=True, folder=ROOT),
+    Adapter("swift", lambda: _lab("bus-adapter"), reconnects=True, folder=ROOT),
+    Adapter("swift-connection", lambda: _lab("adapter"), reconnects=True, folder=ROOT),
 ]

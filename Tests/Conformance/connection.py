@@ -54,7 +54,8 @@ class Connection:
 
 class StandIn:
     """A broker that says what the scenario says. A question for a sign of life it answers by itself, a removal of
-    `nothing/here` too; acknowledgements it counts. `taken` is how many messages came besides HELLO."""
+    `nothing/here` too, and it greets further connections of the program as the first one; acknowledgements it counts.
+    `taken` is how many messages came besides HELLO."""
 
     def __init__(self, runtime):
         self._endpoint = f"ipc://{runtime}/bus"
@@ -71,9 +72,12 @@ class StandIn:
         self.socket = zmq.Context.instance().socket(zmq.ROUTER)
         self.socket.bind(self._endpoint)
         self._inbox.clear()
+        self._greeting = None
         self.acknowledged = 0
 
     def say(self, frames):
+        if frames[0].startswith(b"WELCOME "):
+            self._greeting = (self._peer, frames)
         self.socket.send_multipart([self._peer, *frames])
 
     def take(self):
@@ -83,6 +87,8 @@ class StandIn:
         self.taken += not message.line.startswith("HELLO ")
         if message.line.startswith("ACK "):
             self.acknowledged = max(self.acknowledged, int(message.line[4:]))
+        elif message.line.startswith("HELLO ") and self._greeting and self._greeting[0] != self._peer:
+            self.socket.send_multipart([self._peer, *self._greeting[1]])
         elif message.line == "QUERY ping":
             self.say([b"ANSWER ping\n", b"{}"])
         elif message.line == "REMOVE nothing/here":

@@ -36,10 +36,10 @@ def notices(scenario, bus, adapter, kind):
 
 
 def play_broken(kind):
-    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's plays those that
-    are for it, C's the others."""
+    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's and Swift's play
+    those that are for them, C's the others."""
     names = {adapter.name: adapter for adapter in ADAPTERS}
-    plays = [(None, chosen(None)), (names["python"], chosen(names["python"]))]
+    plays = [(None, chosen(None)), *((names[name], chosen(names[name])) for name in ("python", "swift"))]
     plays.append((names["c"], [scenario for scenario in chosen(names["c"]) if scenario.only_for]))
     with Bus(workers=1) as bus:
         return [scenario for adapter, scenarios in plays for scenario in scenarios

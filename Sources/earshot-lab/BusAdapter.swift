@@ -1,0 +1,206 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import Glibc
+
+/// A program that awaits: a command is a line, and each `receive` is answered with a line of what `Bus` and its handlers
+/// told.
+///
+/// Request IDs are the library's own here; those of the lines name tasks. Who awaits what the program itself removed or
+/// replaced is told so; the lines do not have that.
+actor BusAdapter {
+    /// What a line's request became.
+    private enum Wish {
+        case task(Task<Void, Never>)
+        case download(Download)
+
+        func cancel() {
+            switch self {
+            case .task(let task): task.cancel()
+            case .download(let download): download.cancel()
+            }
+        }
+    }
+
+    private let bus: Bus
+    private let bodies: String
+    private let output: Output
+    private var handlers: [String: Handler] = [:]
+    /// By handler and request.
+    private var wishes: [String: [String: Wish]] = [:]
+    private var heard: [String] = []
+    /// Times that `receive` was said and not answered.
+    private var wanted = 0
+    private var count = 0
+
+    init(_ bus: Bus, bodies: String, _ output: Output) {
+        self.bus = bus
+        self.bodies = bodies
+        self.output = output
+    }
+
+    func carryOut(_ line: String) {
+        let words = line.split(separator: " ").map(String.init)
+        do {
+            switch words.first {
+            case "receive": wanted += 1
+            case "fetch" where words.count >= 4: try fetch(words[1], words[2], words[3], Array(words.dropFirst(4)))
+            case "cancel" where words.count == 3: wishes[words[1]]?[words[2]]?.cancel()
+            case "remove" where words.count == 2: remove(words[1])
+            case "subscribe" where words.count == 2: subscribe(words[1])
+            default: heard.append("error bad-message: no such command")
+            }
+        } catch {
+            heard.append(Self.line(of: error))
+        }
+        answer()
+    }
+
+    // MARK: Commands
+
+    private func fetch(_ name: String, _ request: String, _ url: String, _ fields: [String]) throws {
+        let (options, replaces) = try Self.options(fields)
+        let handler = try handlers[name] ?? bus.handler(named: name)
+        handlers[name] = handler
+        if replaces { wishes[name] = nil }
+        guard options.progressInterval == nil else {
+            let download = try handler.download(url, options, replaces: replaces)
+            wishes[name, default: [:]][request] = .download(download)
+            Task { await follow(download, name, request) }
+            return
+        }
+        // It has asked when it first waits: requests are asked for in the order of the lines.
+        let task = Task.immediate {
+            do {
+                let response =
+                    try await replaces ? handler.replace(with: url, options) : handler.fetch(url, options)
+                await ended(name, request, .success(response))
+            } catch {
+                await ended(name, request, .failure(error))
+            }
+        }
+        wishes[name, default: [:]][request] = .task(task)
+    }
+
+    private func follow(_ download: Download, _ name: String, _ request: String) async {
+        for await progress in download.progress {
+            let total = progress.total.map { String($0) } ?? "-"
+            heard.append("progress \(name) \(request) \(progress.received)/\(total)")
+            answer()
+        }
+        do {
+            await ended(name, request, .success(try await download.response()))
+        } catch {
+            await ended(name, request, .failure(error))
+        }
+    }
+
+    private func remove(_ pattern: String) {
+        for name in wishes.keys where name == pattern || pattern.hasSuffix("/") && name.hasPrefix(pattern) {
+            wishes[name] = nil
+        }
+        Task.immediate {
+            do {
+                let count = try await bus.remove(pattern)
+                heard.append("removed \(pattern) \(count)")
+            } catch {
+                heard.append(Self.line(of: error))
+            }
+            answer()
+        }
+    }
+
+    private func subscribe(_ pattern: String) {
+        Task.immediate {
+            do {
+                let watch = try await bus.watch(pattern)
+                heard.append("listening")
+                answer()
+                for try await ended in watch { try await tell(ended.handler, ended.request, ended.result) }
+            } catch {
+                heard.append(Self.line(of: error))
+                answer()
+            }
+        }
+    }
+
+    // MARK: What is heard
+
+    /// A request of this program's is not awaited any more.
+    private func ended(_ name: String, _ request: String, _ result: Result<Response, any Error>) async {
+        do {
+            try await tell(name, request, .success(result.get()))
+        } catch is CancellationError {
+            heard.append("cancelled \(name) \(request)")
+        } catch let error as BusError where [.removed, .replaced].contains(error.code) && wishes[name]?[request] == nil
+        {
+            // By this program, which awaits no line for it.
+        } catch let error as BusError where [.idInUse, .invalidRequest, .noBroker].contains(error.code) {
+            heard.append(Self.line(of: error))
+        } catch let error as BusError {
+            do { try await tell(name, request, .failure(error)) } catch { heard.append(Self.line(of: error)) }
+        } catch {
+            heard.append(Self.line(of: error))
+        }
+        answer()
+    }
+
+    private func tell(_ name: String, _ request: String, _ result: Result<Response, BusError>) async throws {
+        count += 1
+        let path = "\(bodies)/\(count)"
+        switch result {
+        case .success(let response):
+            try await keep(response.body, path)
+            heard.append("result \(name) \(request) \(response.status) \(path)")
+        case .failure(let error):
+            try await keep(error.page?.body, path)
+            heard.append("failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
+        }
+        answer()
+    }
+
+    /// Writes a body into a new file.
+    private func keep(_ body: ResponseBody?, _ path: String) async throws {
+        let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard target >= 0 else { throw SystemError("open", number: errno) }
+        defer { close(target) }
+        guard let body else { return }
+        for try await piece in body.pieces {
+            guard Output(target).write(piece) == .done else { throw SystemError("write", number: errno) }
+        }
+    }
+
+    private func answer() {
+        while wanted > 0, !heard.isEmpty {
+            wanted -= 1
+            _ = output.write(Array("\(heard.removeFirst())\n".utf8))
+        }
+    }
+
+    private static func line(of error: any Error) -> String {
+        guard let error = error as? BusError else { return "error \(error)" }
+        return "error \(error.code): \(error)"
+    }
+
+    /// Those of a line, `NAME=VALUE` each, and whether it replaces.
+    private static func options(_ fields: [String]) throws -> (FetchOptions, replaces: Bool) {
+        var options = FetchOptions()
+        var replaces = false
+        for field in fields {
+            let words = field.split(separator: "=", maxSplits: 1).map(String.init)
+            switch (words[0], words.last ?? "") {
+            case ("method", let value): options.method = value
+            case ("replace", let value): replaces = value == "yes"
+            case ("retries", let value): options.retries = Int(value) ?? -1
+            case ("max-bytes", let value): options.mostBytes = Int(value) ?? -1
+            case ("progress", let value): options.progressInterval = .milliseconds(Int(value) ?? 0)
+            default: throw AdapterFault(description: "no such field: \(words[0])")
+            }
+        }
+        return (options, replaces)
+    }
+}
+
+/// A line that this adapter does not know how to carry out.
+struct AdapterFault: Error, CustomStringConvertible {
+    let description: String
+}
