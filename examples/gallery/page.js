@@ -6,6 +6,7 @@ const MOST_CELLS = 64;   // As in screen.py.
 
 const list = document.getElementById("list");
 const rows = document.getElementById("rows");
+const lost = document.getElementById("lost");
 let events = null;
 let screenName = null;
 let rowCount = 0;
@@ -47,6 +48,8 @@ function open() {
     events?.close();
     const count = Math.min(MOST_CELLS, Math.ceil(list.clientHeight / ROW_HEIGHT) + 1);
     events = new EventSource(`/events?cells=${count}`);
+    events.onopen = () => lost.hidden = true;
+    events.onerror = () => lost.hidden = false;  // It tries again by itself.
     events.onmessage = event => hear(JSON.parse(event.data));
 }
 
