@@ -1,0 +1,153 @@
+"""The peers that are servers, each set up for speed as its own documentation says, and PyPI's."""
+
+import functools
+import os
+import pathlib
+import shutil
+import subprocess
+
+from bench import cpu, places, servers
+from bench.frame import Failed
+from bench.programs import Server, environment
+
+PYPI = ["aiohttp[speedups]", "pycurl", "uvloop"]
+"""aiohttp with what "Library Installation" of its documentation names for speed; uvloop is the faster loop for it."""
+
+
+@functools.cache
+def python():
+    """The interpreter of a virtual environment with PYPI in it, and Debian's pyzmq. Made once."""
+    interpreter = places.VENV / "bin/python"
+    done = places.VENV / "installed"
+    if not done.exists() or done.read_text() != " ".join(PYPI):
+        places.MADE.mkdir(parents=True, exist_ok=True)
+        with (places.MADE / "venv.log").open("wb") as log:
+            for step in (["/usr/bin/python3", "-m", "venv", "--system-site-packages", places.VENV],
+                         [interpreter, "-m", "pip", "install", "--quiet", *PYPI]):
+                if subprocess.run(step, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode != 0:
+                    raise Failed(f"cannot make {places.VENV}: see venv.log beside it")
+        done.write_text(" ".join(PYPI))
+    return interpreter
+
+
+class Zurl(Server):
+    """zurl with Debian's configuration, but for sockets of its own, loopback allowed, and no messages dropped."""
+
+    def __init__(self):
+        self.folder = servers.private_folder("zurl")
+        self.endpoint = f"ipc://{self.folder}/req"
+        self._configuration = self.folder / "zurl.conf"
+        super().__init__("zurl", ["zurl", f"--config={self._configuration}"], self.folder)
+        sockets = {"in_spec": "in", "in_stream_spec": "stream", "out_spec": "out", "in_req_spec": "req"}
+        options = {**{name: f"ipc://{self.folder}/{file}" for name, file in sockets.items()}, "instance_id": "bench",
+                   "ipc_file_mode": 600, "defpolicy": "allow", "allow": "", "deny": "", "max_open_requests": 2000,
+                   "buffer_size": 200000, "timeout": 600, "in_hwm": 100000, "out_hwm": 100000}
+        self._configuration.write_text(
+            "\n".join(["[General]", *(f"{name}={value}" for name, value in options.items())]) + "\n")
+
+    def await_readiness(self):
+        self.await_condition(lambda: (self.folder / "req").exists())
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def pids(self):
+        return cpu.tree(self.pid)
+
+
+class Gearmand(Server):
+    """gearmand that wakes one worker for a job instead of all (`--worker-wakeup`, gearmand(8)), and has one I/O thread:
+    with four, on two cores, some rounds came to a hundredth of the others."""
+
+    COMMAND = "gearmand --threads=1 --worker-wakeup=1"
+
+    def __init__(self):
+        self.folder = servers.private_folder("gearmand")
+        self.port = servers.free_port()
+        super().__init__("gearmand", [
+            *self.COMMAND.split(), "--listen=127.0.0.1", f"--port={self.port}", "--log-file=stderr",
+            f"--pid-file={self.folder}/pid", "--config-file=/dev/null"], self.folder)
+
+    def await_readiness(self):
+        self.await_condition(lambda: servers.answers(self.port))
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def pids(self):
+        return cpu.tree(self.pid)
+
+
+class Program(Server):
+    """One of our own C programs that serves, ready when `is_ready` says so, or at once."""
+
+    def __init__(self, name, *arguments, is_ready=lambda: True):
+        self.folder = servers.private_folder(name)
+        self._is_ready = is_ready
+        super().__init__(name, [places.PROGRAMS / name, *arguments], self.folder)
+
+    def await_readiness(self):
+        self.await_condition(lambda: self._is_ready())
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def pids(self):
+        return cpu.tree(self.pid)
+
+
+class GearmanWorkers(Program):
+    """The pool: so many processes, each with one easy handle whose connection is kept."""
+
+    def __init__(self, gearmand, count):
+        super().__init__("gearman-worker", gearmand.port, count)
+
+
+class BenchWorker(Program):
+    """Our worker that answers URLs of the scheme `bench` at once."""
+
+    def __init__(self, bus):
+        super().__init__("bench-worker", bus.runtime, is_ready=lambda: "ready" in self.log.read_text())
+
+
+class BareBus:
+    """The minimal broker and its worker."""
+
+    def __init__(self):
+        self.folder = servers.private_folder("bare")
+        self._broker = Program("bare-broker", self.folder, is_ready=lambda: (self.folder / "worker").exists())
+        self._worker = Program("bare-worker", self.folder)
+
+    def __enter__(self):
+        self._broker.__enter__()
+        self._worker.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._worker.__exit__(*error)
+        self._broker.__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def broker(self):
+        return self._broker.pid
+
+    @property
+    def worker(self):
+        return self._worker.pid
+
+
+def scripts_environment():
+    """What the Python clients run with."""
+    return environment(PYTHONPATH=os.pathsep.join(str(path) for path in (places.ROOT / "examples/python",)),
+                       PYTHONDONTWRITEBYTECODE="1")
+
+
+def script(name):
+    return pathlib.Path(places.SOURCES / "python" / name)

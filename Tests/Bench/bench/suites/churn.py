@@ -1,0 +1,82 @@
+"""churn: a list that is scrolled fast, and what nobody wants any more."""
+
+import contextlib
+import json
+import urllib.request
+
+from bench import cpu, peers, servers
+from bench.frame import Contender, Failed, Sample, Target
+from bench.programs import run
+
+NAME = "churn"
+TITLE = "50 handlers of a list that is scrolled, 64 KiB from an origin that takes 100 ms"
+
+HANDLERS, SIZE, DELAY_MS, TICK_MS = 50, 65536, 100, 20
+
+SCROLLS = [
+    # title, rows that are replaced at each tick, connections to the origin, note
+    ("one handler replaces each 20 ms", 1, 100,
+     "Each request is wanted for a second: whoever fetches at once has all of them in time, 50 a second."),
+    ("five handlers replace each 20 ms, 6 connections", 5, 6,
+     "Each request is wanted for 200 ms, and 6 connections bring 60 answers a second: the rest is for nobody."),
+]
+
+
+class Origin(peers.Program):
+    """The C program that takes its time; it counts what it did."""
+
+    def __init__(self):
+        self.port = servers.free_port()
+        super().__init__("slow-origin", self.port, DELAY_MS, SIZE, is_ready=lambda: servers.answers(self.port))
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def told(self):
+        with urllib.request.urlopen(f"{self.url}/told", timeout=10) as answer:
+            return json.load(answer)
+
+
+def scroll(script, origin, plan, place, pids):
+    """One round: answers a second that came while they were wanted, and what was fetched for nobody."""
+    before = origin.told()
+    arguments = [peers.python(), peers.script(script), "--prefix", f"{origin.url}/", "--handlers", HANDLERS,
+                 "--tick", TICK_MS, "--size", SIZE, *plan, "--place", place]
+    with cpu.Meter(pids) as meter:
+        found = json.loads(run(arguments, env=peers.scripts_environment(), timeout=120).stdout)
+    after = origin.told()
+    did = {name: after[name] - before[name] for name in after}
+    if found["wanted"] > did["answered"] or found["asked"] < found["wanted"]:
+        raise Failed(f"more answers than there were: {found}, origin {did}")
+    for_nobody = did["bytes"] - found["wanted"] * SIZE
+    return Sample(found["wanted"] / found["seconds"], {
+        "asked": found["asked"], "origin_requests": did["begun"],
+        "for_nobody_percent": 100 * for_nobody / did["bytes"] if did["bytes"] else 0,
+        "client_ms": found["cpu"] * 1e3, "server_ms": meter.seconds * 1e3})
+
+
+def ours(origin, plan, connections, seconds):
+    def ask(_):
+        with servers.Bus(1, connections, slots=200) as bus:
+            return scroll("churn_earshot.py", origin, plan, bus.runtime, bus.pids)
+    command = f"earshot serve --origin-limit {connections} --workers 1 --slots 200 --no-cache"
+    return Contender("earshot, asyncio", f"{command}; churn_earshot.py --seconds {seconds}", ask, True)
+
+
+def aiohttp(origin, plan, connections, seconds):
+    def ask(_):
+        return scroll("churn_aiohttp.py", origin, plan, "none", [])
+    return Contender("aiohttp", f"churn_aiohttp.py --connections {connections} --seconds {seconds}", ask)
+
+
+def rows(context, quick):
+    seconds = 1 if quick else 10
+    with contextlib.ExitStack() as running:
+        origin = running.enter_context(Origin())
+        for title, rows_at_once, connections, note in SCROLLS[1:] if quick else SCROLLS:
+            plan = ["--rows", rows_at_once, "--connections", connections, "--seconds", seconds]
+            contenders = [ours(origin, plan, connections, seconds), aiohttp(origin, plan, connections, seconds)]
+            targets = [Target("earshot, asyncio", "aiohttp", at_least=2),
+                       Target("earshot, asyncio", of="for_nobody_percent", at_most=10, by="value")]
+            yield context.measure(title, "wanted answers/s", contenders, targets, note=note)

@@ -1,0 +1,107 @@
+"""service: clients in C, Python and Swift ask a running broker."""
+
+import contextlib
+
+from bench import asking, peers, servers, swift
+from bench.frame import Target
+
+NAME = "service"
+TITLE = "A client asks a running service, 1 KiB"
+
+WORKERS = 1
+"""Of the bus. On two cores, where client, broker and origin work too, a second one only takes turns with the first."""
+ORIGIN_LIMIT = 100
+SLOTS = 200
+GEARMAN_WORKERS = 16
+"""Of the pools of 4 to 64 the fastest at 100 outstanding."""
+REQUESTS = {1: 2000, 10: 8000, 100: 16000, 1000: 16000}
+SLOW = 0.25
+"""The share of the requests that clients in Python and Swift ask for."""
+LANGUAGES = ["C", "Python", "Swift"]
+
+TARGETS = {
+    ("C", 1): [Target("earshot", "zurl", of="p50_us", at_most=0.85)],
+    ("C", 100): [Target("earshot", "zurl", at_least=4), Target("earshot", "gearman", at_least=3)],
+    ("Python", 100): [Target("earshot, blocking", "aiohttp", at_least=2),
+                      Target("earshot, asyncio", "aiohttp", at_least=1.2),
+                      Target("earshot, uvloop", "aiohttp, uvloop", at_least=1.2)],
+    ("Swift", 100): [Target("earshot", "async-http-client", at_least=1)],
+}
+
+
+class Services:
+    """All that are asked, and the clients that ask them."""
+
+    def __init__(self, running, **origin):
+        self.origin = running.enter_context(servers.Nginx(**origin))
+        self.bus = running.enter_context(servers.Bus(WORKERS, ORIGIN_LIMIT, SLOTS))
+        self.zurl = running.enter_context(peers.Zurl())
+        self.gearmand = running.enter_context(peers.Gearmand())
+        self._pool = running.enter_context(peers.GearmanWorkers(self.gearmand, GEARMAN_WORKERS))
+        self.counted = self.origin.requests if origin.get("counted") else None
+
+    def clients(self, language):
+        """Those of a language."""
+        return {"C": self._c, "Python": self._python, "Swift": self._swift}[language]()
+
+    def _c(self):
+        yield self._earshot("earshot", asking.compiled("ask-earshot"), "ask-earshot")
+        yield self.of_zurl("zurl", asking.compiled("ask-zurl"), "ask-zurl")
+        yield self.of_gearman()
+        yield self._alone("libcurl in process", asking.compiled("ask-curl"), "ask-curl")
+
+    def _python(self):
+        for form in ("blocking", "asyncio", "uvloop"):
+            yield self._earshot(f"earshot, {form}", asking.scripted("ask_earshot.py"), "ask_earshot.py", form)
+        yield self.of_aiohttp("aiohttp", "asyncio")
+        yield self.of_aiohttp("aiohttp, uvloop", "uvloop")
+        yield self.of_pycurl()
+        yield self.of_zurl("zurl", asking.scripted("ask_zurl.py"), "ask_zurl.py")
+
+    def _swift(self):
+        yield self._earshot("earshot", swift.program("bus", "ask-earshot"), "swift/bus ask-earshot")
+        yield self._alone("async-http-client", swift.program("http", "ask-http"), "swift/http ask-http")
+
+    def of_aiohttp(self, name, loop):
+        return self._alone(name, asking.scripted("ask_aiohttp.py"), "ask_aiohttp.py", loop)
+
+    def of_pycurl(self):
+        return self._alone("pycurl multi", asking.scripted("ask_pycurl.py"), "ask_pycurl.py")
+
+    def of_gearman(self, extra=""):
+        name = "gearman, " + extra if extra else "gearman"
+        command = f"{peers.Gearmand.COMMAND}; gearman-worker PORT {GEARMAN_WORKERS}; ask-gearman"
+        roles = {"server": lambda: self.gearmand.pids, "workers": lambda: self._pool.pids}
+        return self._client(name, asking.compiled("ask-gearman"), command, self.gearmand.port, extra, roles)
+
+    def of_zurl(self, name, program, command):
+        roles = {"server": lambda: self.zurl.pids}
+        return self._client(name, program, f"zurl; {command}", self.zurl.endpoint, "", roles)
+
+    def _earshot(self, name, program, command, extra=""):
+        roles = {"server": lambda: [self.bus.broker], "workers": lambda: self.bus.workers}
+        return self._client(name, program, f"{self.bus.command}; {command}", self.bus.runtime, extra, roles, True)
+
+    def _alone(self, name, program, command, extra=""):
+        return self._client(name, program, command, "none", extra, {})
+
+    def _client(self, name, program, command, place, extra, roles, is_ours=False):
+        roles = {**roles, "origin": lambda: self.origin.pids}
+        command += f" --extra {extra}" if extra else ""
+        return asking.Client(name, program, command, place, extra, roles, is_ours, self.counted)
+
+
+def rows(context, quick):
+    with contextlib.ExitStack() as running:
+        services = Services(running)
+        files = asking.Files(services.origin.url, 10000, 1024)
+        for language in LANGUAGES:
+            for outstanding in (1, 10, 100, 1000):
+                if quick and not TARGETS.get((language, outstanding)):
+                    continue
+                requests = REQUESTS[outstanding] * (1 if language == "C" else SLOW) / (10 if quick else 1)
+                requests = max(outstanding, int(requests))
+                plan = asking.Plan(files, outstanding, requests)
+                contenders = [client.contender(plan) for client in services.clients(language)]
+                yield context.measure(f"{language}, {outstanding} outstanding", "answers/s", contenders,
+                                      TARGETS.get((language, outstanding), []))

@@ -1,0 +1,98 @@
+"""shared: many clients ask for the same URLs."""
+
+import contextlib
+import dataclasses
+import shutil
+
+from bench import asking, servers
+from bench.frame import Contender, Target
+from bench.suites import service
+from bench.suites.cached import FRESH
+
+NAME = "shared"
+TITLE = "Clients that ask for the same 1,000 URLs, 1 KiB"
+
+OUTSTANDING = 10
+"""Of each client."""
+
+SAMPLED = 25000
+"""Answers that are asked of those who fetch each time, so that they do not take minutes."""
+FETCHES_EACH_TIME = ["zurl", "gearman", "libcurl in process", "aiohttp, uvloop", "pycurl multi"]
+
+LOCKED = """
+    proxy_cache_path {kept} keys_zone=kept:10m max_size=1g;
+    upstream origin {{ server 127.0.0.1:{port}; keepalive 64; }}
+    server {{
+        listen 127.0.0.1:{front} backlog=4096;
+        location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_cache kept;
+            proxy_cache_lock on;
+        }}
+    }}
+"""
+"""nginx as a cache in front of the origin, by ngx_http_proxy_module: one request for what many ask at once, and
+connections to the origin kept, as ngx_http_upstream_module says for HTTP/1.1."""
+
+
+class Locked(servers.Nginx):
+    """It fetches from `origin`."""
+
+    def __init__(self, origin):
+        self.front = servers.free_port()
+        self._kept = servers.private_folder("kept")
+        super().__init__(more=LOCKED.format(kept=self._kept, port=origin.port, front=self.front))
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self._kept, ignore_errors=True)
+
+
+def rows(context, quick):
+    with contextlib.ExitStack() as running:
+        services = service.Services(running, counted=True, more=FRESH)
+        origin = services.origin
+        files = asking.Files(origin.url, 1000, 1024)
+        for clients in (10,) if quick else (10, 100):
+            plan = asking.Plan(files, OUTSTANDING, 100 if quick else 1000, clients)
+            contenders = [ours(origin, plan), locked(origin, plan)]
+            some = dataclasses.replace(plan, requests=min(plan.requests, SAMPLED // clients))
+            contenders += [client.contender(some if client.name in FETCHES_EACH_TIME else plan)
+                           for client in peers_of(services)]
+            targets = []
+            if clients == 100:
+                targets = [Target("earshot", of="origin_requests", at_most=plan.requests, by="value"),
+                           *(Target("earshot", name, at_least=10) for name in FETCHES_EACH_TIME)]
+            yield context.measure(f"{clients} clients", "answers/s", contenders, targets,
+                                  note=f"Who fetches each time asks for {some.requests} of them.")
+
+
+def peers_of(services):
+    c = {client.name: client for client in services.clients("C")}
+    return [c["zurl"], c["gearman"], services.of_gearman("coalesce"), c["libcurl in process"],
+            services.of_aiohttp("aiohttp, uvloop", "uvloop"), services.of_pycurl()]
+
+
+def ours(origin, plan):
+    def ask(number):
+        with servers.Bus(service.WORKERS, service.ORIGIN_LIMIT, service.SLOTS, cache=True) as bus:
+            roles = {"server": lambda: [bus.broker], "workers": lambda: bus.workers, "origin": lambda: origin.pids}
+            client = asking.Client("earshot", asking.compiled("ask-earshot"), "", bus.runtime, "", roles,
+                                   counted=origin.requests)
+            return client.ask(plan, number)
+    limits = f"--origin-limit {service.ORIGIN_LIMIT} --workers {service.WORKERS} --slots {service.SLOTS}"
+    command = f"earshot serve {limits} --cache-folder"
+    return Contender("earshot", f"{command}; ask-earshot --clients {plan.clients}", ask, True)
+
+
+def locked(origin, plan):
+    def ask(number):
+        with Locked(origin) as front:
+            files = asking.Behind(plan.files, f"http://127.0.0.1:{front.front}")
+            roles = {"server": lambda: front.pids, "origin": lambda: origin.pids}
+            client = asking.Client("", asking.compiled("ask-curl"), "", "none", "", roles, counted=origin.requests)
+            return client.ask(dataclasses.replace(plan, files=files), number)
+    command = f"nginx with proxy_cache_lock; ask-curl --clients {plan.clients}"
+    return Contender("nginx cache lock, libcurl", command, ask)

@@ -1,0 +1,61 @@
+/* Asks gearmand for the function `fetch`, whose workload is a URL. PLACE is gearmand's port on 127.0.0.1. EXTRA is
+   `coalesce`: jobs for one URL that wait or run at once are one, by gearman's unique ID. */
+#define _GNU_SOURCE
+#include "ask.h"
+
+#include <libgearman/gearman.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static ask_client *asking;
+static int failed;
+
+static gearman_return_t completed(gearman_task_st *task)
+{
+    long number = (long)(intptr_t)gearman_task_context(task);
+    if (ask_answered(asking, number, gearman_task_data(task), gearman_task_data_size(task)) != 0)
+        failed = 1;
+    return GEARMAN_SUCCESS;
+}
+
+static gearman_return_t was_failed(gearman_task_st *task)
+{
+    (void)task;
+    fprintf(stderr, "gearman: a job failed\n");
+    failed = 1;
+    return GEARMAN_SUCCESS;
+}
+
+static int client(ask_client *client)
+{
+    asking = client;
+    int coalesce = strcmp(client->extra, "coalesce") == 0;
+    gearman_client_st *gearman = gearman_client_create(NULL);
+    gearman_client_add_options(gearman, GEARMAN_CLIENT_NON_BLOCKING | GEARMAN_CLIENT_FREE_TASKS);
+    gearman_client_add_server(gearman, "127.0.0.1", (in_port_t)atoi(client->place));
+    gearman_client_set_complete_fn(gearman, completed);
+    gearman_client_set_fail_fn(gearman, was_failed);
+    char url[ASK_URL_BYTES], unique[64];
+    ask_ready(client);
+    while (client->answered < client->requests && !failed) {
+        for (long number; (number = ask_next(client, url)) >= 0;) {
+            gearman_return_t result;
+            snprintf(unique, sizeof unique, "%ld-%d", number, (int)getpid());
+            gearman_client_add_task(gearman, NULL, (void *)(intptr_t)number, "fetch", coalesce ? url : unique, url,
+                strlen(url), &result);
+            if (gearman_failed(result)) return fprintf(stderr, "gearman: %s\n", gearman_client_error(gearman)), 1;
+        }
+        gearman_return_t result = gearman_client_run_tasks(gearman);
+        if (result == GEARMAN_IO_WAIT || result == GEARMAN_NO_ACTIVE_FDS) gearman_client_wait(gearman);
+        else if (gearman_failed(result)) return fprintf(stderr, "gearman: %s\n", gearman_client_error(gearman)), 1;
+    }
+    gearman_client_free(gearman);
+    return failed;
+}
+
+int main(int count, char **arguments)
+{
+    return ask_main(count, arguments, client);
+}

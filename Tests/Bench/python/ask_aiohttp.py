@@ -1,0 +1,33 @@
+"""Asks the origin by aiohttp in the client's own process, as docs.aiohttp.org says: one session for all requests
+("Client Quickstart"), its speedups installed ("Library Installation"). EXTRA `uvloop` for that loop."""
+
+import asyncio
+
+import aiohttp
+import asking
+
+
+async def fetch_all(client):
+    # Connections are kept; there are as many as requests at once.
+    connector = aiohttp.TCPConnector(limit=client.plan.outstanding)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        client.ready()
+
+        async def one_after_the_other():
+            while wish := client.next():
+                async with session.get(wish[0]) as response:
+                    response.raise_for_status()
+                    client.took(wish[1], await response.read())
+        await asyncio.gather(*(one_after_the_other() for _ in range(client.plan.outstanding)))
+
+
+def run(client):
+    if client.plan.extra == "uvloop":
+        import uvloop
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(fetch_all(client))
+    else:
+        asyncio.run(fetch_all(client))
+
+
+asking.main(run)

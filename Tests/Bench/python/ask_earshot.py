@@ -1,0 +1,47 @@
+"""Asks an Earshot bus by examples/python: PLACE is its runtime folder, EXTRA `blocking`, `asyncio` or `uvloop`."""
+
+import asyncio
+import collections
+import sys
+
+import asking
+import earshot
+import earshot.blocking
+
+
+def blocking(client):
+    with earshot.blocking.connect(client.plan.place) as bus, bus.handler() as handler:
+        client.ready()
+        outstanding = collections.deque()
+        while client.answered < client.plan.requests:
+            while len(outstanding) < client.plan.outstanding and (wish := client.next()):
+                outstanding.append((handler.start(wish[0]), wish[1]))
+            transfer, asked = outstanding.popleft()
+            client.took(asked, transfer.result().read())
+
+
+async def asynchronous(client):
+    async with earshot.connect(client.plan.place) as bus, bus.handler() as handler:
+        client.ready()
+
+        async def one_after_the_other():
+            while wish := client.next():
+                result = await handler.fetch(wish[0])
+                client.took(wish[1], result.read())
+        await asyncio.gather(*(one_after_the_other() for _ in range(client.plan.outstanding)))
+
+
+def run(client):
+    if client.plan.extra == "blocking":
+        blocking(client)
+    elif client.plan.extra == "asyncio":
+        asyncio.run(asynchronous(client))
+    elif client.plan.extra == "uvloop":
+        import uvloop
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asynchronous(client))
+    else:
+        sys.exit("EXTRA is blocking, asyncio or uvloop")
+
+
+asking.main(run)

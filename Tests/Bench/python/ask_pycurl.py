@@ -1,0 +1,49 @@
+"""Asks the origin by pycurl's multi interface in the client's own process, handles kept, after its example
+retriever-multi.py."""
+
+import io
+
+import asking
+import pycurl
+
+
+def begin(multi, handle, client):
+    wish = client.next()
+    if wish is None:
+        return
+    handle.body = io.BytesIO()
+    handle.asked = wish[1]
+    handle.setopt(pycurl.URL, wish[0])
+    handle.setopt(pycurl.WRITEDATA, handle.body)
+    multi.add_handle(handle)
+
+
+def run(client):
+    multi = pycurl.CurlMulti()
+    handles = []
+    for _ in range(client.plan.outstanding):
+        handle = pycurl.Curl()
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.FAILONERROR, 1)
+        handles.append(handle)
+    client.ready()
+    for handle in handles:
+        begin(multi, handle, client)
+    while client.answered < client.plan.requests:
+        while multi.perform()[0] == pycurl.E_CALL_MULTI_PERFORM:
+            pass
+        while True:
+            left, done, failed = multi.info_read()
+            for handle, _, text in failed:
+                raise SystemExit(text)
+            for handle in done:
+                multi.remove_handle(handle)
+                client.took(handle.asked, handle.body.getvalue())
+                begin(multi, handle, client)
+            if not left:
+                break
+        if client.answered < client.plan.requests and not done:
+            multi.select(1.0)
+
+
+asking.main(run)

@@ -1,0 +1,122 @@
+"""What the Python clients share: so many requests, so many of them outstanding, timed and checked, as ask.c does it."""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+import zlib
+
+
+class Asking:
+    """One client's requests, numbered from 0."""
+
+    def __init__(self, plan, index):
+        self.plan = plan
+        self.index = index
+        self.asked = 0
+        self.answered = 0
+        self.bytes = 0
+        self.sum = 0
+        self.times = []
+        self.began = self.ended = 0.0
+
+    def ready(self):
+        """To be called when the client is connected: returns when all are, and the clock runs."""
+        if self.plan.gate is not None:
+            told, go = self.plan.gate
+            os.write(told, b".")
+            os.read(go, 1)
+        self.began = time.monotonic()
+
+    def next(self):
+        """A URL and the time at which it was asked for; None when all were."""
+        if self.asked == self.plan.requests:
+            return None
+        number = self.asked % self.plan.files
+        self.asked += 1
+        return f"{self.plan.prefix}{number:06}{self.plan.suffix}", time.monotonic()
+
+    def took(self, asked, body):
+        """Takes an answer. Whoever counts wrong is found: there must be just so many."""
+        now = time.monotonic()
+        if len(body) != self.plan.size:
+            raise SystemExit(f"an answer of {len(body)} bytes")
+        self.times.append(now - asked)
+        self.bytes += len(body)
+        if self.plan.sums:
+            self.sum += zlib.crc32(body)
+        self.answered += 1
+        self.ended = now
+
+
+def main(run):
+    """Runs `run(asking)` in each of the clients' processes and prints one line of JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--place", default="")
+    parser.add_argument("--prefix", required=True)
+    parser.add_argument("--suffix", default="")
+    parser.add_argument("--requests", type=int, default=10000)
+    parser.add_argument("--outstanding", type=int, default=100)
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--files", type=int, default=10000)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--extra", default="")
+    parser.add_argument("--sums", action="store_true")
+    plan = parser.parse_args()
+    (told, tell), (go, start) = os.pipe(), os.pipe()
+    plan.gate = tell, go
+    results = []
+    for index in range(plan.clients):
+        result, write = os.pipe()
+        if os.fork() == 0:
+            os.close(told)
+            os.close(start)
+            client(run, Asking(plan, index), write)
+        os.close(write)
+        results.append(result)
+    os.close(tell)
+    os.close(go)
+    for _ in results:
+        if not os.read(told, 1):
+            raise SystemExit("a client did not come up")
+    os.write(start, b"." * len(results))
+    report(plan, [read(result) for result in results])
+
+
+def client(run, asking, write):
+    """A client's process: what came of it goes to the pipe."""
+    status = 1
+    try:
+        run(asking)
+        if asking.answered != asking.plan.requests:
+            raise SystemExit(f"{asking.answered} answers of {asking.plan.requests}")
+        with open(write, "w") as pipe:
+            json.dump([asking.began, asking.ended, asking.bytes, asking.sum, asking.times], pipe)
+        status = 0
+    except SystemExit as end:
+        print(end, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def read(result):
+    with open(result) as pipe:
+        text = pipe.read()
+    if os.wait()[1] != 0 or not text:
+        raise SystemExit(70)
+    return json.loads(text)
+
+
+def report(plan, results):
+    times = sorted(time for *_, times in results for time in times)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps({
+        "answers": len(times), "seconds": max(result[1] for result in results) - min(result[0] for result in results),
+        "bytes": sum(result[2] for result in results), "sum": sum(result[3] for result in results),
+        "cpu": used.ru_utime + used.ru_stime,
+        **{name: times[int((len(times) - 1) * share)] * 1e6
+           for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}}))

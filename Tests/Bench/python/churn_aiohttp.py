@@ -1,0 +1,29 @@
+"""Scrolls by aiohttp: what a handler replaces is a task that is cancelled."""
+
+import asyncio
+
+import aiohttp
+import churning
+
+
+async def run(churn):
+    connector = aiohttp.TCPConnector(limit=churn.plan.connections)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        tasks = {}
+
+        async def fetch():
+            async with session.get(churn.next()) as response:
+                response.raise_for_status()
+                churn.came(await response.read())
+
+        def replace(number):
+            if number in tasks:
+                tasks[number].cancel()
+            tasks[number] = asyncio.create_task(fetch())
+
+        await churn.scroll(replace)
+        for task in tasks.values():
+            task.cancel()
+
+
+churning.main(run)

@@ -1,0 +1,24 @@
+"""Scrolls over an Earshot bus: each handler replaces its request. PLACE is the bus's runtime folder."""
+
+import asyncio
+import contextlib
+
+import churning
+import earshot
+
+
+async def run(churn):
+    tasks = {}
+    async with earshot.connect(churn.plan.place) as bus, contextlib.AsyncExitStack() as cells:
+        handlers = [await cells.enter_async_context(bus.handler()) for _ in range(churn.plan.handlers)]
+
+        async def fetch(handler):
+            with contextlib.suppress(earshot.FetchFailed):  # Replaced.
+                churn.came((await handler.replace(churn.next())).read())
+
+        await churn.scroll(lambda number: tasks.update({number: asyncio.create_task(fetch(handlers[number]))}))
+        for task in tasks.values():
+            task.cancel()
+
+
+churning.main(run)

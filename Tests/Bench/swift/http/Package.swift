@@ -1,0 +1,17 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let package = Package(
+    name: "bench-http",
+    dependencies: [
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.30.0"), .package(path: "../asking"),
+    ],
+    targets: [
+        .executableTarget(
+            name: "ask-http",
+            dependencies: [
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "Asking", package: "asking"),
+            ])
+    ]
+)
