@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ["batch", "large", "latency", "idle"]
+NAMES = ["batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "bare"]
 
 
 def load(name):
