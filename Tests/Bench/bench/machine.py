@@ -1,6 +1,7 @@
 """On what it was measured, and with which versions."""
 
 import datetime
+import json
 import os
 import pathlib
 import platform
@@ -18,7 +19,8 @@ def describe():
         "kernel": platform.release(), "system": _system(),
         "load": [round(load, 2) for load in os.getloadavg()],
         "versions": {"earshot": _output(places.earshot(), "--version"), "commit": _commit(),
-                     "python": platform.python_version(), **_packages(), **_python_packages()},
+                     "python": platform.python_version(), **_packages(), **_python_packages(),
+                     "async-http-client": _async_http_client()},
     }
 
 
@@ -38,6 +40,15 @@ def _output(*command):
 
 def _commit():
     return _output("git", "-C", str(places.ROOT), "describe", "--always", "--dirty")
+
+
+def _async_http_client():
+    """The version that the Swift client was last built with."""
+    resolved = places.SOURCES / "swift/http/Package.resolved"
+    if not resolved.exists():
+        return ""
+    pins = json.loads(resolved.read_text())["pins"]
+    return next((pin["state"]["version"] for pin in pins if pin["identity"] == "async-http-client"), "")
 
 
 def _field(path, name, separator):
