@@ -156,6 +156,12 @@ extension BrokerCore {
         release(outcome)
     }
 
+    /// Who waits to hear that a request is on the disk, and would hear nothing at all when it is removed before.
+    func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
+        guard interests[interest].phase == .entering, let entering = durables[interest]?.entering else { return [] }
+        return entering.askers.compactMap { $0 == remover ? nil : clientNumbers[$0] }
+    }
+
     /// A request that is there is asked for again.
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
         guard let record = durables[interest] else { return }

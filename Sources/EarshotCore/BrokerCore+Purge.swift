@@ -30,7 +30,7 @@ extension BrokerCore {
         handlers[handler].requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
         for listener in listeners { clients[listener].purgeNotices += count }
-        handlers[handler].purge = Purge(listeners: listeners, remaining: count)
+        handlers[handler].purge = Purge(listeners: listeners, remaining: count, remover: clients[client].id)
         purging.append(handler)
         handOverName(of: handler)
         endAttempts { core, interest in core.interests[interest].handler == handler }
@@ -129,6 +129,8 @@ extension BrokerCore {
 
     /// Ends one request of a purge; in the ledger it has ended before.
     mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32 = -1) {
+        let handler = interests[interest].handler
+        let askers = waitingAskers(of: interest, except: handlers[handler].purge?.remover)
         unlist(interest)
         switch interests[interest].phase {
         case .delivering: return
@@ -139,7 +141,6 @@ extension BrokerCore {
         let owner = interests[interest].owner
         if owner >= 0 { clients[owner].purging -= 1 }
         leaveOwner(interest)
-        let handler = interests[interest].handler
         handlers[handler].purge?.remaining -= 1
         var listeners = handlers[handler].purge?.listeners ?? []
         for listener in listeners { clients[listener].purgeNotices -= 1 }
@@ -149,7 +150,7 @@ extension BrokerCore {
             ledger.deliveries.lost += 1
             if !clients[client].isClosed(limits) { queue.clientOpened(client) }
         }
-        publishRemoval(of: interest, to: listeners)
+        publishRemoval(of: interest, to: listeners + askers.filter { $0 != client && !listeners.contains($0) })
     }
 
     private mutating func endPurge(of handler: Int32) {

@@ -51,6 +51,7 @@ extension BrokerCore {
             finishPurge(of: interest)
             return false
         }
+        let askers = waitingAskers(of: interest, except: client >= 0 ? clients[client].id : nil)
         unlist(interest)
         switch interests[interest].phase {
         case .delivering: return false
@@ -59,7 +60,8 @@ extension BrokerCore {
         case .entering, .recording, .resting: letGo(interest)
         }
         account(interest) { $0.removed += 1 }
-        publishRemoval(of: interest, to: listeners(of: interests[interest].handler).filter { $0 != client })
+        let listeners = listeners(of: interests[interest].handler).filter { $0 != client }
+        publishRemoval(of: interest, to: listeners + askers.filter { !listeners.contains($0) })
         return true
     }
 

@@ -8,6 +8,7 @@ struct Purge {
     var listeners: [Int32]
     /// Requests that had not ended and are not purged yet.
     var remaining: Int
+    let remover: ClientID
     /// Whether some of its IDs are not freed yet.
     var isUnderWay = true
 }

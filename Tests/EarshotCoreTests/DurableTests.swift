@@ -209,6 +209,37 @@ struct DurableTests {
         #expect(bed.rig.core.isIdle)
     }
 
+    @Test(arguments: ["cancel", "remove", "a purge"])
+    func `who waits to hear that it is on the disk hears that somebody else removed it`(how: String) {
+        var limits = CoreLimits()
+        limits.purgesPerPass = 1
+        var bed = Bed(limits: limits)
+        let asker = bed.rig.client(1)
+        let other = bed.rig.client(2)
+        bed.rig.pass { rig in
+            for number in 1...(how == "a purge" ? 40 : 1) {
+                rig.fetch("h", "\(number)", "http://a/", by: asker, Self.submitted)
+            }
+        }
+        bed.disk.take(bed.rig.actions)
+        bed.rig.pass { rig in
+            if how == "cancel" {
+                rig.say(.cancel(HandlerID("h")!, RequestID("1")!), by: other)
+            } else {
+                rig.remove("h", by: other)
+            }
+        }
+        bed.disk.take(bed.rig.actions)
+        var ends = bed.rig.terminals(for: asker)
+        for _ in 0..<50 {
+            bed.pass()
+            ends += bed.rig.terminals(for: asker)
+        }
+        #expect(ends.sorted() == (1...(how == "a purge" ? 40 : 1)).map { "h \($0) removed" }.sorted())
+        bed.pass { $0.say(.acknowledge(UInt64(ends.count)), by: asker) }
+        #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
+    }
+
     /// Found by the simulation: of a removal that is worked off in slices ACCEPTED followed REMOVED.
     @Test func `nothing is accepted of what is being purged`() {
         var limits = CoreLimits()
