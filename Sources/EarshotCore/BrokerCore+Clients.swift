@@ -208,7 +208,14 @@ extension BrokerCore {
     }
 
     /// The clients that hear a handler, each once.
+    ///
+    /// Inlined: for a call the compiler copies the references to all of the core's tables, for each terminal.
+    @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
+        departed.isEmpty && subtreeSubscribers.isEmpty ? handlers[handler].subscribers : selectedListeners(of: handler)
+    }
+
+    private func selectedListeners(of handler: Int32) -> [Int32] {
         var direct = handlers[handler].subscribers
         // One that is gone may not have come to unsubscribing here.
         if !departed.isEmpty { direct.removeAll { clients[$0].isGone } }

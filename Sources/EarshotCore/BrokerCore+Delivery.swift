@@ -23,7 +23,7 @@ extension BrokerCore {
         publish(interest, told, to: listeners)
     }
 
-    /// Whether a body has to wait for everybody. A loop: a closure here would copy the core's tables.
+    /// Whether a body has to wait for everybody.
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
             guard clients[client].isFull else { return false }
