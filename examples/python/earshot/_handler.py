@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ._messages import Fetch, FetchOptions, Priority, Progress, check_priority
 from ._results import EarshotError, Result
+from ._shell import AnyTransfer
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._bus import Bus
 
-_log = logging.getLogger("earshot")
 
-
-class Transfer:
+class Transfer(AnyTransfer):
     """One request under way: `await` it for its `Result`.
 
     It is cancelled when a task that awaits it is, and with its handler.
     """
 
     def __init__(self, bus: Bus, fetch: Fetch, on_progress: Callable[[Progress], object] | None) -> None:
+        super().__init__(fetch, on_progress)
         self._bus = bus
-        self._fetch = fetch
-        self._on_progress = on_progress
         self._progress: asyncio.Queue[Progress | None] | None = None
-        self._losses = 0
         self._future: asyncio.Future[Result] = bus._loop.create_future()
         self._future.add_done_callback(self._done)
-
-    @property
-    def handler(self) -> str:
-        """The handler's name."""
-        return self._fetch.handler
-
-    @property
-    def request(self) -> str:
-        """The request's ID, such as `why` wants it. It becomes another if the file of its body was lost and it is
-        fetched again."""
-        return self._fetch.request
-
-    @property
-    def url(self) -> str:
-        """As it was asked for."""
-        return self._fetch.url
 
     def done(self) -> bool:
         """Whether it has ended."""
@@ -84,11 +64,7 @@ class Transfer:
     def _report(self, step: Progress) -> None:
         if self._progress is not None:
             self._progress.put_nowait(step)
-        if self._on_progress is not None:
-            try:
-                self._on_progress(step)
-            except Exception:
-                _log.exception("on_progress of %s %s", self.handler, self.request)
+        self._tell(step)
 
     def _done(self, future: asyncio.Future[Result]) -> None:
         if self._progress is not None:
@@ -96,9 +72,14 @@ class Transfer:
         if future.cancelled():
             self._bus._cancelled((self.handler, self.request))
 
-    def _fail(self, error: EarshotError) -> None:
+    def _succeed(self, result: Result) -> None:
+        self._future.set_result(result)
+
+    def _fail(self, error: EarshotError, expected: bool = False) -> None:
         if not self._future.done():
             self._future.set_exception(error)
+        if expected and not self._future.cancelled():
+            self._future.exception()  # No complaint if nobody awaits it.
 
 
 class Handler:
@@ -111,10 +92,7 @@ class Handler:
         self._open = False
 
     async def __aenter__(self) -> Self:
-        if self.name in self._bus._handlers:
-            raise ValueError(f"the handler {self.name} is open on this bus already")
-        self._bus._check_open()
-        self._bus._handlers.add(self.name)
+        self._bus._open_handler(self.name)
         self._open = True
         return self
 

@@ -97,7 +97,7 @@ class FetchTests(BusTestCase):
                     raise lost.pop()
                 return terminal(*arguments)
 
-            with self.subTest(losses), mock.patch("earshot._bus.terminal", opening):
+            with self.subTest(losses), mock.patch("earshot._shell.terminal", opening):
                 async with self.connect() as bus, bus.handler("lost") as handler:
                     path = f"/bytes/70000?seed=lost{losses}"
                     transfer = handler.start(self.url + path)
