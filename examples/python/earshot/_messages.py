@@ -73,7 +73,8 @@ class FetchOptions(TypedDict, total=False):
     tag: str
     """Comes back in what became of it."""
     on_progress: Callable[[Progress], object]
-    """Called with each `Progress`, in the thread of the event loop. It should not block."""
+    """Called with each `Progress`, in the thread of the event loop, which it should not block. Of `earshot.blocking` in
+    whichever thread reads, one call after the other."""
     progress_ms: int
     """The least time between two of them, at least 50 ms: 250."""
 

@@ -194,10 +194,13 @@ class Core:
         token = [("token", self._session)] if self._session else []
         return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
-    def lost(self) -> list[Action]:
-        """The connection is gone, and with it all that was under way on it; without a lease the session is."""
+    def lost(self, is_torn: bool = False) -> list[Action]:
+        """The connection is gone, and with it all that was under way on it; without a lease the session is, and when
+        it `is_torn`: what was said in it is not what was counted."""
         if self.phase is Phase.USELESS:
             return []
+        if is_torn:
+            self._session = None
         pause = 0.0
         if self.phase is not Phase.READY:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
@@ -308,6 +311,10 @@ class Core:
     def wants(self, key: Key) -> bool:
         """Whether this request's terminal is still awaited."""
         return key[1] in self._wanted.get(key[0], {})
+
+    def asks(self, token: int) -> bool:
+        """Whether the answer to this question is still awaited."""
+        return token in self._questions
 
     # What the broker's messages mean.
 

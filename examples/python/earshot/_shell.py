@@ -291,8 +291,9 @@ class Shell(abc.ABC):
                     transfer._fail(Refused(action.code, action.detail))
             elif isinstance(action, Drop):
                 for key in action.keys:
-                    if transfer := self._transfers.pop(key, None):
+                    if transfer := self._transfers.get(key):
                         transfer._fail(FetchFailed(*key, "removed", action.detail), expected=True)
+                        self._transfers.pop(key, None)
             elif isinstance(action, Greeted):
                 self.broker = action.broker
                 if not self._greeted.done():
@@ -319,7 +320,7 @@ class Shell(abc.ABC):
     def _deliver(self, delivery: Deliver) -> None:
         key = (delivery.terminal.operands[0], delivery.terminal.operands[1])
         if delivery.wanted:
-            transfer = self._transfers.pop(key, None)
+            transfer = self._transfers.get(key)
             found = self._terminal(delivery, transfer)
             if found is not None and transfer is not None and not transfer.done():
                 value, hold = found
@@ -330,6 +331,8 @@ class Shell(abc.ABC):
                     if value.body is not None:
                         hold.release()
                     transfer._succeed(value)
+            # Not before it was told: an interrupt could come in between.
+            self._transfers.pop(key, None)
         for token in delivery.watches:
             queue = self._watches.get(token)
             found = self._terminal(delivery, None)

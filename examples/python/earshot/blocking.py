@@ -1,4 +1,4 @@
-"""The same names without `await`, for scripts and threads: a thread runs the event loop.
+"""The same names without `await`, for scripts and threads.
 
     with earshot.blocking.connect() as bus, bus.handler("gallery") as gallery:
         result = gallery.fetch("https://example.org/")
@@ -8,129 +8,173 @@ Any thread may call. A call that is interrupted (Ctrl-C) cancels what it asked f
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import json
 import os
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
 
-from . import _bus, _handler, _watch
-from ._messages import FetchOptions, Priority, Progress
-from ._results import Closed, Result, Terminal
+from ._messages import (Fetch, FetchOptions, Priority, Progress, check_handler, check_pattern, check_priority)
+from ._results import EarshotError, FetchFailed, Result, Terminal
+from ._shell import AnyTransfer
+from ._threads import ThreadedShell
+from ._waiting import Heard, Line, Pending
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-T = TypeVar("T")
-
 __all__ = ["Bus", "Handler", "Transfer", "Watch", "connect"]
 
 
-class Transfer:
+class Transfer(AnyTransfer):
     """One request under way."""
 
-    def __init__(self, bus: Bus, transfer: _handler.Transfer) -> None:
+    def __init__(self, bus: Bus, fetch: Fetch, on_progress: Callable[[Progress], object] | None) -> None:
+        super().__init__(fetch, on_progress)
         self._bus = bus
-        self._transfer = transfer
-
-    @property
-    def handler(self) -> str:
-        """The handler's name."""
-        return self._transfer.handler
-
-    @property
-    def request(self) -> str:
-        """The request's ID, such as `why` wants it."""
-        return self._transfer.request
-
-    @property
-    def url(self) -> str:
-        """As it was asked for."""
-        return self._transfer.url
+        self._ending: Pending[Result] = Pending()
+        self._steps: Line[Progress] | None = None
 
     def done(self) -> bool:
         """Whether it has ended."""
-        return self._transfer.done()
+        return self._ending.done()
 
     def result(self, timeout: float | None = None) -> Result:
         """Waits for the result. Raises `FetchFailed`; `concurrent.futures.CancelledError` if it was cancelled; or
         `TimeoutError` after so many seconds, and it goes on."""
-        async def wait() -> Result:
-            future = self._transfer._future
-            if timeout is not None:
-                done, _ = await asyncio.wait([future], timeout=timeout)
-                if not done:
-                    raise TimeoutError(f"no result within {timeout:g} s")
-            return await self._transfer
-        return self._bus._run(wait())
+        if not self._ending.done():
+            try:
+                self._bus._wait(self._ending, timeout)
+            except TimeoutError:
+                raise TimeoutError(f"no result within {timeout:g} s") from None
+            except BaseException:
+                self.cancel()
+                raise
+        return self._ending.get()
 
     def cancel(self) -> None:
         """Not wanted any more."""
-        self._bus._call(self._transfer.cancel)
+        self._bus._do(self._cancel)
 
     def set_priority(self, priority: Priority) -> None:
         """Another class while it waits."""
-        self._bus._call(self._transfer.set_priority, priority)
+        check_priority(priority)
+        self._bus._do(lambda: self._bus._apply(self._bus._core.prioritize((self.handler, self.request), priority)))
 
     def progress(self) -> Iterator[Progress]:
-        """How far it is, now and then until it ends; only of what was started with `progress_ms` or `on_progress`."""
-        steps = self._transfer.progress()
-
-        async def step() -> Progress | None:
-            return await anext(steps, None)
-        while (found := self._bus._run(step())) is not None:
-            yield found
+        """How far it is, now and then until it ends; only of what was started with `progress_ms` or `on_progress`. Of
+        several the newest is told. For one reader."""
+        steps = self._bus._do(self._follow)
+        while True:
+            self._bus._wait(self._bus._do(steps.changed))
+            if not steps.items:
+                return
+            step = steps.items.popleft()
+            while steps.items:
+                step = steps.items.popleft()
+            yield step
 
     def why(self) -> dict[str, Any]:
         """What it waits for, or who fetches it."""
-        return self._bus._run(self._transfer.why())
+        return self._bus.why(self.handler, self.request)
+
+    # With the bus's lock.
+
+    def _follow(self) -> Line[Progress]:
+        if self._steps is None:
+            self._steps = Line()
+            if self.done():
+                self._steps.end()
+        return self._steps
+
+    def _cancel(self) -> None:
+        if not self.done():
+            self._end(CancelledError())
+            self._bus._cancelled((self.handler, self.request))
+
+    def _succeed(self, result: Result) -> None:
+        self._ending.set_result(result)
+        if self._steps is not None:
+            self._steps.end()
+
+    def _fail(self, error: EarshotError, expected: bool = False) -> None:
+        if not self.done():
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        self._ending.set_exception(error)
+        if self._steps is not None:
+            self._steps.end()
+
+    def _report(self, step: Progress) -> None:
+        if self._steps is not None:
+            self._steps.add(step)
+        if self._on_progress is not None:
+            self._bus._calls.append(functools.partial(self._tell, step))
 
 
 class Handler:
     """A name under which URLs are wanted. Leaving its `with` removes it."""
 
-    def __init__(self, bus: Bus, handler: _handler.Handler) -> None:
+    def __init__(self, bus: Bus, name: str) -> None:
         self._bus = bus
-        self._handler = handler
-        self.name = handler.name
+        self.name = name
+        self._is_open = False
 
     def __enter__(self) -> Self:
-        self._bus._run(self._handler.__aenter__())
+        self._bus._do(self._bus._open_handler, self.name)
+        self._is_open = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bus._run(self._handler.__aexit__())
+        self._is_open = False
+        self._bus._handlers.discard(self.name)
+        if not self._bus._closed:
+            self._bus._question(lambda token: self._bus._core.remove(self.name, token, survives=False))
 
     def start(self, url: str, **options: Unpack[FetchOptions]) -> Transfer:
         """Asks for a URL and does not wait."""
-        return Transfer(self._bus, self._bus._call(self._handler._start, url, options))
+        return self._start(url, options)
 
     def fetch(self, url: str, **options: Unpack[FetchOptions]) -> Result:
         """The result. Raises `FetchFailed` if there is none."""
-        return self._bus._run(self._handler.fetch(url, **options))
+        return self._start(url, options).result()
 
     def replace(self, url: str, **options: Unpack[FetchOptions]) -> Result:
         """As `fetch`, instead of all that the handler wants."""
-        return self._bus._run(self._handler.replace(url, **options))
+        return self._start(url, options, replace=True).result()
+
+    def _start(self, url: str, options: FetchOptions, replace: bool = False) -> Transfer:
+        if not self._is_open:
+            raise RuntimeError(f"the handler {self.name} is not open: use it inside its `with`")
+        return self._bus._do(self._bus._fetch, self.name, url, options, replace)
 
 
 class Watch:
     """What becomes of a handler's requests: `for terminal in bus.watch("gallery/"):`."""
 
-    def __init__(self, bus: Bus, watch: _watch.Watch) -> None:
+    def __init__(self, bus: Bus, token: int, heard: Heard) -> None:
         self._bus = bus
-        self._watch = watch
+        self._token = token
+        self._heard = heard
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Terminal:
-        async def following() -> Terminal | None:
-            return await anext(self._watch, None)
-        found = self._bus._run(following())
-        if found is None:
-            raise StopIteration
-        return found
+        while True:
+            self._bus._wait(self._bus._do(self._heard.changed))
+            try:
+                found, hold = self._heard.items.popleft()
+            except IndexError:
+                if self._heard.ended:
+                    raise StopIteration from None
+                continue  # Another thread took it.
+            if isinstance(found, FetchFailed) or found.body is not None:
+                hold.release()
+            return found
 
     def __enter__(self) -> Self:
         return self
@@ -140,111 +184,77 @@ class Watch:
 
     def close(self) -> None:
         """Hears no more."""
-        self._bus._call(self._watch.close)
+        self._bus._do(self._bus._unwatch, self._token)
+
+    def __del__(self) -> None:
+        self._bus._later(self._bus._unwatch, self._token)
 
 
-class Bus:
+class Bus(ThreadedShell):
     """A connection to the broker."""
 
-    def __init__(self, bus: _bus.Bus) -> None:
-        self._bus = bus
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
     def __enter__(self) -> Self:
-        loop = asyncio.new_event_loop()
-        self._loop = loop
-        self._thread = threading.Thread(target=loop.run_forever, name="earshot", daemon=True)
-        self._thread.start()
-        try:
-            self._run(self._bus.__aenter__())
-        except BaseException:
-            self._stop()
-            raise
+        self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._run(self._bus.__aexit__())
-        finally:
-            self._stop()
-
-    @property
-    def broker(self) -> str | None:
-        """Names this life of the broker."""
-        return self._bus.broker
+        self._shut()
 
     def handler(self, name: str | None = None) -> Handler:
         """A handler, to be entered with `with`; without a name it has one that nobody else has."""
-        return Handler(self, self._bus.handler(name))
+        return Handler(self, check_handler(name or f"python/{secrets.token_hex(8)}"))
 
     def watch(self, pattern: str) -> Watch:
         """What becomes of a handler's requests from now on; with a slash at its end, of all handlers below it."""
-        return Watch(self, self._call(self._bus.watch, pattern))
+        heard = Heard()
+        return Watch(self, self._do(self._hear, check_pattern(pattern), heard), heard)
+
+    def _fetch(self, handler: str, url: str, options: FetchOptions, replace: bool) -> Transfer:
+        transfer = Transfer(self, self._make(handler, url, options, replace), options.get("on_progress"))
+        self._begin(transfer)
+        return transfer
 
     def remove(self, pattern: str) -> int:
         """Nothing under a handler, or below `pattern/`, is wanted any more: how many requests that was."""
-        return self._run(self._bus.remove(pattern))
+        check_pattern(pattern)
+        answer = self._question(lambda token: self._core.remove(pattern, token, survives=True))
+        return int(answer.operands[1]) if answer else 0
 
     def cancel(self, handler: str, request: str) -> None:
         """One request is not wanted any more."""
-        self._run(self._bus.cancel(handler, request))
+        check_handler(handler)
+        self._question(lambda token: self._core.cancel((handler, request), token))
 
     def query(self, *subject: str) -> dict[str, Any]:
         """What QUERY `subject` asks for."""
-        return self._run(self._bus.query(*subject))
+        answer = self._question(lambda token: self._core.ask(token, "QUERY", *subject))
+        found: dict[str, Any] = json.loads(answer.body or b"{}") if answer else {}
+        return found
 
     def ping(self) -> None:
         """Returns when the broker has dealt with all that was said before."""
-        self._run(self._bus.ping())
+        self.query("ping")
 
     def status(self) -> dict[str, Any]:
         """What waits, what runs, where it all went."""
-        return self._run(self._bus.status())
+        return self.query("status")
 
     def settings(self) -> list[dict[str, Any]]:
         """What is set, and where each value comes from."""
-        return self._run(self._bus.settings())
+        rows: list[dict[str, Any]] = self.query("settings")["settings"]
+        return rows
 
     def why(self, handler: str, request: str) -> dict[str, Any]:
         """What one request waits for, or who fetches it."""
-        return self._run(self._bus.why(handler, request))
+        return self.query("why", handler, request)
 
     def set(self, name: str, *value: object) -> str:
         """Changes a setting of the broker. Returns it in normal form."""
-        return self._run(self._bus.set(name, *value))
-
-    def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        async def call() -> T:
-            return function(*arguments)
-        return self._run(call())
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
-            work.close()
-            raise Closed("this bus is not open: use it inside its `with`")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _stop(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is None or self._thread is None:
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        # Whoever waits in another thread is told, then what the loop owns is closed.
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        answer = self._question(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
+        return " ".join(answer.operands) if answer else ""
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
             timeout: float = 10.0, lease: float = 0.0) -> Bus:
     """The bus, to be entered: `with earshot.blocking.connect() as bus:`. The rest is as in `earshot.connect`."""
-    return Bus(_bus.connect(runtime, private=private, window=window, timeout=timeout, lease=lease))
+    return Bus(runtime, private, window, timeout, lease)

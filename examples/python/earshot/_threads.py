@@ -1,0 +1,320 @@
+"""The shell for threads. Whoever waits reads for all; a thread of its own, the keeper, reads when nobody has for a while.
+
+So one thread that asks and waits never hands anything to another: that would cost it more than all the rest. One lock
+is around all that the shell has. It is not held while a thread waits.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from . import _place
+from ._link import Link
+from ._messages import Message
+from ._protocol import Action
+from ._results import Closed
+from ._shell import Shell
+from ._waiting import Pending, Poller
+
+T = TypeVar("T")
+
+REST, LONG_REST = 0.02, 1.0
+"""Seconds after which the keeper looks whether anybody reads; when a caller reads that will wake it, and to be sure."""
+
+_log = logging.getLogger("earshot")
+
+
+class Reader(enum.Enum):
+    """Who reads. A caller takes it from the keeper, and gives it to another caller when it leaves."""
+
+    NOBODY = enum.auto()
+    CALLER = enum.auto()
+    KEEPER = enum.auto()
+
+
+class ThreadedShell(Shell):
+    """A connection to the broker. Any thread may call `_do` and `_wait`."""
+
+    def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
+                 timeout: float, lease: float) -> None:
+        super().__init__(runtime, private, window, timeout, lease)
+        self._lock = threading.Lock()
+        self._poller: Poller
+        self._keeper: threading.Thread
+        self._reader = Reader.NOBODY
+        self._turns = 0
+        """How often a caller began to read."""
+        self._led: Pending[Any] | None = None
+        """What the caller that reads waits for."""
+        self._followers: dict[threading.Event, None] = {}
+        """Callers that wait while another one reads."""
+        self._caller_polls = self._keeper_polls = False
+        self._keeper_sleeps = False
+        self._nudge = threading.Event()
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
+        """What of the caller's own is to be called, without the lock."""
+        self._is_calling = False
+        self._reopen_at: float | None = None
+        self._is_due = False
+        self._is_torn = False
+        """An interrupt (Ctrl-C) came between two steps of one change."""
+
+    # What callers do.
+
+    def _open(self) -> None:
+        """Returns when a broker has answered."""
+        self._enter()
+        self._folder = _place.private_folder() if self._private else self._find()
+        greeted: Pending[Message | None] = Pending()
+        self._greeted = greeted
+        self._poller = Poller()
+        self._keeper = threading.Thread(target=self._keep, name="earshot", daemon=True)
+        self._closed = False
+        try:
+            self._do(self._open_link)
+            self._keeper.start()
+            self._wait(greeted, self._patience)
+            greeted.get()
+        except TimeoutError:
+            self._shut()
+            raise self._unanswered() from None
+        except BaseException:
+            self._shut()
+            raise
+
+    def _shut(self) -> None:
+        """Ends it: whoever waits in another thread is told."""
+        with self._lock:
+            self._close()
+            self._wake()
+            self._nudge.set()
+        if self._keeper.is_alive() and self._keeper is not threading.current_thread():
+            self._keeper.join()
+
+    def _do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Calls something of the shell's."""
+        with self._lock:
+            try:
+                found = work(*arguments)
+            except Exception:
+                raise
+            except BaseException:
+                self._is_torn = True
+                raise
+            if self._caller_polls or self._keeper_polls:
+                # What was said may have taken the sign of a message from the descriptor that is polled.
+                self._turn()
+                if self._calls or (self._led is not None and self._led.done()):
+                    self._poller.wake()
+        return found
+
+    def _question(self, ask: Callable[[int], list[Action]]) -> Message | None:
+        """The answer to a question."""
+        answer: Pending[Message | None] = Pending()
+        token = self._do(self._ask, ask, answer)
+        try:
+            self._wait(answer)
+        finally:
+            self._do(self._answers.pop, token, None)
+        return answer.get()
+
+    def _wait(self, pending: Pending[Any], seconds: float | None = None) -> None:
+        """Returns when it has ended. Raises `TimeoutError` if it has not after so many seconds."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not pending.done():
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"not within {seconds:g} s")
+            follower: threading.Event | None = None
+            with self._lock:
+                if pending.done():
+                    return
+                if self._reader is Reader.CALLER:
+                    follower = threading.Event()
+                    pending.wake_at_end(follower)
+                    self._followers[follower] = None
+                else:
+                    self._reader = Reader.CALLER
+                    self._turns += 1
+                    self._led = pending
+            if follower is None:
+                self._read(pending, deadline)
+            else:
+                self._follow(follower, deadline)
+            if self._calls:
+                self._call_back()
+
+    # Who reads.
+
+    def _read(self, pending: Pending[Any], deadline: float | None) -> None:
+        """Reads for all until one has its end, or something is to be called."""
+        try:
+            while True:
+                with self._lock:
+                    self._turn()
+                    if pending.done() or self._calls:
+                        return
+                    self._caller_polls = True
+                    timeout = self._timeout(deadline)
+                if timeout is not None and timeout <= 0 and deadline is not None and time.monotonic() >= deadline:
+                    return
+                self._poller.poll(timeout, lambda: True)
+                self._caller_polls = False
+        finally:
+            # Without the lock: an interrupt could come while it is awaited, and then nobody would read any more.
+            self._caller_polls = False
+            self._led = None
+            self._reader = Reader.NOBODY
+            self._pass_on()
+
+    def _follow(self, follower: threading.Event, deadline: float | None) -> None:
+        try:
+            follower.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+        finally:
+            # It may have been its turn to read, and it goes.
+            self._followers.pop(follower, None)
+            if self._reader is Reader.NOBODY:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Wakes the next caller, or the keeper if it waits for that."""
+        try:
+            follower, _ = self._followers.popitem()
+            follower.set()
+        except KeyError:
+            if self._keeper_sleeps:
+                self._nudge.set()
+
+    def _keep(self) -> None:
+        """The keeper: looks now and then whether anybody reads. When a caller reads for long it sleeps until that one
+        leaves."""
+        seen = -1
+        while True:
+            with self._lock:
+                if self._closed:
+                    return
+                is_still = seen == self._turns
+                seen = self._turns
+                if is_still and self._reader is Reader.NOBODY:
+                    self._reader = Reader.KEEPER
+                reads = self._reader is Reader.KEEPER
+                self._keeper_sleeps = is_still and self._reader is Reader.CALLER
+            if reads:
+                self._read_as_keeper()
+            else:
+                # The caller may have left before it could know that the keeper sleeps.
+                sleeps = self._keeper_sleeps and self._reader is Reader.CALLER
+                self._nudge.wait(LONG_REST if sleeps else REST)
+                self._nudge.clear()
+
+    def _read_as_keeper(self) -> None:
+        while True:
+            with self._lock:
+                if self._closed or self._reader is not Reader.KEEPER:
+                    return
+                try:
+                    self._turn()
+                except Exception:
+                    _log.exception("the connection to the broker")
+                self._keeper_polls = True
+                timeout = self._timeout(None)
+            if self._calls:
+                self._keeper_polls = False
+                self._call_back()
+            else:
+                self._poller.poll(timeout, lambda: self._reader is Reader.KEEPER)
+                self._keeper_polls = False
+
+    def _timeout(self, deadline: float | None) -> float | None:
+        """Seconds to poll. To be asked when it is told that somebody polls: what comes from then on wakes it."""
+        if self._soon or self._closed:
+            return 0
+        until = min((moment for moment in (deadline, self._reopen_at) if moment is not None), default=None)
+        return None if until is None else max(0, until - time.monotonic())
+
+    def _call_back(self) -> None:
+        """Calls what is the caller's, one after the other whichever threads read."""
+        with self._lock:
+            if self._is_calling:
+                return
+            self._is_calling = True
+        try:
+            while True:
+                with self._lock:
+                    if not self._calls:
+                        self._is_calling = False
+                        return
+                    call = self._calls.popleft()
+                call()
+        except BaseException:
+            self._is_calling = False
+            raise
+
+    # With the lock.
+
+    def _turn(self) -> None:
+        """Does all that can be done now."""
+        try:
+            self._is_due = True
+            while self._is_due or self._soon:
+                self._is_due = False
+                while self._soon:
+                    call, arguments = self._soon.popleft()
+                    call(*arguments)
+                if self._is_torn:
+                    self._is_torn = False
+                    self._mend()
+                if self._reopen_at is not None and self._reopen_at <= time.monotonic():
+                    self._open_link()
+                self._pump()
+        except Exception:
+            raise
+        except BaseException:
+            self._is_torn = True
+            raise
+
+    def _mend(self) -> None:
+        """Says all that is wanted anew over another connection: what was half done is known to nobody."""
+        if self._closed:
+            self._drop_link()
+            self._end(Closed("the bus was closed"))
+            return
+        self._apply(self._core.lost(is_torn=True))
+        for key, transfer in list(self._transfers.items()):
+            if transfer.done():
+                del self._transfers[key]
+            elif not self._core.wants(key):
+                self._begin(transfer)
+        for token, answer in self._answers.items():
+            if not self._core.asks(token) and not answer.done():
+                answer.set_result(None)
+
+    def _wake(self) -> None:
+        if self._caller_polls or self._keeper_polls:
+            self._poller.wake()
+
+    def _attach(self, link: Link) -> None:
+        self._poller.attach(link)
+
+    def _detach(self, link: Link) -> None:
+        self._poller.detach(link)
+
+    def _reopen(self, after: float | None) -> None:
+        self._reopen_at = None if after is None else time.monotonic() + after
+        if after is not None:
+            self._is_due = True
+            self._wake()
+
+    def _pump_soon(self) -> None:
+        self._is_due = True
+
+    def _later(self, call: Callable[..., object], *arguments: object) -> None:
+        self._soon.append((call, arguments))
+        self._wake()
