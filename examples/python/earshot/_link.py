@@ -33,7 +33,10 @@ class Link:
 
     def send(self, head: bytes, body: bytes | None = None) -> None:
         """Hands a message to libzmq; it waits there while no broker is connected."""
-        self._socket.send_multipart([head] if body is None else [head, body], zmq.DONTWAIT)
+        if body is None:
+            self._socket.send(head, zmq.DONTWAIT)
+        else:
+            self._socket.send_multipart([head, body], zmq.DONTWAIT)
 
     def receive(self) -> list[bytes] | None:
         """The next message; None if there is none now."""

@@ -28,6 +28,10 @@ T = TypeVar("T")
 REST, LONG_REST = 0.02, 1.0
 """Seconds after which the keeper looks whether anybody reads; when a caller reads that will wake it, and to be sure."""
 
+PAUSE, MOST_UNSAID = 0.001, 32
+"""What is said within so many seconds of the last message waits for more to go with it, up to so many, for a caller
+that waits, or for the keeper."""
+
 _log = logging.getLogger("earshot")
 
 
@@ -64,6 +68,7 @@ class ThreadedShell(Shell):
         self._is_calling = False
         self._reopen_at: float | None = None
         self._is_due = False
+        self._said_at = 0.0
         self._is_torn = False
         """An interrupt (Ctrl-C) came between two steps of one change."""
 
@@ -114,6 +119,8 @@ class ThreadedShell(Shell):
                 self._turn()
                 if self._calls or (self._led is not None and self._led.done()):
                     self._poller.wake()
+            elif self._unsaid and (len(self._unsaid) >= MOST_UNSAID or time.monotonic() - self._said_at >= PAUSE):
+                self._say_all()
         return found
 
     def _question(self, ask: Callable[[int], list[Action]]) -> Message | None:
@@ -200,6 +207,9 @@ class ThreadedShell(Shell):
             with self._lock:
                 if self._closed:
                     return
+                # Nobody polls then, whom it could cost the sign of a message: that one had said all.
+                if self._unsaid:
+                    self._say_all()
                 is_still = seen == self._turns
                 seen = self._turns
                 if is_still and self._reader is Reader.NOBODY:
@@ -295,6 +305,10 @@ class ThreadedShell(Shell):
         for token, answer in self._answers.items():
             if not self._core.asks(token) and not answer.done():
                 answer.set_result(None)
+
+    def _say_all(self) -> None:
+        super()._say_all()
+        self._said_at = time.monotonic()
 
     def _wake(self) -> None:
         if self._caller_polls or self._keeper_polls:
