@@ -16,7 +16,7 @@ from ._link import Link
 from ._messages import FetchOptions, Message, check_handler, check_pattern
 from ._protocol import Action
 from ._results import EarshotError
-from ._shell import Shell
+from ._shell import LONGEST_OWED, Shell
 from ._watch import Queue, Watch
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Bus(Shell):
                  timeout: float, lease: float) -> None:
         super().__init__(runtime, private, window, timeout, lease)
         self._reopening: asyncio.TimerHandle | None = None
+        self._acknowledging: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self._thread = 0
         self._loop: asyncio.AbstractEventLoop
@@ -147,6 +148,16 @@ class Bus(Shell):
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.call_soon(self._pump)
+
+    def _acknowledge_in_time(self) -> None:
+        if self._acknowledging is None:
+            self._acknowledging = self._loop.call_later(LONGEST_OWED, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        if self._acknowledging is not None:
+            self._acknowledging.cancel()
+            self._acknowledging = None
+        super()._acknowledge()
 
     def _pump(self) -> None:
         self._is_pumping = False

@@ -41,18 +41,19 @@ class Link:
     def receive(self) -> list[bytes] | None:
         """The next message; None if there is none now."""
         try:
-            return self._socket.recv_multipart(zmq.DONTWAIT)
+            frames = [self._socket.recv(zmq.DONTWAIT)]
         except zmq.Again:
             return None
+        while self._socket.getsockopt(zmq.RCVMORE):
+            frames.append(self._socket.recv())
+        return frames
 
     def is_broken(self) -> bool:
         """Whether the broker closed the connection. To be asked when there was nothing to receive."""
-        try:
-            while True:
-                recv_monitor_message(self._monitor, zmq.DONTWAIT)
-                self._broken = True
-        except zmq.Again:
-            return self._broken
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            recv_monitor_message(self._monitor)
+            self._broken = True
+        return self._broken
 
     def close(self, linger: bool = False) -> None:
         """Ends it. `linger`: what was said last may still leave."""

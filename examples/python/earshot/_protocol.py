@@ -235,13 +235,18 @@ class Core:
             return []
         return self.lost()
 
+    def owed(self) -> int:
+        """How many terminals can be acknowledged."""
+        if self._window is None or self.phase is not Phase.READY:
+            return 0
+        return self._finished() - self._acknowledged
+
     def acknowledge(self) -> list[Action]:
-        """To be asked when a pass has ended: what was finished in it is acknowledged in one."""
-        upto = next(iter(self._unfinished)) - 1 if self._unfinished else self._seen
-        if self._window is None or self.phase is not Phase.READY or upto <= self._acknowledged:
+        """What was finished is acknowledged in one."""
+        if self.owed() <= 0:
             return []
-        self._acknowledged = upto
-        return [self._say(encode("ACK", str(upto)))]
+        self._acknowledged = self._finished()
+        return [self._say(encode("ACK", str(self._acknowledged)))]
 
     # What the caller wants.
 
@@ -438,6 +443,10 @@ class Core:
         self.draining = False
         self._seen = self._acknowledged = 0
         self._unfinished.clear()
+
+    def _finished(self) -> int:
+        """The last terminal of those that are all done with."""
+        return next(iter(self._unfinished)) - 1 if self._unfinished else self._seen
 
     def _say(self, head: bytes) -> Send:
         self._said += 1

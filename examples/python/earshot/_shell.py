@@ -22,6 +22,10 @@ from ._results import Closed, EarshotError, FetchFailed, Hold, Refused, Result, 
 MESSAGES_PER_PASS = 256
 """So that a fast broker does not keep a loop from its other work."""
 
+MOST_OWED, LONGEST_OWED = 32, 0.02
+"""How many terminals that came whole, and for how many seconds, may wait to be acknowledged in one. Of a small window
+fewer may, an eighth."""
+
 _log = logging.getLogger("earshot")
 
 
@@ -105,6 +109,8 @@ class Shell(abc.ABC):
         # IDs of this life of this connection: what another one asked for is never taken for ours.
         self._nonce = secrets.token_hex(6)
         self._core = Core(f"{name}-{self._nonce}", window, lease)
+        self._most_owed = min(MOST_OWED, (window or 0) // 8)
+        self._acknowledges_at_once = False
         self._last = 0
         self._folder: pathlib.Path
         self._greeted: Answer
@@ -138,6 +144,10 @@ class Shell(abc.ABC):
     @abc.abstractmethod
     def _pump_soon(self) -> None:
         """Calls `_pump` before it waits the next time."""
+
+    @abc.abstractmethod
+    def _acknowledge_in_time(self) -> None:
+        """Calls `_acknowledge` in `LONGEST_OWED` seconds, if it will not be called sooner."""
 
     @abc.abstractmethod
     def _later(self, call: Callable[..., object], *arguments: object) -> None:
@@ -190,6 +200,7 @@ class Shell(abc.ABC):
     def _ask(self, ask: Callable[[int], list[Action]], answer: Answer) -> int:
         """Asks a question. Returns its token, under which `_answers` holds who waits."""
         self._check_open()
+        self._acknowledge()  # Who has the answer knows that all that was said and done before has arrived.
         token = self._next()
         actions = ask(token)
         self._answers[token] = answer
@@ -226,7 +237,8 @@ class Shell(abc.ABC):
         self._unsaid.clear()
 
     def _pump(self) -> None:
-        """One pass: says what there is to say, takes what is there, and acknowledges what was finished."""
+        """One pass: says what there is to say, takes what is there, and acknowledges what was finished, if it is much
+        or old."""
         link = self._link
         if self._unsaid:
             self._say_all()
@@ -242,9 +254,11 @@ class Shell(abc.ABC):
             self._apply(self._core.received(frames))
         else:
             self._pump_soon()
-        acknowledgement = self._core.acknowledge()
-        if acknowledgement:
-            self._apply(acknowledgement)
+        if owed := self._core.owed():
+            if self._acknowledges_at_once or owed > self._most_owed:
+                self._acknowledge()
+            else:
+                self._acknowledge_in_time()
 
     def _say_all(self) -> None:
         unsaid, self._unsaid = self._unsaid, []
@@ -252,8 +266,15 @@ class Shell(abc.ABC):
             for head in unsaid:
                 self._link.send(head)
 
+    def _acknowledge(self) -> None:
+        self._acknowledges_at_once = False
+        self._apply(self._core.acknowledge())
+
     def _finish(self, delivery: Deliver) -> None:
+        """Somebody is done with it. If it had a file the broker keeps that no longer."""
         self._core.finish(delivery.id)
+        if "file" in delivery.terminal.fields:
+            self._acknowledges_at_once = True
         self._pump_soon()
 
     def _close(self) -> None:

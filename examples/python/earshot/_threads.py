@@ -20,7 +20,7 @@ from ._link import Link
 from ._messages import Message
 from ._protocol import Action
 from ._results import Closed
-from ._shell import Shell
+from ._shell import LONGEST_OWED, Shell
 from ._waiting import Pending, Poller
 
 T = TypeVar("T")
@@ -67,6 +67,7 @@ class ThreadedShell(Shell):
         """What of the caller's own is to be called, without the lock."""
         self._is_calling = False
         self._reopen_at: float | None = None
+        self._acknowledge_at: float | None = None
         self._is_due = False
         self._said_at = 0.0
         self._is_torn = False
@@ -246,8 +247,8 @@ class ThreadedShell(Shell):
         """Seconds to poll. To be asked when it is told that somebody polls: what comes from then on wakes it."""
         if self._soon or self._closed:
             return 0
-        until = min((moment for moment in (deadline, self._reopen_at) if moment is not None), default=None)
-        return None if until is None else max(0, until - time.monotonic())
+        moments = [moment for moment in (deadline, self._reopen_at, self._acknowledge_at) if moment is not None]
+        return max(0, min(moments) - time.monotonic()) if moments else None
 
     def _call_back(self) -> None:
         """Calls what is the caller's, one after the other whichever threads read."""
@@ -283,6 +284,8 @@ class ThreadedShell(Shell):
                     self._mend()
                 if self._reopen_at is not None and self._reopen_at <= time.monotonic():
                     self._open_link()
+                if self._acknowledge_at is not None and self._acknowledge_at <= time.monotonic():
+                    self._acknowledge()
                 self._pump()
         except Exception:
             raise
@@ -325,6 +328,14 @@ class ThreadedShell(Shell):
         if after is not None:
             self._is_due = True
             self._wake()
+
+    def _acknowledge_in_time(self) -> None:
+        if self._acknowledge_at is None:
+            self._acknowledge_at = time.monotonic() + LONGEST_OWED
+
+    def _acknowledge(self) -> None:
+        self._acknowledge_at = None
+        super()._acknowledge()
 
     def _pump_soon(self) -> None:
         self._is_due = True
