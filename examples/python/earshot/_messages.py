@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypedDict, get_args
 
 Priority = Literal["background", "low", "normal", "high"]
@@ -22,7 +22,7 @@ _HANDLER = re.compile(r"[!-.0-~]+(?:/[!-.0-~]+)*")
 _IDENTIFIER = re.compile(rf"[!-~]{{1,{IDENTIFIER_BYTES}}}")
 _KEY = re.compile(r"[!-~]{1,200}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SPACE_OR_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 # The operands that each verb of the broker has at least, and whether it can have more.
@@ -79,13 +79,12 @@ class FetchOptions(TypedDict, total=False):
     """The least time between two of them, at least 50 ms: 250."""
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One message of the broker."""
 
     verb: str
     operands: tuple[str, ...]
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = MappingProxyType({})
     headers: Headers = ()
     body: bytes | None = None
     """The second frame; None if there was none."""
@@ -116,19 +115,24 @@ def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> M
     least, more = verbs.get(verb, (0, True))
     if verb not in verbs or len(operands) < least or (len(operands) > least and not more):
         raise ValueError(f"not a message of the broker: {verb[:20]!r} with {len(operands)} operands")
-    fields = {name: value.strip(" ") for name, _, value in (part.partition(":") for part in others)}
-    headers = tuple((name, value.strip(" \t")) for name, _, value
-                    in (part.partition(":") for part in rest.split("\n") if part))
-    return Message(verb, tuple(operands), fields, headers, frames[1] if len(frames) > 1 else None)
+    fields = {}
+    for part in others:
+        name, _, value = part.partition(":")
+        fields[name] = value.strip(" ")
+    headers = []
+    for part in rest.split("\n") if rest else ():
+        if part:
+            name, _, value = part.partition(":")
+            headers.append((name, value.strip(" \t")))
+    return Message(verb, tuple(operands), fields, tuple(headers), frames[1] if len(frames) > 1 else None)
 
 
 def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:
     """Writes a head. Raises `ValueError` if a word or value could be taken for something else."""
-    encoded = [word.encode() for word in words]
-    for word in encoded:
+    for word in words:
         if not word or _SPACE_OR_CONTROL.search(word):
-            raise ValueError(f"empty, or with spaces or control characters: {word.decode()!r}")
-    lines = [b" ".join(encoded)]
+            raise ValueError(f"empty, or with spaces or control characters: {word!r}")
+    lines = [" ".join(words).encode()]
     lines += [f"{name}: {value}".encode() for name, value in fields]
     if headers:
         lines.append(b"")
@@ -162,16 +166,17 @@ def matches(pattern: str, handler: str) -> bool:
     return handler.startswith(pattern) if pattern.endswith("/") else handler == pattern
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(NamedTuple):
     """One request as it is said, and said again to the next broker."""
 
+    head: bytes
+    """The message as it is said first."""
     handler: str
     request: str
     url: str
-    fields: tuple[tuple[str, object], ...] = ()
-    headers: Headers = ()
-    replace: bool = False
+    fields: tuple[tuple[str, object], ...]
+    headers: Headers
+    replace: bool
 
     @classmethod
     def make(cls, handler: str, request: str, url: str, options: FetchOptions, replace: bool = False) -> Fetch:
@@ -183,14 +188,28 @@ class Fetch:
             raise ValueError(f"a URL of more than {URL_BYTES} bytes")
         headers = options.get("headers", ())
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        fetch = cls(handler, request, url, tuple(_fields(options)), tuple((str(n), str(v)) for n, v in pairs), replace)
-        fetch.encode(again=False)
-        return fetch
+        return cls._said(handler, request, url, tuple(_fields(options)) if options else (),
+                         tuple([(str(n), str(v)) for n, v in pairs]), replace)
+
+    @classmethod
+    def _said(cls, handler: str, request: str, url: str, fields: tuple[tuple[str, object], ...], headers: Headers,
+              replace: bool) -> Fetch:
+        all_fields = (*fields, ("replace", "yes")) if replace else fields
+        head = encode("FETCH", handler, request, url, fields=all_fields, headers=headers)
+        return cls(head, handler, request, url, fields, headers, replace)
+
+    def anew(self, request: str) -> Fetch:
+        """The same under another ID. It does not replace: what it replaced is gone, what came since shall stay."""
+        return self._said(self.handler, request, self.url, self.fields, self.headers, replace=False)
+
+    def prioritized(self, priority: str) -> Fetch:
+        """The same with another class."""
+        fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
+        return self._said(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
     def encode(self, again: bool) -> bytes:
         """The message. Said again it does not replace: what it replaced is gone, what came since shall stay."""
-        fields = self.fields + ((("replace", "yes"),) if self.replace and not again else ())
-        return encode("FETCH", self.handler, self.request, self.url, fields=fields, headers=self.headers)
+        return self.anew(self.request).head if self.replace and again else self.head
 
 
 def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:

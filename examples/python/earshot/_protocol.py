@@ -15,7 +15,7 @@ import functools
 from collections import Counter, deque
 from dataclasses import dataclass
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ._messages import Fetch, Message, decode, encode, matches
 
@@ -35,15 +35,13 @@ DeliveryID = tuple[int, int]
 """Which greeting, and the terminal's `seq`."""
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(NamedTuple):
     """Give this head to the socket."""
 
     head: bytes
 
 
-@dataclass(frozen=True)
-class Deliver:
+class Deliver(NamedTuple):
     """A terminal is there for `wanted`, the caller who asked, if any, and for these watches. Each says `finish`."""
 
     id: DeliveryID
@@ -299,9 +297,7 @@ class Core:
         wanted = self._wanted.get(key[0], {}).get(key[1])
         if wanted is None:
             return []
-        fields = tuple(pair for pair in wanted.fetch.fields if pair[0] != "priority") + (("priority", priority),)
-        old = wanted.fetch
-        wanted.fetch = Fetch(old.handler, old.request, old.url, fields, old.headers, old.replace)
+        wanted.fetch = wanted.fetch.prioritized(priority)
         return self._tell(encode("PRIORITY", *key, priority)) if wanted.said else []
 
     def finish(self, id: DeliveryID) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import logging
 import os
 import pathlib
@@ -382,8 +381,7 @@ class Shell(abc.ABC):
             self._finish(delivery)
         if transfer is not None and not transfer.done() and transfer._losses < MOST_LOSSES:
             transfer._losses += 1
-            again = dataclasses.replace(transfer._fetch, request=f"{self._nonce}-{self._next()}", replace=False)
-            transfer._fetch = again
+            transfer._fetch = transfer._fetch.anew(f"{self._nonce}-{self._next()}")
             self._begin(transfer)
             return None
         handler, request = delivery.terminal.operands[:2]
