@@ -105,10 +105,18 @@ public struct HeaderFields: Hashable, Sendable {
 
     private func line(named name: String, from start: Int) -> HeaderLine? {
         let span = bytes.span
+        let length = name.utf8.count
         var start = start
-        while let line = HeaderLine.next(span, from: start) {
-            if matches(span, line.name, lowercase: name) { return line }
-            start = line.line.upperBound + 1
+        while start < span.count {
+            let end = HeaderLine.lineEnd(span, from: start)
+            // A line is taken apart only if it begins as the field does: nearly all are told from it by their length.
+            if end - start > length, span[start + length] == UInt8(ascii: ":"),
+                matches(span, start..<start + length, lowercase: name),
+                let line = try? HeaderLine(span, start..<end, number: 0)
+            {
+                return line
+            }
+            start = end + 1
         }
         return nil
     }

@@ -61,8 +61,8 @@ final class JobRun: TransferSink {
     private var endOfRange: Int?
     /// Whether what comes is none of the body: the answer said that all of it is there.
     private var isWhole = false
-    /// Whether a later attempt may go on with what this one writes.
-    private var isKeepable = false
+    /// Whether a later attempt may go on with what this one writes; nil until that is asked of a head that was accepted.
+    private var keepability: Bool?
     /// Whether the broker knows the fields of the response whose body it is.
     private var areFieldsTold = false
     /// Whether the answer fits nothing: the whole has to be asked for.
@@ -170,7 +170,7 @@ final class JobRun: TransferSink {
         guard !isWhole else { return true }
         guard bytes.count <= endOfRange.map({ $0 - receivedBytes }) ?? .max else {
             // Then nothing that it said of these bytes is to be believed.
-            isKeepable = false
+            keepability = false
             refusal = Refusal(.truncated, "The answer is longer than its Content-Range.")
             return false
         }
@@ -193,6 +193,7 @@ final class JobRun: TransferSink {
 
     /// Judges a head that is all there: a body that is announced as too large need not be waited for.
     private func accepted() -> Bool {
+        keepability = nil
         let fields = HeaderFields(lines: head.fields)
         let length = hasBody ? ContentLength(fields) : .absent
         guard length != .invalid else {
@@ -206,9 +207,6 @@ final class JobRun: TransferSink {
             case .misplaced: return false
             }
         }
-        isKeepable =
-            ResumeRule().beginning(1, status: head.status, response: fields, of: plan.asked, now: Int64(time(nil)))
-            != nil
         guard case .bytes(let length) = length, !fields.contains("content-encoding") else { return true }
         announcedBytes = length
         guard length > maxBytes else { return true }
@@ -254,11 +252,22 @@ final class JobRun: TransferSink {
         precondition(body != nil, "\(job.attempt) asked for the rest of what was not hashed")
         self.lent = nil
         isResumed = true
-        isKeepable = true
+        keepability = true
         areFieldsTold = true
         guard let announcedBytes, announcedBytes > maxBytes else { return .placed }
         refusal = Refusal(.tooLarge)
         return .misplaced
+    }
+
+    /// Whether a later attempt may go on with what this one writes. Judged when it matters: most bodies are whole before.
+    private var isKeepable: Bool {
+        if let keepability { return keepability }
+        guard head.isComplete else { return false }
+        let fields = HeaderFields(lines: head.fields)
+        let beginning = ResumeRule().beginning(
+            1, status: head.status, response: fields, of: plan.asked, now: Int64(time(nil)))
+        keepability = beginning != nil
+        return beginning != nil
     }
 
     /// Whether the answer has a body, be it an empty one: RFC 9112, section 6.3.
@@ -347,7 +356,7 @@ final class JobRun: TransferSink {
     ///
     /// - Returns: what the broker has to know of it; nil if there is nothing.
     func leave() -> BodyPart? {
-        guard isKeepable, receivedBytes > 0, let store = body.take(), let file = store.fileName, store.leave() else {
+        guard receivedBytes > 0, isKeepable, let store = body.take(), let file = store.fileName, store.leave() else {
             return nil
         }
         return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
