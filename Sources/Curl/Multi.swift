@@ -61,7 +61,7 @@ internal import CLibCurl
     /// - Throws: when the request cannot be told to libcurl. What is wrong with a URL shows at the end of the transfer.
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
         let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
-        let transfer = Transfer(easy: easy, sink: sink)
+        let transfer = Transfer(easy: easy, notes: notes, sink: sink)
         do throws(CurlError) {
             try easy.configure(request)
             try transfer.attach()
@@ -102,11 +102,7 @@ internal import CLibCurl
     // MARK: What the owner takes
 
     /// The descriptors to watch otherwise than before, each once.
-    public func takeInterests() -> [DescriptorInterest] {
-        guard !notes.interests.isEmpty else { return [] }
-        defer { notes.interests.removeAll(keepingCapacity: true) }
-        return Array(notes.interests.values)
-    }
+    public func takeInterests() -> [DescriptorInterest] { notes.takeInterests() }
 
     /// When to call `timerFired()`; nil if nothing changed.
     public func takeTimeout() -> TimeoutChange? {

@@ -3,7 +3,9 @@ internal import CLibCurl
 /// What a multi handle's callbacks were told, kept until the owner asks: inside a callback nothing is done.
 final class MultiNotes {
     /// The last word on each descriptor since the owner last took them.
-    var interests: [Int32: DescriptorInterest] = [:]
+    private var interests: [Int32: DescriptorInterest] = [:]
+    /// Descriptors that were opened since the owner was last told of them.
+    private var opened: Set<Int32> = []
     /// The last word on the timer; nil if it did not change.
     var timeout: TimeoutChange?
 
@@ -11,7 +13,18 @@ final class MultiNotes {
         interests[descriptor] = DescriptorInterest(
             descriptor: descriptor,
             reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
-            writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+            writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT,
+            isNew: opened.contains(descriptor))
+    }
+
+    func noteOpened(_ descriptor: Int32) { opened.insert(descriptor) }
+
+    /// Hands out what changed, each descriptor once.
+    func takeInterests() -> [DescriptorInterest] {
+        guard !interests.isEmpty else { return [] }
+        defer { interests.removeAll(keepingCapacity: true) }
+        if !opened.isEmpty { opened.subtract(interests.keys) }
+        return Array(interests.values)
     }
 
     func note(timeoutMilliseconds milliseconds: Int) {

@@ -6,6 +6,8 @@ public final class Transfer {
     /// Nil once the transfer has ended: nothing of it reaches the sink after that.
     var sink: (any TransferSink)?
     let easy: EasyHandle
+    /// Those of its multi handle.
+    private let notes: MultiNotes
     /// The header bytes seen so far, in all blocks.
     private var headerBytes = 0
     /// What we stopped it for; libcurl only says that a callback failed.
@@ -14,8 +16,9 @@ public final class Transfer {
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
 
-    init(easy: EasyHandle, sink: any TransferSink) {
+    init(easy: EasyHandle, notes: MultiNotes, sink: any TransferSink) {
         self.easy = easy
+        self.notes = notes
         self.sink = sink
     }
 
@@ -32,6 +35,10 @@ public final class Transfer {
         let isAdmitted = sink?.admits(address: address) ?? false
         if isAdmitted { hasOpenedSocket = true } else { hasRefusedAddress = true }
         return isAdmitted
+    }
+
+    func opened(_ descriptor: Int32) {
+        if descriptor >= 0 { notes.noteOpened(descriptor) }
     }
 
     /// Whether the request may go out on a connection to this address, which may have been opened for another.
@@ -91,7 +98,10 @@ private func connectionPlanned(
     guard unsafe curlshim_address_text(address, &text) != 0 else { return CURL_SOCKET_BAD }
     let numeric = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
-    return transfer.mayConnect(to: numeric) ? unsafe curlshim_open_socket(address) : CURL_SOCKET_BAD
+    guard transfer.mayConnect(to: numeric) else { return CURL_SOCKET_BAD }
+    let descriptor = unsafe curlshim_open_socket(address)
+    transfer.opened(descriptor)
+    return descriptor
 }
 
 private func requestPlanned(

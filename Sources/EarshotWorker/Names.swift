@@ -68,7 +68,8 @@ final class Names {
     private func take() {
         for interest in resolver.takeInterests() {
             let descriptor = interest.descriptor
-            watch.set(descriptor, reads: interest.reads, writes: interest.writes) { [weak self] in
+            // c-ares does not say when it opens one.
+            watch.set(descriptor, reads: interest.reads, writes: interest.writes, isNew: true) { [weak self] in
                 self?.ready(descriptor, $0)
             }
         }

@@ -102,8 +102,11 @@ final class TransferPool {
     private func take(_ shard: Shard) {
         for interest in shard.multi.takeInterests() {
             let descriptor = interest.descriptor
-            shard.watch.set(descriptor, reads: interest.reads, writes: interest.writes) { [weak self] in
-                self?.ready(descriptor, $0, shard)
+            shard.watch.set(
+                descriptor, reads: interest.reads, writes: interest.writes, isNew: interest.isNew
+            ) {
+                // The watch, which calls it, goes with its shard.
+                [weak self, unowned shard] in self?.ready(descriptor, $0, shard)
             }
         }
         switch shard.multi.takeTimeout() {

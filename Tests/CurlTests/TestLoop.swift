@@ -7,6 +7,8 @@ final class TestLoop {
     private(set) var multi: Multi?
     private(set) var finished: [FinishedTransfer] = []
     private var interests: [Int32: DescriptorInterest] = [:]
+    /// The descriptors that were new when they were told of, in their order.
+    private(set) var newDescriptors: [Int32] = []
     /// When libcurl's timer is due, in milliseconds of the monotonic clock.
     private var timerDue: Int?
 
@@ -80,6 +82,7 @@ final class TestLoop {
 
     private func take(_ multi: Multi) {
         for interest in multi.takeInterests() {
+            if interest.isNew { newDescriptors.append(interest.descriptor) }
             interests[interest.descriptor] = interest.isForgotten ? nil : interest
         }
         switch multi.takeTimeout() {

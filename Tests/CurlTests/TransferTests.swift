@@ -94,6 +94,19 @@ import Testing
         #expect(loop.origin.accepted == 1)
     }
 
+    @Test func `a descriptor is new for each connection and not for each request`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+        for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil) }
+        #expect(loop.newDescriptors.count == 1)
+    }
+
+    @Test func `a connection under the number of one that ended is new`() throws {
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+        let loop = try TestLoop(origin: LoopbackOrigin(answer, end: .close))
+        for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 1) }
+        #expect(loop.newDescriptors.count == 3)
+    }
+
     @Test func `a handle whose transfer was cancelled before it began keeps none of its addresses`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         // Each leaves a list behind, and the next finds its memory given to something else.

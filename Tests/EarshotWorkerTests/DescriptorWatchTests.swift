@@ -1,0 +1,80 @@
+import EarshotLoop
+import Glibc
+import Testing
+
+@testable import EarshotWorker
+
+@Suite final class DescriptorWatchTests {
+    private let loop: EventLoop
+    private var watch: DescriptorWatch
+    private var told = 0
+
+    init() throws {
+        let loop = try EventLoop()
+        self.loop = loop
+        watch = DescriptorWatch(loop) { Issue.record($0) }
+    }
+
+    @Test func `a descriptor that is wanted again is told of again`() throws {
+        let pair = SocketPair()
+        defer { pair.close() }
+        want(pair.near)
+        watch.set(pair.near, reads: false, writes: false, isNew: false) { _ in }
+        want(pair.near)
+        pair.send()
+        #expect(try loop.run(for: .seconds(10)) { told == 1 })
+    }
+
+    @Test func `what comes while nobody waits is told to nobody, and keeps no loop busy`() throws {
+        let pair = SocketPair()
+        defer { pair.close() }
+        want(pair.near)
+        watch.set(pair.near, reads: false, writes: false, isNew: false) { _ in }
+        pair.send()
+        var passes = 0
+        let hook = loop.addHook {
+            passes += 1
+            return .untilEvent
+        }
+        var isOver = false
+        loop.setTimer(after: .milliseconds(20)) { isOver = true }
+        #expect(try loop.run { isOver })
+        loop.removeHook(hook)
+        #expect(told == 0)
+        // One for the byte, one for the timer, and the first; a descriptor that is told of in each pass makes thousands.
+        #expect(passes < 10)
+        want(pair.near)
+        #expect(try loop.run(for: .seconds(10)) { told > 0 })
+    }
+
+    @Test func `a number that means another socket is watched for that one`() throws {
+        let first = SocketPair()
+        want(first.near)
+        watch.set(first.near, reads: false, writes: false, isNew: false) { _ in }
+        let second = SocketPair()
+        defer { second.close() }
+        // As if the first had been closed without a word, and the second opened under its number.
+        #expect(dup2(second.near, first.near) == first.near)
+        want(first.near, isNew: true)
+        second.send()
+        #expect(try loop.run(for: .seconds(10)) { told == 1 })
+        first.close()
+    }
+
+    @Test func `what the loop has taken in already is told to nobody once the watch is gone`() throws {
+        let pair = SocketPair()
+        defer { pair.close() }
+        want(pair.near)
+        pair.send()
+        watch = DescriptorWatch(loop) { Issue.record($0) }
+        #expect(try !loop.run(for: .milliseconds(20)) { told > 0 })
+    }
+
+    private func want(_ descriptor: Int32, isNew: Bool = false) {
+        watch.set(descriptor, reads: true, writes: false, isNew: isNew) { [unowned self] _ in
+            told += 1
+            var byte: UInt8 = 0
+            unsafe recv(descriptor, &byte, 1, Int32(MSG_DONTWAIT))
+        }
+    }
+}
