@@ -7,13 +7,17 @@ internal import CLibCrypto
     /// Owned; freed by `deinit`.
     private let context: OpaquePointer
 
+    /// The algorithm, looked up once: that takes as long as the hash of a small body. Nil if libcrypto has none.
+    // Never changed and never freed: libcrypto lets any thread use it.
+    private nonisolated(unsafe) static let algorithm = unsafe EVP_MD_fetch(nil, "SHA256", nil)
+
     /// A hash that has seen no byte.
     ///
     /// Stops the process when libcrypto has no memory or no SHA-256: neither depends on anything a peer does.
     public init() {
         guard let context = unsafe EVP_MD_CTX_new() else { preconditionFailure("EVP_MD_CTX_new: out of memory") }
         unsafe self.context = unsafe context
-        let started = unsafe EVP_DigestInit_ex(context, EVP_sha256(), nil)
+        let started = unsafe EVP_DigestInit_ex(context, SHA256.algorithm, nil)
         precondition(started == 1, "EVP_DigestInit_ex: no SHA-256 in this libcrypto")
     }
 

@@ -23,14 +23,6 @@ final class JobRun: TransferSink {
         case sealing
     }
 
-    /// What the worker should look at.
-    enum Note {
-        /// Bytes came that a PROGRESS should tell of.
-        case progress
-        /// Enough came for a thread to hash.
-        case hashWork
-    }
-
     let job: Job
     let plan: TransferPlan
     let started: LoopTime
@@ -74,35 +66,24 @@ final class JobRun: TransferSink {
     private var lastByte: LoopTime
     /// When the pass began in which the last bytes of body came, and how many there were before it.
     private var lastBytes: (pass: LoopTime, before: Int)?
-    private let makeBody: (_ maximum: Int) -> BodyStore
+    private let inlineBytes: Int
     private let loop: EventLoop
-    private let note: (JobRun, Note) -> Void
+    private let notes: JobNotes
 
-    /// - Parameter note: called from inside libcurl.
-    init(
-        _ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop,
-        note: @escaping (JobRun, Note) -> Void
-    ) {
+    init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop, notes: JobNotes) {
         self.job = job
         self.plan = plan
-        let spool = terms.spool
-        self.spool = spool
+        spool = terms.spool
+        inlineBytes = terms.inlineBytes
         addresses = terms.addresses
-        makeBody = { maximum in
-            BodyStore(inlineLimit: terms.inlineBytes, maximum: maximum) { () throws(SystemError) in
-                guard let spool else { throw SystemError("no spool", number: ENOENT) }
-                let name = SpoolFile.name(job.attempt, pid: getpid(), isAnew: job.resume != nil)
-                return try SpoolFile(name, in: spool)
-            }
-        }
         lent = spool.flatMap { LentPart(job, in: $0) }
         self.loop = loop
-        self.note = note
+        self.notes = notes
         maxBytes = job.maxBytes ?? .max
         started = loop.now
         begun = loop.now
         lastByte = loop.now
-        body = makeBody(maxBytes)
+        body = makeBody()
     }
 
     /// Begins to count its time; what is there of its body has been hashed, or is of no use.
@@ -122,8 +103,16 @@ final class JobRun: TransferSink {
         head = ResponseHead()
         announcedBytes = nil
         stopHashing()
-        body = makeBody(maxBytes)
+        body = makeBody()
         phase = .resolving
+    }
+
+    private func makeBody() -> BodyStore {
+        BodyStore(inlineLimit: inlineBytes, maximum: maxBytes) {
+            [spool, attempt = job.attempt, isAnew = job.resume != nil] () throws(SystemError) in
+            guard let spool else { throw SystemError("no spool", number: ENOENT) }
+            return try SpoolFile(SpoolFile.name(attempt, pid: getpid(), isAnew: isAnew), in: spool)
+        }
     }
 
     /// What is asked of libcurl, and of whom.
@@ -182,11 +171,11 @@ final class JobRun: TransferSink {
         }
         if job.progressMilliseconds != nil, !isProgressNoted {
             isProgressNoted = true
-            note(self, .progress)
+            notes.progressed.append(self)
         }
         if !isHashWorkNoted, body?.hasHashWork == true {
             isHashWorkNoted = true
-            note(self, .hashWork)
+            notes.hashable.append(self)
         }
         return true
     }

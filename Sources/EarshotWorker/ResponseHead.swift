@@ -58,7 +58,8 @@ struct ResponseHead {
         }
         guard code >= 100, start + 3 == line.count || line[start + 3] == UInt8(ascii: " ") else { throw .malformed }
         status = code
-        fields = []
+        fields.removeAll(keepingCapacity: true)
+        fields.reserveCapacity(Limits.usualFieldBytes)
         phase = .block
     }
 
@@ -81,10 +82,11 @@ struct ResponseHead {
 
     /// Controls other than the tab as spaces: RFC 9110, section 5.5, lets a recipient, and no head may carry one.
     private mutating func appendText(_ line: Span<UInt8>, from start: Int) {
-        for index in start..<line.count {
-            let byte = line[index]
-            let isControl = byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f
-            fields.append(isControl ? UInt8(ascii: " ") : byte)
+        let place = fields.count
+        unsafe line.extracting(start..<line.count).withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
+        for index in place..<fields.count {
+            let byte = fields[index]
+            if byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f { fields[index] = UInt8(ascii: " ") }
         }
     }
 

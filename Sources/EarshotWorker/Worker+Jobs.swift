@@ -21,12 +21,7 @@ extension Worker {
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
             }
-            let run = JobRun(job, plan, terms, loop: loop) { [weak self] run, note in
-                switch note {
-                case .progress: self?.progressed.append(run)
-                case .hashWork: self?.hashable.append(run)
-                }
-            }
+            let run = JobRun(job, plan, terms, loop: loop, notes: notes)
             runs[job.attempt] = run
             try begin(run)
         } catch {
@@ -162,8 +157,9 @@ extension Worker {
     }
 
     private func watchOver(_ run: JobRun) {
-        run.timer = loop.setTimer(at: run.deadline) { [weak self, weak run] in
-            guard let self, let run, runs[run.job.attempt] === run else { return }
+        // By its name, not weakly: what was ever held weakly is counted in a slow way for life.
+        run.timer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
+            guard let self, let run = runs[attempt] else { return }
             if let refusal = run.overdue(loop.now) {
                 fail(run, refusal)
             } else {

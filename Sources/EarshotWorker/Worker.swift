@@ -57,10 +57,7 @@ final class Worker {
     private(set) var slots: Int
     /// Whether the broker is still to hear how many.
     var owesSlots = false
-    /// The runs that have a PROGRESS to send.
-    var progressed: [JobRun] = []
-    /// The runs whose body brought enough for a thread to hash.
-    var hashable: [JobRun] = []
+    let notes = JobNotes()
     private let unwatched = Unwatched()
     private let finished: Hashed
     private var hook: EventLoop.HookID?
@@ -168,23 +165,23 @@ final class Worker {
     private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: slots) }
 
     private func hashWhatCame() {
-        guard !hashable.isEmpty else { return }
-        let noted = hashable
-        hashable.removeAll(keepingCapacity: true)
+        guard !notes.hashable.isEmpty else { return }
+        let noted = notes.hashable
+        notes.hashable.removeAll(keepingCapacity: true)
         for run in noted where runs[run.job.attempt] === run { hashOn(run) }
     }
 
     /// Sends what is due, and has the loop wake for what is not yet.
     private func sendProgress() throws {
-        guard !progressed.isEmpty else { return }
-        let noted = progressed
-        progressed.removeAll(keepingCapacity: true)
+        guard !notes.progressed.isEmpty else { return }
+        let noted = notes.progressed
+        notes.progressed.removeAll(keepingCapacity: true)
         for run in noted where runs[run.job.attempt] === run {
             if run.progressDue <= loop.now {
                 if try link.sendNow(run.takeProgress()) { run.progressTaken() }
             } else {
-                loop.setTimer(at: run.progressDue) { [weak self, weak run] in
-                    if let run { self?.progressed.append(run) }
+                loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
+                    if let self, let run = runs[attempt] { notes.progressed.append(run) }
                 }
             }
         }
