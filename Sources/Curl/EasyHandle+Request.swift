@@ -4,7 +4,20 @@ internal import CLibCurl
 /// environment's proxies, and waiting for ever.
 extension EasyHandle {
     func configure(_ request: TransferRequest) throws(CurlError) {
+        let lasting = request.lastingOptions
+        if lasting == nil || lasting != lastingOptions {
+            if lastingOptions != nil { reset() }
+            try configureLasting(request)
+            lastingOptions = lasting
+        }
         try set(CURLOPT_URL, request.url)
+        try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
+        try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
+        try setHeaderFields(try headerLines(request))
+        try setResolve(request.resolve)
+    }
+
+    private func configureLasting(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
         try configureMethod(request)
         try set(CURLOPT_FOLLOWLOCATION, 0)
@@ -12,10 +25,12 @@ extension EasyHandle {
         try configureProxy(request)
         try set(CURLOPT_NOSIGNAL, 1)
         try set(CURLOPT_NOPROGRESS, 1)
-        try configureTimeouts(request)
+        // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.
+        try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
         try configureTLS(request)
-        try configureHeader(request)
-        if !request.resolve.isEmpty { try setResolve(request.resolve) }
+        if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
+        // An empty value stands for all encodings built in.
+        if request.decodes { try set(CURLOPT_ACCEPT_ENCODING, "") }
     }
 
     private func configureProxy(_ request: TransferRequest) throws(CurlError) {
@@ -46,13 +61,6 @@ extension EasyHandle {
         }
     }
 
-    private func configureTimeouts(_ request: TransferRequest) throws(CurlError) {
-        try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
-        try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
-        // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.
-        try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
-    }
-
     private func configureTLS(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_SSL_VERIFYPEER, 1)
@@ -71,11 +79,7 @@ extension EasyHandle {
         }
     }
 
-    private func configureHeader(_ request: TransferRequest) throws(CurlError) {
-        if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
-        // An empty value stands for all encodings built in. A caller with a field of its own wants the bytes as sent.
-        let hasOwnEncoding = request.headerFields.contains { $0.name.lowercased() == "accept-encoding" }
-        if !hasOwnEncoding || request.alwaysDecodes { try set(CURLOPT_ACCEPT_ENCODING, "") }
+    private func headerLines(_ request: TransferRequest) throws(CurlError) -> [[UInt8]] {
         var lines: [[UInt8]] = []
         for field in request.headerFields { lines.append(try field.line()) }
         if case .other = request.method {
@@ -84,7 +88,29 @@ extension EasyHandle {
             if !hasType { lines.append(Array("Content-Type:".utf8)) }
             lines.append(Array("Expect:".utf8))
         }
-        if !lines.isEmpty { try setHeaderFields(lines) }
+        return lines
+    }
+}
+
+extension TransferRequest {
+    /// Options that a handle may keep for its next request, if that has the same.
+    struct LastingOptions: Equatable {
+        let userAgent: String
+        let decodes: Bool
+    }
+
+    /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be met
+    /// by another, and no password of its URL.
+    fileprivate var lastingOptions: LastingOptions? {
+        guard method == .get, body == nil, proxy.isEmpty, caFile == nil, clientCertificate == nil, version == .http1,
+            !url.utf8.contains(UInt8(ascii: "@"))
+        else { return nil }
+        return LastingOptions(userAgent: userAgent, decodes: decodes)
+    }
+
+    /// Whether content codings are undone. A caller with a field of its own wants the bytes as sent.
+    fileprivate var decodes: Bool {
+        alwaysDecodes || !headerFields.contains { $0.name.lowercased() == "accept-encoding" }
     }
 }
 

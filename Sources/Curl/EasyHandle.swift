@@ -1,11 +1,13 @@
 internal import CLibCurl
 
-/// One easy handle and what libcurl reads through it while a transfer runs. Used again after `reset`.
+/// One easy handle and what libcurl reads through it while a transfer runs. Used again after `rest` or `reset`.
 @safe final class EasyHandle {
     /// Owned; cleaned up by `deinit`, by when it has left its multi handle.
     let pointer: UnsafeMutableRawPointer
     /// Where libcurl puts its sentence about a failure; CURL_ERROR_SIZE bytes.
     private let errorText: UnsafeMutablePointer<CChar>
+    /// The options that are set, if the next request may find them; nil if it has to begin with none.
+    var lastingOptions: TransferRequest.LastingOptions?
     private var headerFields = StringList()
     private var resolve = StringList()
 
@@ -28,9 +30,20 @@ internal import CLibCurl
         unsafe errorText.deallocate()
     }
 
+    /// Forgets what was the last transfer's alone, of one that ended well; all of it, unless its options may last.
+    func rest() {
+        guard lastingOptions != nil else { return reset() }
+        // As `reset` sets it; neither fails, since libcurl only notes a pointer.
+        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, nil)
+        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
+        headerFields = StringList()
+        resolve = StringList()
+    }
+
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
     func reset() {
         unsafe curl_easy_reset(pointer)
+        lastingOptions = nil
         // libcurl 7.88 keeps a list of addresses through a reset, beside its options, if the transfer never began: the
         // next one would read the list that is freed here.
         _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)

@@ -68,7 +68,7 @@ internal import CLibCurl
             let added = inside { unsafe curl_multi_add_handle(pointer, easy.pointer) }
             guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
         } catch {
-            recycle(easy)
+            recycle(easy, isWhole: false)
             throw error
         }
         running[easy.address] = transfer
@@ -80,7 +80,7 @@ internal import CLibCurl
     public func cancel(_ transfer: Transfer) {
         finished.removeAll { $0.transfer === transfer }
         guard running[transfer.easy.address] === transfer else { return }
-        remove(transfer)
+        remove(transfer, isWhole: false)
     }
 
     // MARK: Events
@@ -134,22 +134,23 @@ internal import CLibCurl
             // The message is gone once its handle is removed.
             let result = transfer.result(unsafe curlshim_message_result(message))
             guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
-            remove(transfer)
+            remove(transfer, isWhole: result.failure == nil)
             finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
         }
     }
 
-    private func remove(_ transfer: Transfer) {
+    private func remove(_ transfer: Transfer, isWhole: Bool) {
         let easy = transfer.easy
         let removed = inside { unsafe curl_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
         transfer.sink = nil
         running[easy.address] = nil
-        recycle(easy)
+        recycle(easy, isWhole: isWhole)
     }
 
-    private func recycle(_ easy: EasyHandle) {
-        easy.reset()
+    /// - Parameter isWhole: whether its transfer ended well: what another leaves behind is not looked into.
+    private func recycle(_ easy: EasyHandle, isWhole: Bool) {
+        if isWhole { easy.rest() } else { easy.reset() }
         if idle.count < Self.idleHandlesLimit { idle.append(easy) }
     }
 

@@ -130,6 +130,38 @@ import Testing
         #expect(!second.contains("X-First"))
     }
 
+    @Test func `a used handle keeps neither fields nor password of the transfer before, and takes another agent`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        var request = TransferRequest(url: loop.url.replacing("127.0.0.1", with: "user:word@127.0.0.1"))
+        request.userAgent = "first/1"
+        _ = try loop.fetch(request)
+        #expect(loop.origin.requests.last?.contains("Authorization: Basic") == true)
+        request = TransferRequest(url: loop.url)
+        request.userAgent = "first/1"
+        request.headerFields = [.init(name: "X-First", value: "1"), .init(name: "Accept-Encoding", value: "x")]
+        _ = try loop.fetch(request)
+        request.headerFields = []
+        _ = try loop.fetch(request)
+        let third = try #require(loop.origin.requests.last)
+        #expect(!third.contains("Authorization") && !third.contains("X-First"))
+        #expect(third.contains("User-Agent: first/1\r\n"))
+        #expect(third.contains("Accept-Encoding: ") && !third.contains("Accept-Encoding: x"))
+        request.userAgent = "second/2"
+        _ = try loop.fetch(request)
+        #expect(loop.origin.requests.last?.contains("User-Agent: second/2\r\n") == true)
+    }
+
+    @Test func `a used handle measures each transfer from its own beginning`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", end: .close))
+        for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil) }
+        let (descriptor, port) = try Loopback.listen(backlog: 1)
+        close(descriptor)
+        let result = try #require(try loop.fetch(TransferRequest(url: "http://127.0.0.1:\(port)/")))
+        #expect(result.failure == .connectRefused)
+        #expect(result.status == 0)
+        #expect(result.timings.connect == .zero)
+    }
+
     @Test(
         "a header field that would break out of its line is refused",
         arguments: [("X-A", "1\r\nX-B: 2"), ("X-A", "1\0"), ("X A", "1"), ("", "1"), ("X:A", "1")])
