@@ -15,6 +15,12 @@ public enum ContentLength: Hashable, Sendable {
             self = .absent
             return
         }
+        // Nearly always there is one line, and one number in it.
+        let line = lines[0]
+        if lines.count == 1, let length = decimal(line.span, line.span.indices, maximum: .max) {
+            self = .bytes(length)
+            return
+        }
         let numbers = FieldList.members(lines).map { decimal(Array($0).span, 0..<$0.count, maximum: .max) }
         if let first = numbers.first, let length = first, numbers.allSatisfy({ $0 == length }) {
             self = .bytes(length)

@@ -140,9 +140,7 @@ final class JobRun: TransferSink {
     func received(headerLine: Span<UInt8>) -> Bool {
         lastByte = loop.now
         do throws(ResponseHead.Fault) {
-            let wasComplete = head.isComplete
-            try head.append(headerLine)
-            return wasComplete || !head.isComplete || accepted()
+            return try !head.append(headerLine) || accepted()
         } catch {
             refusal = Refusal(head: error)
             return false

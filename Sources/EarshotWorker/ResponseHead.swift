@@ -27,7 +27,9 @@ struct ResponseHead {
     var isComplete: Bool { phase == .complete && status >= 200 }
 
     /// Takes one line with its line end.
-    mutating func append(_ line: Span<UInt8>) throws(Fault) {
+    ///
+    /// - Returns: whether it made the head complete.
+    mutating func append(_ line: Span<UInt8>) throws(Fault) -> Bool {
         var count = line.count
         if count > 0, line[count - 1] == UInt8(ascii: "\n") { count -= 1 }
         if count > 0, line[count - 1] == UInt8(ascii: "\r") { count -= 1 }
@@ -37,11 +39,14 @@ struct ResponseHead {
         }
         let content = line.extracting(0..<count)
         switch phase {
-        case .block where count == 0: phase = .complete
+        case .block where count == 0:
+            phase = .complete
+            return isComplete
         case .block: try appendField(content)
         case .start: try begin(content)
         case .complete: if Self.isStatusLine(content) { try begin(content) }
         }
+        return false
     }
 
     /// A status line: RFC 9112, section 4, and without a reason in HTTP/2.

@@ -7,7 +7,8 @@ import Testing
         var head = ResponseHead()
         for line in lines {
             let bytes = Array(line.utf8)
-            try head.append(bytes.span)
+            let hadEnded = head.isComplete
+            #expect(try head.append(bytes.span) == (head.isComplete && !hadEnded))
         }
         return head
     }
