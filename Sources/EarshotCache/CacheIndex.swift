@@ -90,6 +90,12 @@ struct CacheIndex {
         try String.fetchSet(db, sql: "SELECT sha256 FROM response WHERE body IS NULL AND length > 0")
     }
 
+    /// Whether there is an answer under the key.
+    static func has(_ key: Data, _ db: Database) throws -> Bool {
+        let statement = try db.cachedStatement(sql: "SELECT 1 FROM response WHERE key = ? LIMIT 1")
+        return try Int.fetchOne(statement, arguments: [key]) != nil
+    }
+
     static func item(_ row: Row) -> CacheItem {
         let variant: Data = row["variant"]
         let fields: Data = row["fields"]
