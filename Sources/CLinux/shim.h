@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -94,6 +95,16 @@ static inline long linux_send_file(int from, int to, unsigned long count) { retu
 
 /* memfd_create(2), which <sys/mman.h> hides without _GNU_SOURCE. The descriptor is close-on-exec. */
 static inline int linux_memory_file(const char *name) { return (int)syscall(SYS_memfd_create, name, 1U /* MFD_CLOEXEC */); }
+/* fork(2), which Swift's overlay does not let through. */
+static inline pid_t linux_fork(void) { return fork(); }
+
+/* Whether no thread but this one was ever started: __libc_single_threaded, a mutable global. */
+static inline int linux_is_single_threaded(void) { return __libc_single_threaded; }
+
+/* close_range(2), since Linux 5.9. */
+static inline int linux_close_range(unsigned int first, unsigned int last) {
+    return (int)syscall(SYS_close_range, first, last, 0U);
+}
 
 /* wait(2)'s macros. */
 static inline int linux_wait_exited(int status) { return WIFEXITED(status); }

@@ -26,12 +26,12 @@ public final class PrivateBroker {
     /// Begins to start it; what becomes of it is told from the loop.
     ///
     /// - Parameters:
-    ///   - program: the path of `earshot`.
+    ///   - program: `earshot`.
     ///   - mostWorkers: worker processes at most; nil for as many as the settings say.
     ///   - cacheFolder: the folder of its cache; nil for none.
     /// - Throws: `ClientError` when there is no folder for it, `SystemError` when the program cannot be started.
     public static func start(
-        program: String, mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
+        program: ChildProgram, mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
         let folder = try makeFolder()
@@ -45,7 +45,7 @@ public final class PrivateBroker {
                 + (mostWorkers.map { ["--most-workers", String($0)] } ?? [])
                 + (cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
             do throws(SystemError) {
-                let child = try ChildProcess.spawn(program, arguments, inheriting: [writer])
+                let child = try program.start(arguments, inheriting: [writer])
                 broker = PrivateBroker(folder, child, reader, loop, onEvent)
             } catch {
                 close(reader)

@@ -92,6 +92,55 @@ public final class ChildProcess {
         var pid: pid_t = 0
         let code = unsafe posix_spawn(&pid, path, &actions, &attributes, &strings, &environment)
         guard code == 0 else { throw SystemError("posix_spawn", number: code) }
+        return try owned(pid)
+    }
+
+    /// Starts a child that goes on in a copy of this process and runs `body`: nothing has to be loaded and linked for it.
+    ///
+    /// What this process holds is in the copy too; its descriptors are closed there as with ``spawn(_:_:inheriting:)``, so
+    /// `body` begins anew, as a program does. A copy that cannot be made ready ends with code 127.
+    ///
+    /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for ever.
+    static func fork(
+        inheriting inherited: [Int32] = [], _ body: () -> Never
+    ) throws(SystemError) -> ChildProcess? {
+        guard linux_is_single_threaded() != 0 else { return nil }
+        // Else both processes write it.
+        fflush(nil)
+        let pid = linux_fork()
+        guard pid != 0 else {
+            guard becomeChild(inheriting: inherited) else { _exit(127) }
+            body()
+        }
+        guard pid > 0 else { throw SystemError("fork") }
+        // The child does it as well: it is done before either goes on.
+        setpgid(pid, pid)
+        return try owned(pid)
+    }
+
+    /// signal(7) on Linux; the two that cannot be caught refuse to be changed.
+    private static let lastSignal: Int32 = 64
+    /// What Swift's runtime catches to tell where a program crashed. In a copy that works as well.
+    private static let crashes = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGTRAP]
+
+    /// Makes a copy of the parent what a child is.
+    private static func becomeChild(inheriting inherited: [Int32]) -> Bool {
+        setpgid(0, 0)
+        for number in 1...lastSignal where !crashes.contains(number) { signal(number, SIG_DFL) }
+        let input = unsafe open("/dev/null", O_RDONLY)
+        guard input >= 0, dup2(input, 0) == 0, dup2(2, 1) == 1 else { return false }
+        var first: Int32 = 3
+        for kept in inherited.sorted() where kept >= first {
+            if kept > first, linux_close_range(UInt32(first), UInt32(kept - 1)) != 0 { return false }
+            first = kept + 1
+        }
+        guard linux_close_range(UInt32(first), .max) == 0 else { return false }
+        var none = sigset_t()
+        unsafe sigemptyset(&none)
+        return unsafe sigprocmask(SIG_SETMASK, &none, nil) == 0
+    }
+
+    private static func owned(_ pid: Int32) throws(SystemError) -> ChildProcess {
         do throws(SystemError) {
             return ChildProcess(pid: pid, process: try ProcessDescriptor(pid: pid))
         } catch {

@@ -1,4 +1,6 @@
 internal import ArgumentParser
+internal import EarshotLoop
+internal import Glibc
 
 /// The command: its subcommands, and what all of them answer with.
 @main
@@ -21,4 +23,9 @@ struct Earshot: ParsableCommand {
             CacheCommand.self,
             WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
         ])
+    /// This program with other arguments, in a process of its own.
+    static let copy = ChildProgram.this { arguments in
+        main(arguments)
+        Glibc.exit(ExitStatus.done.rawValue)
+    }
 }

@@ -26,7 +26,7 @@ final class PrivateBus {
         let broker: PrivateBroker
         do {
             broker = try PrivateBroker.start(
-                program: "/proc/self/exe", mostWorkers: workers, cacheFolder: cache, loop: loop
+                program: Earshot.copy, mostWorkers: workers, cacheFolder: cache, loop: loop
             ) { event in
                 switch event {
                 case .ready: state.isReady = true

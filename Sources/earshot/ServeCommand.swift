@@ -69,6 +69,8 @@ struct ServeCommand: ParsableCommand {
             }
             let plan = Supervisor.Plan(
                 folder: folder,
+                // A private bus has to be there soon; another one lives long, and has no two processes alike.
+                program: privateTo == nil ? .thisFile : Earshot.copy,
                 broker: ["broker", "--runtime", folder.path, "--spool", spool] + cache + durable
                     + ["--log-level", log.logLevel.rawValue],
                 worker: ["worker", "--runtime", folder.path] + worker.arguments

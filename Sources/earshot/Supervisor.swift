@@ -11,6 +11,8 @@ final class Supervisor {
     /// What is to be run.
     struct Plan {
         let folder: RuntimeFolder
+        /// What a first broker and first workers run.
+        let program: ChildProgram
         /// Arguments of the broker, and of each worker, behind the program's name.
         let broker: [String]
         let worker: [String]
@@ -143,8 +145,9 @@ final class Supervisor {
         _ post: Post, _ arguments: [String], secret: Int32, inheriting inherited: [Int32]
     ) throws(SystemError) {
         let family = ["--secret-fd", String(secret), "--parent-pid", String(getpid())]
-        let child = try ChildProcess.spawn(
-            "/proc/self/exe", ["earshot"] + arguments + family, inheriting: [secret] + inherited)
+        // After a death never a copy: whoever caused it knows where a copy has what in its memory.
+        let program = post.lastExit == nil ? plan.program : .thisFile
+        let child = try program.start(["earshot"] + arguments + family, inheriting: [secret] + inherited)
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }

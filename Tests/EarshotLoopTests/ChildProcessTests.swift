@@ -1,6 +1,7 @@
-import EarshotLoop
 import Glibc
 import Testing
+
+@testable import EarshotLoop
 
 @Suite struct ChildProcessTests {
     @Test func `a child's end is an event, with its code`() throws {
@@ -73,6 +74,12 @@ import Testing
         #expect(throws: SystemError("posix_spawn", number: ENOENT)) {
             try ChildProcess.spawn("/nonexistent/program", ["program"])
         }
+    }
+
+    @Test func `a process with other threads is not copied`() throws {
+        try BackgroundThread.run {}
+        let copy = try ChildProcess.fork { _exit(0) }
+        #expect(copy == nil)
     }
 
     @Test func `any process's end is an event by its number`() throws {

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 
 from harness import Bus, Commands, TestCase, temporary_folder
 from nginx import Nginx
 from origin import Origin, body
-from processes import reset_peak, resident, resident_peak
+from processes import children, command, kill, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -206,6 +208,27 @@ class PrivateBrokerTests(TestCase):
         # What such a death leaves is no broker to the next one.
         self.assertEqual(self.commands.run("get", f"{self.origin.url}/bytes/5").stdout, body(5))
         self.commands.await_no_survivors()
+
+    def test_its_processes_are_copies_and_after_a_death_they_are_not(self):
+        program = self.commands.start("get", f"{self.origin.url}/hang")
+        self.origin.await_count("/hang", 1)
+        supervisor, = children(program.pid)
+        broker, worker = sorted(children(supervisor))
+        for pid in (supervisor, broker, worker):
+            self.assertEqual(command(pid), command(program.pid), "nothing was loaded anew")
+            self.assertEqual(os.getpgid(pid), pid)
+            self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
+            self.assertEqual(os.readlink(f"/proc/{pid}/fd/1"), os.readlink(f"/proc/{pid}/fd/2"))
+        # What the program had opened is not theirs.
+        self.assertNotIn(os.readlink(f"/proc/{program.pid}/fd/1"),
+                         [os.readlink(f"/proc/{worker}/fd/{number}") for number in os.listdir(f"/proc/{worker}/fd")])
+        kill(worker)
+        self.origin.await_count("/hang", 2)
+        worker, = set(children(supervisor)) - {broker}
+        self.assertEqual(command(worker)[:2], ["earshot", "worker"])
+        program.signal(signal.SIGINT)
+        self.assertEqual(program.wait(10), 130, program.describe())
+        self.check_that_nothing_is_left()
 
     def test_no_spawn_refuses_instead(self):
         got = self.commands.run("get", "--no-spawn", f"{self.origin.url}/bytes/10")

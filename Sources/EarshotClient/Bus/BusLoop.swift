@@ -105,7 +105,8 @@ final class BusLoop {
         }
         do {
             broker = try PrivateBroker.start(
-                program: program, mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder, loop: loop
+                program: .file(program), mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder,
+                loop: loop
             ) { [unowned self] event in changed(event) }
         } catch {
             throw BusError(.noBroker, "A private broker cannot be started with \(program): \(error).")
