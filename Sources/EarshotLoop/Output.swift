@@ -41,6 +41,14 @@ public struct Output: Sendable {
         isPipe = mode == S_IFIFO
     }
 
+    /// - Parameter descriptor: of a regular file, open for writing; the caller keeps it.
+    public init(file descriptor: Int32) {
+        self.descriptor = descriptor
+        interrupt = -1
+        isFile = true
+        isPipe = false
+    }
+
     /// Writes all of `bytes`.
     public func write(_ bytes: [UInt8]) -> Outcome {
         var written = 0

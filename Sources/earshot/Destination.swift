@@ -63,10 +63,17 @@ struct Destination {
         self.interrupt = interrupt
     }
 
-    /// Writes a body while it arrives; nil where bodies become files, which are there when they are whole.
+    /// The path of the one file, as it was given; nil if there is none.
+    var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
+
+    /// Writes the one body while it arrives; nil where that is not possible, as bodies are not kept or what is there is not to
+    /// be replaced.
     func stream() -> StreamedBody? {
-        guard case .standardOutput = place else { return nil }
-        return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
+        switch place {
+        case .standardOutput: return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
+        case .file(let path): return Destination.replaced(path).map { StreamedBody(newFileFor: $0) }
+        case .nowhere, .folder: return nil
+        }
     }
 
     /// Writes the body of `url`, whole or not at all where it becomes a file.
@@ -91,42 +98,36 @@ struct Destination {
     }
 
     private func writeFile(_ path: String, _ body: Body) throws(Failure) {
-        var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return try replace(path, Source(body)) }
-        guard status.st_mode & S_IFMT != S_IFREG else {
-            // Through a link to the file itself, as any program would.
-            let resolved = unsafe realpath(path, nil)
-            defer { unsafe free(resolved) }
-            return try replace(unsafe resolved.map { unsafe String(cString: $0) } ?? path, Source(body))
-        }
-        // A device or a named pipe is written to, not replaced.
+        if let file = Destination.replaced(path) { return try replace(file, Source(body)) }
         let descriptor = unsafe open(path, O_WRONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Destination.cannot("open", path) }
         defer { close(descriptor) }
         try write(body, to: descriptor)
     }
 
-    /// Writes a file beside `path` and gives it that name once it is whole.
+    /// The path of the file that a new one takes the place of, behind links as any program would write it; nil for a device
+    /// or a named pipe, which is written to and not replaced.
+    private static func replaced(_ path: String) -> String? {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return path }
+        guard status.st_mode & S_IFMT == S_IFREG else { return nil }
+        let resolved = unsafe realpath(path, nil)
+        defer { unsafe free(resolved) }
+        return unsafe resolved.map { unsafe String(cString: $0) } ?? path
+    }
+
     private func replace(_ path: String, _ source: Source) throws(Failure) {
-        let slash = path.lastIndex(of: "/").map { path.index(after: $0) } ?? path.startIndex
-        let temporary = "\(path[..<slash]).\(path[slash...].prefix(100)).\(getpid()).part"
-        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
-        guard descriptor >= 0 else { throw Destination.cannot("write", path) }
-        var isWhole = false
-        defer { if !isWhole { unsafe unlink(temporary) } }
-        do {
-            defer { close(descriptor) }
-            try source.write(to: Output(descriptor), path)
-        }
-        guard unsafe rename(temporary, path) == 0 else { throw Destination.cannot("write", path) }
-        isWhole = true
+        let file = try NewFile(for: path)
+        try source.write(to: file.output, path)
+        try file.commit()
     }
 
     private func write(_ body: Body, to descriptor: Int32) throws(Failure) {
         try Source(body).write(to: Output(descriptor, interrupt: interrupt), "the output")
     }
 
-    private static func cannot(_ verb: String, _ path: String) -> Failure {
+    /// What `errno` says of a file.
+    static func cannot(_ verb: String, _ path: String) -> Failure {
         .cannotWrite(unsafe "cannot \(verb) \(path): \(String(cString: strerror(errno)))")
     }
 

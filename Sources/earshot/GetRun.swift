@@ -54,6 +54,8 @@ final class GetRun {
         defer {
             bar?.end()
             bar = nil
+            // With what is not finished of a file.
+            stream = nil
             self.session = nil
         }
         submit()
@@ -100,8 +102,8 @@ final class GetRun {
         var outcome = FetchOutcome(url: urls[index], delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
-                if let stream, stream.written > 0, let response = delivery.terminal.response {
-                    try stream.ended(response)
+                if let stream, let response = delivery.terminal.response, try stream.ended(response) {
+                    outcome.path = destination.onlyFile
                 } else {
                     outcome.path = try destination.write(self.body(delivery, body), of: urls[index])
                 }

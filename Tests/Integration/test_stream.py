@@ -1,5 +1,7 @@
 """A body is read while it arrives, from the file that PROGRESS names."""
 
+import json
+import signal
 import time
 
 from figures import tell
@@ -46,6 +48,11 @@ class Reader:
         if self.file:
             self.file.close()
         self.file = None
+
+
+def grown(target):
+    """Whether a file with something in it is beside `target`."""
+    return any(path != target and path.stat().st_size for path in target.parent.iterdir())
 
 
 def follow(client, reader, timeout=30):
@@ -183,3 +190,48 @@ class StreamTests(TestCase):
             self.assertNotEqual(program.status, 0)
             self.assertIn("changed at its origin", program.stderr)
             self.assertTrue(body(4 * MIB, "older").startswith(program.stdout))
+
+    def test_get_writes_its_file_while_the_body_arrives(self):
+        size = 40 * MIB
+        with Origin() as origin, Bus(workers=1) as bus:
+            origin.publish("big", size, plan=lambda n, start: {"rate": 20 * MIB})
+            target = bus.folder / "out" / "big"
+            target.parent.mkdir()
+            program = bus.start("get", "-o", target, f"{origin.url}/parts/big")
+            eventually(lambda: grown(target), "a part of the file beside it")
+            self.assertFalse(target.exists(), "it has its name when it is whole")
+            self.assertEqual(program.wait(60), 0, program.describe())
+            self.assertTrue(target.read_bytes() == body(size))
+            self.assertEqual(list(target.parent.iterdir()), [target])
+
+    def test_a_file_of_a_body_that_changed_begins_anew(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            newer = Version(4 * MIB, "newer")
+            origin.publish("file", 4 * MIB, "older", plan=lambda n, start: [
+                {"rate": 8 * MIB, "cut": 3 * MIB}, {"version": newer, "rate": 8 * MIB}][n])
+            target = bus.folder / "out" / "file"
+            target.parent.mkdir()
+            program = bus.start("get", "--json", "-o", target, f"{origin.url}/parts/file")
+            eventually(lambda: grown(target), "a part of the file beside it")
+            self.assertEqual(program.wait(60), 0, program.describe())
+            self.assertTrue(target.read_bytes() == newer.content)
+            self.assertEqual(json.loads(program.stdout)["path"], str(target))
+            self.assertEqual(list(target.parent.iterdir()), [target])
+
+    def test_nothing_is_left_of_a_file_that_was_not_finished(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            for name, plan, end, status in (
+                    ("cut", {"rate": 8 * MIB, "cut": 3 * MIB}, None, 18),
+                    ("slow", {"rate": 4 * MIB}, signal.SIGINT, 130)):
+                with self.subTest(name):
+                    origin.publish(name, 16 * MIB, plan=lambda n, start: plan)
+                    target = bus.folder / name / "file"
+                    target.parent.mkdir()
+                    target.write_bytes(b"what was there")
+                    program = bus.start("get", "--retries", "0", "-o", target, f"{origin.url}/parts/{name}")
+                    eventually(lambda: grown(target), "a part of the file beside it")
+                    if end:
+                        program.signal(end)
+                    self.assertEqual(program.wait(60), status, program.describe())
+                    self.assertEqual(target.read_bytes(), b"what was there")
+                    self.assertEqual(list(target.parent.iterdir()), [target])
