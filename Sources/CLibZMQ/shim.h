@@ -6,8 +6,3 @@
 #ifndef ZMQ_ZERO_COPY_RECV
 #define ZMQ_ZERO_COPY_RECV 10
 #endif
-
-/* sched(7). <sched.h> hides it without _GNU_SOURCE. */
-#ifndef SCHED_BATCH
-#define SCHED_BATCH 3
-#endif

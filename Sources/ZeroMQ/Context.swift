@@ -22,22 +22,8 @@ public struct Context: ~Copyable {
         // Else a message below 8 KiB is a part of the buffer it was read into, and whoever keeps it keeps 18 KiB. A library
         // that does not know this works all the same.
         unsafe zmq_ctx_set(context, ZMQ_ZERO_COPY_RECV, 0)
-        // Woken by the first of several messages, an I/O thread would take the processor from the one that sends them, and
-        // have to be woken again for each. One that comes when that has done its pass moves all of them at once.
-        if mayRunBatches { unsafe zmq_ctx_set(context, ZMQ_THREAD_SCHED_POLICY, SCHED_BATCH) }
         return Context(handle: handle)
     }
-
-    /// Whether this process may let a thread wait for its turn: tried, since libzmq aborts where that is refused. A policy
-    /// that somebody chose for the process stands.
-    private static let mayRunBatches: Bool = {
-        var policy: Int32 = 0
-        var parameters = sched_param()
-        guard unsafe pthread_getschedparam(pthread_self(), &policy, &parameters) == 0, policy == SCHED_OTHER,
-            unsafe pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters) == 0
-        else { return false }
-        return unsafe pthread_setschedparam(pthread_self(), policy, &parameters) == 0
-    }()
 
     /// Makes a socket of this context with every option set that matters.
     public func socket(_ kind: Socket.Kind, _ options: SocketOptions = SocketOptions()) throws(ZeroMQError) -> Socket {
