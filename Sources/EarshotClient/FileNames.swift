@@ -29,16 +29,28 @@ public struct FileNames {
 
     /// What stands behind the last slash of the path.
     private static func lastSegment(_ url: String) -> Substring {
-        let path = url.prefix { $0 != "?" && $0 != "#" }
-        var rest = path[...]
-        if let scheme = rest.firstRange(of: "://") {
-            guard let slash = rest[scheme.upperBound...].firstIndex(of: "/") else { return "" }
-            rest = rest[slash...]
+        var path = url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        if let authority = authority(of: path) {
+            guard let slash = path[authority...].firstIndex(of: UInt8(ascii: "/")) else { return "" }
+            path = path[slash...]
         }
-        return rest.split(separator: "/").last ?? ""
+        while path.last == UInt8(ascii: "/") { path.removeLast() }
+        let slash = path.lastIndex(of: UInt8(ascii: "/"))
+        return Substring(path[(slash.map { path.index(after: $0) } ?? path.startIndex)...])
+    }
+
+    /// What is behind the first `://`.
+    private static func authority(of path: Substring.UTF8View) -> Substring.Index? {
+        var rest = path
+        while let colon = rest.firstIndex(of: UInt8(ascii: ":")) {
+            rest = rest[rest.index(after: colon)...]
+            if rest.starts(with: "//".utf8) { return rest.index(rest.startIndex, offsetBy: 2) }
+        }
+        return nil
     }
 
     private static func safe(_ segment: Substring) -> String {
+        if isSafe(segment) { return String(segment) }
         var name = ""
         for scalar in (decoded(segment) ?? String(segment)).unicodeScalars {
             let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)
@@ -50,6 +62,16 @@ public struct FileNames {
             name.unicodeScalars.removeFirst()
         }
         return name.isEmpty ? "download" : name
+    }
+
+    /// Whether it is a name as it is: most are, and to look at each character takes ten times as long.
+    private static func isSafe(_ segment: Substring) -> Bool {
+        guard let first = segment.utf8.first, first != UInt8(ascii: "."), first != UInt8(ascii: "-"),
+            segment.utf8.count <= mostBytes
+        else { return false }
+        return segment.utf8.allSatisfy { byte in
+            (0x21...0x7e).contains(byte) && byte != UInt8(ascii: "%") && byte != UInt8(ascii: "\\")
+        }
     }
 
     /// The text that percent signs stand for; nil if it is none.

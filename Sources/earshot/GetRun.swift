@@ -20,6 +20,8 @@ final class GetRun {
     private let isVerbose: Bool
     private var destination: Destination
     private var next = 0
+    /// What was asked for last: the next differs by its ID and URL.
+    private var lastFetch: Fetch?
     private var underWay: [RequestID: Int] = [:]
     private var received: [RequestID: Int] = [:]
     /// The one body that is written while it arrives.
@@ -158,9 +160,7 @@ final class GetRun {
             next += 1
             guard let request = RequestID(String(index + 1)) else { continue }
             underWay[request] = index
-            var fetch = options.fetch(handler, request, URLText.wire(urls[index]) ?? "", body: body)
-            fetch.options.streams = stream != nil
-            if bar != nil { fetch.options.progressMilliseconds = 200 }
+            let fetch = fetch(request, URLText.wire(urls[index]) ?? "")
             do throws(ClientError) {
                 guard !fetch.url.isEmpty else {
                     let detail = "this is not a URL: it holds spaces or is too long"
@@ -172,6 +172,17 @@ final class GetRun {
                 settle(request, index, FetchOutcome(url: urls[index], code: "bad-header", detail: error.description))
             }
         }
+    }
+
+    /// A request for a URL.
+    private func fetch(_ request: RequestID, _ url: String) -> Fetch {
+        var fetch = lastFetch ?? options.fetch(handler, request, url, body: body)
+        fetch.request = request
+        fetch.url = url
+        fetch.options.streams = stream != nil
+        if bar != nil { fetch.options.progressMilliseconds = 200 }
+        lastFetch = fetch
+        return fetch
     }
 
     private func settle(_ request: RequestID, _ index: Int, _ outcome: FetchOutcome) {

@@ -10,11 +10,16 @@ final class NewFile {
     private let descriptor: Int32
     private var isWhole = false
 
+    /// This process, which writes no two files with one name at once.
+    private static let writer = getpid()
+
     /// Begins one that becomes, or replaces, the file at `path`.
     init(for path: String) throws(Destination.Failure) {
         self.path = path
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
-        temporary = "\(path[..<slash]).\(path[slash...].prefix(100)).\(getpid()).part"
+        let name = path[slash...]
+        // The name of a file has 255 bytes at most.
+        temporary = "\(path[..<slash]).\(name.utf8.count <= 200 ? name : "long").\(NewFile.writer).part"
         descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw Destination.cannot("write", path) }

@@ -9,6 +9,8 @@ import Testing
         ("http://h/-rf", "rf"), ("http://h/a%00b%0ac", "a_b_c"), ("http://h/a%1b[31m", "a_[31m"),
         ("http://h/%C3%A4.txt", "\u{e4}.txt"), ("http://h/%C3.txt", "%C3.txt"), ("http://h/a%5cb", "a_b"),
         ("http://h/gpj.%E2%80%AEexe", "gpj._exe"), ("http://h/%20%2d%2dx", "x"), ("http://h/100%", "100%"),
+        ("http://h/a//", "a"), ("//h/b", "b"), ("a:b/c://d/e", "e"), ("http:/h", "h"), ("http://h/a b", "a b"),
+        ("http://h/\u{e4}/\u{301}x", "\u{301}x"),
     ])
     func `a name is safe`(url: String, name: String) {
         var names = FileNames()
@@ -27,6 +29,7 @@ import Testing
         var names = FileNames()
         let name = names.name(for: "http://h/" + String(repeating: "%C3%A4", count: 500))
         #expect(name == String(repeating: "\u{e4}", count: 100))
+        #expect(names.name(for: "http://h/" + String(repeating: "a", count: 201)) == String(repeating: "a", count: 200))
     }
 
     @Test func `strangers' text cannot command a terminal`() {
