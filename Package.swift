@@ -56,7 +56,7 @@ let package = Package(
         source("ZeroMQ", ["CLibZMQ"]),
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
-        source("Crypto", ["CLibCrypto"]),
+        source("LibCrypto", ["CLibCrypto"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
 
         // What decides, without I/O.
@@ -65,18 +65,18 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // What acts.
-        source("EarshotDisk", ["EarshotLoop", "Crypto", grdb]),
-        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", grdb]),
+        source("EarshotDisk", ["EarshotLoop", "LibCrypto", grdb]),
+        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", grdb]),
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
         source(
             "EarshotBroker",
             [
                 "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
-                "EarshotLoop", "ZeroMQ", "Crypto", deque, logging,
+                "EarshotLoop", "ZeroMQ", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
-            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", deque, heap, logging]),
+            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "LibCrypto", deque, heap, logging]),
         source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
         .executableTarget(
             name: "earshot",
@@ -84,7 +84,7 @@ let package = Package(
                 "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
                 "EarshotWire",
                 "EarshotLoop",
-                "Crypto", arguments, logging, toml,
+                "LibCrypto", arguments, logging, toml,
             ],
             swiftSettings: settings),
 
@@ -93,24 +93,25 @@ let package = Package(
         .executableTarget(
             name: "earshot-lab",
             dependencies: [
-                "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto", arguments,
+                "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
+                arguments,
             ],
             swiftSettings: settings),
 
         tests("EarshotWireTests", ["EarshotWire"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
-        tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "Crypto"]),
-        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "Crypto"]),
+        tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
+        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
-        tests("CryptoTests", ["Crypto"]),
+        tests("LibCryptoTests", ["LibCrypto"]),
         tests(
             "EarshotWorkerTests",
             [
-                "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Crypto", "Curl", logging,
+                "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto", "Curl", logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),

@@ -8,8 +8,8 @@ public struct DescriptorInterest: Hashable, Sendable {
     public let reads: Bool
     public let writes: Bool
 
-    /// Whether a socket was opened under this number since the owner was last told of the number: what it did for the one
-    /// before is void. If not, the socket is the one that it was told of, even if it was to forget it meanwhile.
+    /// Whether a socket was opened under this number since the owner was last told of the number: what it did for the
+    /// one before is void. If not, the socket is the one that it was told of, even if it was to forget it meanwhile.
     public let isNew: Bool
 
     /// Whether there is nothing left to watch it for.

@@ -99,8 +99,8 @@ extension TransferRequest {
         let decodes: Bool
     }
 
-    /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be met
-    /// by another, and no password of its URL.
+    /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be
+    /// met by another, and no password of its URL.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, clientCertificate == nil, version == .http1,
             !url.utf8.contains(UInt8(ascii: "@"))

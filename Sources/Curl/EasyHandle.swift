@@ -104,7 +104,8 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
     }
 
-    /// Has libcurl ask before it connects, and before it sends a request, with `context`, which must outlive the transfer.
+    /// Has libcurl ask before it connects, and before it sends a request, with `context`, which must outlive the
+    /// transfer.
     func setAddressCallbacks(
         open: @escaping curl_opensocket_callback, request: @escaping curl_prereq_callback,
         context: UnsafeMutableRawPointer

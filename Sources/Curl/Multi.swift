@@ -3,8 +3,8 @@ internal import CLibCurl
 /// Many transfers on one thread, driven by descriptors and a timer that the owner watches (curl_multi_socket_action).
 ///
 /// The owner calls `descriptorReady` and `timerFired` as the world says, and after each call to anything here takes
-/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. Each transfer costs libcurl time in proportion
-/// to the connections of its multi handle: beyond some hundreds spread them over several.
+/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. Each transfer costs libcurl time in
+/// proportion to the connections of its multi handle: beyond some hundreds spread them over several.
 @safe public final class Multi {
     /// The most bytes of header lines a transfer may receive, all blocks and trailers together.
     public static let headerBytesLimit = 64 * 1024

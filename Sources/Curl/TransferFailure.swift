@@ -59,7 +59,8 @@ extension TransferFailure {
         case CURLE_WEIRD_SERVER_REPLY:
             self = .protocolError
         case CURLE_OUT_OF_MEMORY where isConnected:
-            // What libcurl says of one line of more than 100 KiB. Where memory is short it is Swift that ends the process.
+            // What libcurl says of one line of more than 100 KiB. Where memory is short it is Swift that ends the
+            // process.
             self = .headerTooLarge
         case CURLE_UNSUPPORTED_PROTOCOL:
             // Also what libcurl says to an answer without a status line (HTTP/0.9).

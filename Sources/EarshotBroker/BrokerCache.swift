@@ -216,8 +216,8 @@ final class BrokerCache {
         return answers.map(\.variant)
     }
 
-    /// An answer of the index with its true `VaryKey`, if it is for such a request; another one stays as it is, and fits
-    /// none.
+    /// An answer of the index with its true `VaryKey`, if it is for such a request; another one stays as it is, and
+    /// fits none.
     private func resolved(_ answer: HotAnswers.Answer, for request: HeaderFields) -> HotAnswers.Answer {
         let response = answer.variant.response
         guard !answer.digest.isEmpty, response.varyKey.canonical == answer.digest,

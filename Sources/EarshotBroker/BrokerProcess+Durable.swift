@@ -16,8 +16,8 @@ extension BrokerProcess {
         var files: Set<String> { Set(rows.compactMap(\.file)) }
     }
 
-    /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be: then
-    /// the broker refuses them.
+    /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be:
+    /// then the broker refuses them.
     static func openDurable(_ options: BrokerOptions, _ logger: Logger) -> DurableOpening? {
         guard let path = options.durableFolder else { return nil }
         let folder = DurableFolder(path)

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Brings bodies into the forms that those who wait for them asked for, before the core hears of them.
 extension BrokerProcess {
-    /// A completion and its body: as a file too if somebody wants one, and in memory too if somebody wants that. What cannot
-    /// be written or read stays in the form in which it came.
+    /// A completion and its body: as a file too if somebody wants one, and in memory too if somebody wants that. What
+    /// cannot be written or read stays in the form in which it came.
     func inWishedForms(
         _ message: WorkerMessage, _ body: SharedBody?, of peer: UInt64
     ) -> (WorkerMessage, SharedBody?) {

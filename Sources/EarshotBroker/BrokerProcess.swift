@@ -1,17 +1,17 @@
-internal import Crypto
 internal import EarshotCache
 internal import EarshotCore
 internal import EarshotDurable
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 public import Logging
 internal import ZeroMQ
 
 /// The broker: the core's shell. One thread, one loop, two ROUTERs.
 ///
-/// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell decides
-/// nothing about requests.
+/// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell
+/// decides nothing about requests.
 public final class BrokerProcess {
     /// Messages queued to one peer: more than the largest window, so that only progress and answers can fill it.
     private static let sendHighWaterMark: Int32 = 8_192

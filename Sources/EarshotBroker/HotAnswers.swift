@@ -3,8 +3,8 @@ internal import EarshotCache
 internal import EarshotCore
 internal import EarshotHTTP
 
-/// Kept answers that were used or stored last, with their bodies, within a bound of bytes: what they answer is answered in
-/// the same pass.
+/// Kept answers that were used or stored last, with their bodies, within a bound of bytes: what they answer is answered
+/// in the same pass.
 ///
 /// A key that is here is here with all its variants.
 struct HotAnswers {

@@ -41,10 +41,11 @@ final class RouterPort {
     private static let messagesPerPass = 512
     /// Messages read after a connection's end before its loss is told even though more wait: a full pipe's worth.
     private static let messagesBeforeLoss = 8_192
-    /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or to
-    /// take its last message.
+    /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or
+    /// to take its last message.
     private static let closeMilliseconds = 100
-    /// How long a connection may be silent from its beginning on: each costs a descriptor, and nobody needs a silent one.
+    /// How long a connection may be silent from its beginning on: each costs a descriptor, and nobody needs a silent
+    /// one.
     private static let silence = Duration.seconds(10)
 
     private let socket: Socket
@@ -273,8 +274,8 @@ final class RouterPort {
                 condemn(number)
                 continue
             }
-            // Its last words may still be on their way through libzmq; the connection's end is told after them. The kernel
-            // ends it unless a child of that process holds it open.
+            // Its last words may still be on their way through libzmq; the connection's end is told after them. The
+            // kernel ends it unless a child of that process holds it open.
             closeLater(number, descriptor)
         }
     }

@@ -1,13 +1,14 @@
-internal import Crypto
 internal import EarshotDisk
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// The folder of bodies that are files: one file for each content, named by its SHA-256.
 ///
 /// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
-/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`. Names are used relative to an opened folder and without following links.
+/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`. Names are
+/// used relative to an opened folder and without following links.
 final class Spool {
     /// Closes descriptors.
     private final class Closer: StoreKeeper {
@@ -161,8 +162,8 @@ final class Spool {
         for (name, pid, attempt) in parts() where Self.hasEnded(pid) || !(attempt.map(held) ?? true) { remove(name) }
     }
 
-    /// Removes what processes that have ended have left, but for attempts that still count as theirs: what is left of those is
-    /// taken back when their worker's end is told.
+    /// Removes what processes that have ended have left, but for attempts that still count as theirs: what is left of
+    /// those is taken back when their worker's end is told.
     func sweepEndedParts(held: (AttemptID) -> Bool) {
         for (name, pid, attempt) in parts() where Self.hasEnded(pid) && !(attempt.map(held) ?? false) { remove(name) }
     }

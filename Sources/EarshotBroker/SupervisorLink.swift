@@ -5,11 +5,11 @@ internal import Logging
 /// The broker's line to its supervisor, which reads the files of settings and outlives brokers.
 ///
 /// The supervisor says all settings at once: a line for each, and `end`. It is answered by `read`: what was told before
-/// that was set before, and is forgotten with it. The broker tells what clients set, as in SET, and how many workers it has
-/// taken in.
+/// that was set before, and is forgotten with it. The broker tells what clients set, as in SET, and how many workers it
+/// has taken in.
 ///
-/// The supervisor says of all children that fail at once: a line for each, and `failing`. Asked `alive`, the broker says the
-/// same.
+/// The supervisor says of all children that fail at once: a line for each, and `failing`. Asked `alive`, the broker
+/// says the same.
 final class SupervisorLink {
     private let logger: Logger
     private let onSettings: (Settings) -> Void

@@ -2,14 +2,14 @@ internal import EarshotLoop
 internal import Glibc
 internal import ZeroMQ
 
-/// Inline bodies that wait too long for memory, by the name of their content, one behind the other in one file without a
-/// name.
+/// Inline bodies that wait too long for memory, by the name of their content, one behind the other in one file without
+/// a name.
 ///
 /// A file of its own for each costs a file system a hundred times what a small body costs, and the loop waits for that:
 /// one slow reader would hold up everybody.
 final class WaitingBodies {
-    /// Room is used again by pieces of so many bytes, so that it needs no search: one body that waits for long holds one
-    /// piece. The file is emptied when nothing waits.
+    /// Room is used again by pieces of so many bytes, so that it needs no search: one body that waits for long holds
+    /// one piece. The file is emptied when nothing waits.
     private static let pieceBytes = 4 << 20
 
     /// A part of the file.

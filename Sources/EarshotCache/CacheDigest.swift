@@ -1,5 +1,5 @@
-internal import Crypto
 public import EarshotHTTP
+internal import LibCrypto
 
 /// A cache key as the index has it: SHA-256 over all of it and a salt, so that no credential is on the disk.
 public struct CacheDigest: Hashable, Sendable {

@@ -1,8 +1,8 @@
-internal import Crypto
 public import EarshotDisk
 internal import EarshotHTTP
 public import EarshotLoop
 internal import Glibc
+internal import LibCrypto
 
 /// Where a cache is on the disk: the index, the bodies that are files, a salt and a lock.
 ///
@@ -35,8 +35,8 @@ public struct CacheFolder: Sendable {
         try StoreFolder.take(lock, of: "the cache in \(path)")
     }
 
-    /// What keys and variants are digested with, made at the first call: credentials that are part of them cannot be looked
-    /// up in a table of common ones.
+    /// What keys and variants are digested with, made at the first call: credentials that are part of them cannot be
+    /// looked up in a table of common ones.
     /// - Throws: `StoreError`.
     public func readSalt() throws(StoreError) -> [UInt8] {
         let wanted = 32

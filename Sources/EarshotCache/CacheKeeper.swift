@@ -1,16 +1,16 @@
-internal import Crypto
 internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import Foundation
 internal import GRDB
 internal import Glibc
+internal import LibCrypto
 
 /// What a cache's thread does: it keeps index and bodies together, within the limit.
 ///
-/// A file is there before the row that names it, and goes after it. So after a crash there may be files without a row, and
-/// after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files once.
-/// An index that cannot be read is moved aside and begun anew.
+/// A file is there before the row that names it, and goes after it. So after a crash there may be files without a row,
+/// and after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files
+/// once. An index that cannot be read is moved aside and begun anew.
 final class CacheKeeper: StoreKeeper {
     /// A full disk is told of once in so many seconds, however much is not kept.
     private static let complaintSeconds = 60
@@ -214,7 +214,8 @@ final class CacheKeeper: StoreKeeper {
         switch request {
         case .store(let item, _):
             let key = Data(item.key.bytes)
-            // For a key that is new, as most are, there is nothing to make way: to ask costs a third of looking for it twice.
+            // For a key that is new, as most are, there is nothing to make way: to ask costs a third of looking for it
+            // twice.
             let isKnown = try CacheIndex.has(key, db)
             if isKnown {
                 removed += try CacheIndex.remove(db, where: "key = ? AND variant = ?", [key, Data(item.variant)])

@@ -6,8 +6,8 @@ public enum CacheRequest: Sendable {
     case lookUp(ticket: UInt64, CacheDigest)
     /// The body of an answer: `body`.
     case read(ticket: UInt64, entry: UInt64)
-    /// Keep this, in the place of one of the same key and variant; `stored` follows. A body that is a file is given as a
-    /// descriptor, which is closed.
+    /// Keep this, in the place of one of the same key and variant; `stored` follows. A body that is a file is given as
+    /// a descriptor, which is closed.
     case store(CacheItem, file: Int32?)
     /// An answer was found unchanged.
     case refresh(entry: UInt64, StoredResponse, variant: [UInt8])

@@ -1,9 +1,9 @@
-internal import Crypto
 public import EarshotDisk
 internal import EarshotHTTP
 internal import Foundation
 internal import GRDB
 internal import Glibc
+internal import LibCrypto
 
 /// What is in a cache, read from its files alone: also beside a broker that has it.
 public struct CacheReport {

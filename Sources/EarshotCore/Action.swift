@@ -57,8 +57,8 @@ public enum Action: Equatable, Sendable {
     case lendPart(String, as: String)
     /// Nobody goes on with this file.
     case removePart(String)
-    /// Whatever else earlier brokers' attempts left in the spool is nobody's: all files of attempts that no worker holds, as
-    /// `BrokerCore.holds` says.
+    /// Whatever else earlier brokers' attempts left in the spool is nobody's: all files of attempts that no worker
+    /// holds, as `BrokerCore.holds` says.
     case sweepSpool
     /// Tell what the cache has for this request, by `BrokerCore.cacheAnswered`.
     case lookUp(FlightName, CacheKey, HTTPRequest)

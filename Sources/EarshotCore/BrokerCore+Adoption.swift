@@ -4,9 +4,9 @@ internal import EarshotWire
 /// Adoption: what workers fetch for a broker that is gone, flights of this one go on with.
 ///
 /// A JOB says its flight's identity, and the worker says it to the next broker. Until somebody asks for the same the
-/// attempt is an *orphan*: a lease without a flight, which takes its slot and its origin's place. A flight that is about
-/// to wait in the queue takes the orphan of its identity, or the answer that the orphan has become. All of this is for a
-/// while after the start; then what nobody asked for is stopped and dropped.
+/// attempt is an *orphan*: a lease without a flight, which takes its slot and its origin's place. A flight that is
+/// about to wait in the queue takes the orphan of its identity, or the answer that the orphan has become. All of this
+/// is for a while after the start; then what nobody asked for is stopped and dropped.
 extension BrokerCore {
     // MARK: Events
 
@@ -17,7 +17,8 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// A worker tells of an attempt of an earlier broker. What users' own workers make is not gone on with: it is made anew.
+    /// A worker tells of an attempt of an earlier broker. What users' own workers make is not gone on with: it is made
+    /// anew.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
         // What it runs while this broker drains is the next one's to judge.
         guard workers[worker].foreign.contains(held.attempt), !isDraining else { return }
@@ -118,8 +119,8 @@ extension BrokerCore {
 
     // MARK: Flights
 
-    /// What tells a flight from all others, with all that decides who may share it and what the server is asked; nil for
-    /// one that is for one request alone.
+    /// What tells a flight from all others, with all that decides who may share it and what the server is asked; nil
+    /// for one that is for one request alone.
     func identity(of flight: Int32) -> FlightIdentity? {
         guard let identify, !flights[flight].isAlone else { return nil }
         let key = flights[flight].key
@@ -135,7 +136,8 @@ extension BrokerCore {
         return identify(bytes)
     }
 
-    /// A flight is about to wait for a worker: it goes on with what one fetches for an earlier broker, if there is that.
+    /// A flight is about to wait for a worker: it goes on with what one fetches for an earlier broker, if there is
+    /// that.
     /// - Returns: whether it runs now.
     mutating func adopts(_ flight: Int32) -> Bool {
         guard isAdopting, let identity = identity(of: flight) else { return false }

@@ -2,8 +2,8 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// The cache: asked before a flight is queued, told of what came. What it keeps is the shell's; what may be used, and how,
-/// is said here, by `CacheRule`.
+/// The cache: asked before a flight is queued, told of what came. What it keeps is the shell's; what may be used, and
+/// how, is said here, by `CacheRule`.
 extension BrokerCore {
     // MARK: Events
 
@@ -236,7 +236,8 @@ extension BrokerCore {
         }
     }
 
-    /// Something else than a 304 came: what was asked about is not the server's answer any more, unless it is in trouble.
+    /// Something else than a 304 came: what was asked about is not the server's answer any more, unless it is in
+    /// trouble.
     private mutating func replace(
         _ stored: CacheVariant, of flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields,
         requestTime: Int64
@@ -283,8 +284,8 @@ extension BrokerCore {
         return stored
     }
 
-    /// Whether an answer that may be kept can ever be used: it is fresh for a while, a server can be asked whether it has
-    /// changed, or somebody means to use it whatever it says.
+    /// Whether an answer that may be kept can ever be used: it is fresh for a while, a server can be asked whether it
+    /// has changed, or somebody means to use it whatever it says.
     private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
         if rule.isFresh(stored, now: calendarSeconds) || !stored.conditions.isEmpty { return true }
         if flights[flight].mode == .forceCache { return true }
@@ -302,8 +303,8 @@ extension BrokerCore {
 
     // MARK: Revalidation
 
-    /// Brings an answer that is used stale up to date, for whoever asks next. One flight for a key; when very many wait,
-    /// none, so that the next request sees to it.
+    /// Brings an answer that is used stale up to date, for whoever asks next. One flight for a key; when very many
+    /// wait, none, so that the next request sees to it.
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
         let record = flights[flight]
         let key = FlightKey(record.request, redirect: record.redirect, own: record.ownKey, alone: nil, mode: .noCache)

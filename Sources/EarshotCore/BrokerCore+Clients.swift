@@ -20,8 +20,8 @@ extension BrokerCore {
         if mayReturn(client) { leaveAside(client, now: now) } else { endSession(client, now: now) }
     }
 
-    /// A connection said something, and no HELLO that could be answered: from now on it has some time for that. Most say it
-    /// first, so an idle bus has no timer.
+    /// A connection said something, and no HELLO that could be answered: from now on it has some time for that. Most
+    /// say it first, so an idle bus has no timer.
     private mutating func awaitGreeting(of id: ClientID) {
         guard let client = clientNumbers[id], clients[client].phase == .joining, !clients[client].isGreetingDue else {
             return

@@ -109,8 +109,8 @@ extension BrokerCore {
         dropIfUnwanted(child)
     }
 
-    /// Tries again after a pause, or ends with this failure. A draining broker starts nothing, and leaves the next try to
-    /// the next one.
+    /// Tries again after a pause, or ends with this failure. A draining broker starts nothing, and leaves the next try
+    /// to the next one.
     mutating func retryOrFail(
         _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
     ) {
@@ -206,7 +206,8 @@ extension BrokerCore {
         release(number)
     }
 
-    /// Makes an outcome of its own for those who get the body as a file, if it is there in both forms; else it is the same.
+    /// Makes an outcome of its own for those who get the body as a file, if it is there in both forms; else it is the
+    /// same.
     private mutating func separateCopy(of number: Int32) -> Int32 {
         guard let copy = outcomes[number].response?.copy else { return number }
         outcomes[number].response?.copy = nil

@@ -42,9 +42,9 @@ extension BrokerCore {
         }
     }
 
-    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, nor while one has not
-    /// told of all of it or is to end it, so that nothing is fetched twice at once; but no longer than until `limit`, for a
-    /// worker may be gone with that broker.
+    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, nor while one has
+    /// not told of all of it or is to end it, so that nothing is fetched twice at once; but no longer than until
+    /// `limit`, for a worker may be gone with that broker.
     public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
         awaitedWorkers = count
         setTimer(limit, .opening)
@@ -98,8 +98,8 @@ extension BrokerCore {
         return count
     }
 
-    /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to, whose connection
-    /// may still be open. O(workers).
+    /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to,
+    /// whose connection may still be open. O(workers).
     private func freestWorker(for origin: Int32) -> Int32? {
         let last = origins[origin].lastWorker
         let pool = origins[origin].pool

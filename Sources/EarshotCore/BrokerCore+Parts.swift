@@ -3,17 +3,17 @@ public import EarshotWire
 
 /// What is left of transfers that broke off: who has it, who goes on with it, how long it stays.
 ///
-/// A worker writes a body into a file named after its attempt. When the attempt ends without it, the shell takes the file
-/// back under `keptName` and says so by `partKept`, before it tells of the end. From then on it waits for the next attempt
-/// of its flight, or, if that is gone, aside under its key: for a while, and within bounds.
+/// A worker writes a body into a file named after its attempt. When the attempt ends without it, the shell takes the
+/// file back under `keptName` and says so by `partKept`, before it tells of the end. From then on it waits for the next
+/// attempt of its flight, or, if that is gone, aside under its key: for a while, and within bounds.
 extension BrokerCore {
     /// What the shell calls the file of an attempt that it has taken back.
     public static func keptName(of attempt: AttemptID) -> String { "\(attempt).kept" }
 
     // MARK: Events
 
-    /// The file of an attempt was taken back from a worker that is about to be done with it, or is dead. It holds so many
-    /// bytes.
+    /// The file of an attempt was taken back from a worker that is about to be done with it, or is dead. It holds so
+    /// many bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
         guard holds(attempt, id), let worker = workerNumbers[id] else {
             actions.append(.removePart(Self.keptName(of: attempt)))

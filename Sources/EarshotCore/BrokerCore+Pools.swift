@@ -9,8 +9,8 @@ extension BrokerCore {
         return pool
     }
 
-    /// Takes requests for schemes that nobody serves yet, until then: users' own workers that served an earlier broker come
-    /// back, and its clients ask again before them.
+    /// Takes requests for schemes that nobody serves yet, until then: users' own workers that served an earlier broker
+    /// come back, and its clients ask again before them.
     public mutating func awaitOwnWorkers(until limit: Tick) { ownWorkersAwaitedUntil = limit }
 
     /// Whether requests for URLs of a scheme are taken, be it to wait for a worker.
@@ -35,7 +35,8 @@ extension BrokerCore {
         pool == WorkerPool.web ? limits.origins.terms(for: origin) : (.max, 0)
     }
 
-    /// Lets a worker serve schemes of its own: all of them, or none if there is no room for those that nobody serves yet.
+    /// Lets a worker serve schemes of its own: all of them, or none if there is no room for those that nobody serves
+    /// yet.
     /// - Returns: whether there is.
     mutating func register(_ worker: Int32, for schemes: [String]) -> Bool {
         guard pools.count + schemes.count(where: { poolNumbers[$0] == nil }) <= limits.pools else { return false }
@@ -55,8 +56,8 @@ extension BrokerCore {
         return pool
     }
 
-    /// A worker serves its pools no longer. When it was the last one of a scheme, another is waited for by whoever wants
-    /// something of it, be it asked for before or meanwhile.
+    /// A worker serves its pools no longer. When it was the last one of a scheme, another is waited for by whoever
+    /// wants something of it, be it asked for before or meanwhile.
     mutating func leavePools(_ served: [Int32], now: Tick) {
         for pool in served where pool != WorkerPool.web {
             pools[pool].workers -= 1
@@ -86,8 +87,8 @@ extension BrokerCore {
         pools.remove(pool)
     }
 
-    /// Fails what waits for a pool that nobody serves any more, of very much a part in each pass. Requests of clients whose
-    /// window is full wait for that first, as ever.
+    /// Fails what waits for a pool that nobody serves any more, of very much a part in each pass. Requests of clients
+    /// whose window is full wait for that first, as ever.
     mutating func failQueued(in pool: Int32, now: Tick) {
         let clients = clients
         let limits = limits
@@ -124,8 +125,8 @@ extension BrokerCore {
         attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
     }
 
-    /// Ends a connection to a worker that does not keep to the protocol, and tells it why. One that the supervisor keeps is
-    /// killed instead, and its death awaited; a user's program is not ours to kill.
+    /// Ends a connection to a worker that does not keep to the protocol, and tells it why. One that the supervisor
+    /// keeps is killed instead, and its death awaited; a user's program is not ours to kill.
     mutating func putOut(_ worker: Int32, _ code: String, _ detail: String, now: Tick) {
         let id = workers[worker].id
         actions.append(.sendWorker(id, .error(code: code, detail: detail)))

@@ -3,9 +3,9 @@ internal import OrderedCollections
 
 /// Sessions that outlive their connection: a client that asked for a lease has that long to come back.
 ///
-/// While it is away nothing of it is purged. It stays an owner and a subscriber, and its terminals become due to it; none
-/// is on its way, so its window fills and holds back what only it wants. Who comes back with the session's token gets all
-/// that was not acknowledged, in order and under the numbers it had.
+/// While it is away nothing of it is purged. It stays an owner and a subscriber, and its terminals become due to it;
+/// none is on its way, so its window fills and holds back what only it wants. Who comes back with the session's token
+/// gets all that was not acknowledged, in order and under the numbers it had.
 extension BrokerCore {
     // MARK: Events
 

@@ -10,8 +10,8 @@ internal import OrderedCollections
 /// Times come in with `now`, which never goes back; the next moment the core wants to be asked is `nextTimer`.
 ///
 /// The parts: a client's *requests* become *interests*; interests with the same key share a *flight*; the `FairQueue`
-/// says which interest is next; a worker's *lease* holds the attempt; the *outcome* becomes a terminal for each listener.
-/// `audit()` checks the invariants of ARCHITECTURE.md over all tables.
+/// says which interest is next; a worker's *lease* holds the attempt; the *outcome* becomes a terminal for each
+/// listener. `audit()` checks the invariants of ARCHITECTURE.md over all tables.
 public struct BrokerCore {
     /// This life of the broker; names attempts.
     public let instance: BrokerInstance
@@ -36,8 +36,8 @@ public struct BrokerCore {
 
     var generator: SplitMix
     var isDraining = false
-    /// What makes an identity of the bytes that tell a flight from others; nil for none, so that no later broker goes on
-    /// with what runs for this one. To be said before anybody connects.
+    /// What makes an identity of the bytes that tell a flight from others; nil for none, so that no later broker goes
+    /// on with what runs for this one. To be said before anybody connects.
     public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Workers to hear of before anything is assigned; nil once that is done with.
     var awaitedWorkers: Int?
@@ -61,8 +61,8 @@ public struct BrokerCore {
     var origins = Slab<OriginEntry>()
     var scopes = Slab<OriginScope>()
 
-    /// Interests by handler and request ID, flights by key, origins by name: the records hold the keys, so only their numbers
-    /// are stored.
+    /// Interests by handler and request ID, flights by key, origins by name: the records hold the keys, so only their
+    /// numbers are stored.
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
     var originNumbers = NumberTable()
@@ -136,7 +136,8 @@ public struct BrokerCore {
     var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
     var requestBodies = RequestBodies()
-    /// What durable requests have besides, by their numbers; those numbers by their names on the disk; the last of these.
+    /// What durable requests have besides, by their numbers; those numbers by their names on the disk; the last of
+    /// these.
     var durables: [Int32: DurableRecord] = [:]
     var durableNumbers: [DurableID: Int32] = [:]
     var lastDurable: UInt64 = 0
@@ -177,8 +178,8 @@ public struct BrokerCore {
     /// When `timePassed` is to be called next; nil for never.
     public var nextTimer: Tick? { isBehind || isPurging ? Tick(nanoseconds: .min) : timers.min?.at }
 
-    /// Asks the core something where it is. For a plain question to one that an object holds, the compiler first copies the
-    /// references to all of its tables: asked three times a request that was a tenth of the broker's time.
+    /// Asks the core something where it is. For a plain question to one that an object holds, the compiler first copies
+    /// the references to all of its tables: asked three times a request that was a tenth of the broker's time.
     public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
     /// Attempts that run, those being cancelled included; not those of earlier brokers that nobody has asked for.

@@ -1,5 +1,5 @@
-/// A place for a child of the supervisor in which one after the other dies soon after its start. The broker tells of it who
-/// asks.
+/// A place for a child of the supervisor in which one after the other dies soon after its start. The broker tells of it
+/// who asks.
 public struct ChildFailure: Equatable, Sendable {
     /// `broker` or `worker`.
     public let role: String

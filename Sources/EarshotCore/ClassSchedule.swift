@@ -2,7 +2,8 @@ internal import EarshotWire
 
 /// Whose turn it is among the classes: each gets turns in proportion to its weight, so that none starves.
 ///
-/// Stride scheduling (Waldspurger and Weihl, 1995): a turn costs a class 64 / weight; the class that spent least is next.
+/// Stride scheduling (Waldspurger and Weihl, 1995): a turn costs a class 64 / weight; the class that spent least is
+/// next.
 struct ClassSchedule {
     /// What one turn costs: the inverse of the weights 64 (high), 16, 4 and 1 (background).
     private static func stride(_ priority: PriorityClass) -> UInt64 {
@@ -41,8 +42,8 @@ struct ClassSchedule {
         spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present + Self.stride(priority))
     }
 
-    /// A class had work all the time, none of which might start: it gets no missed turns back, but keeps its place. Where an
-    /// origin is always full that happens at each turn, and paying each time it would never be next.
+    /// A class had work all the time, none of which might start: it gets no missed turns back, but keeps its place.
+    /// Where an origin is always full that happens at each turn, and paying each time it would never be next.
     mutating func becameFree(_ priority: PriorityClass) {
         spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present)
     }

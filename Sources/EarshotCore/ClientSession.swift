@@ -4,7 +4,8 @@ internal import EarshotWire
 
 /// One client: what it wants, hears and is owed, over one connection, or with a lease over several.
 struct ClientSession {
-    /// `joining -> open <-> away`. A session that ends is dropped, and so is one without a lease whose connection is gone.
+    /// `joining -> open <-> away`. A session that ends is dropped, and so is one without a lease whose connection is
+    /// gone.
     enum Phase {
         /// Connected, HELLO not yet seen.
         case joining
@@ -37,8 +38,8 @@ struct ClientSession {
     var subtrees: Set<HandlerID> = []
     /// Requests it asked for that have no terminal yet.
     var owned = Chain()
-    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way. A hole, -1, keeps the
-    /// number of one that was withdrawn after an earlier connection had it; there is none at the front.
+    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way. A hole, -1, keeps
+    /// the number of one that was withdrawn after an earlier connection had it; there is none at the front.
     var deliveries: Deque<Int32> = []
     /// How many of the first have been on their way over an earlier connection, and keep their numbers.
     var told = 0
@@ -87,8 +88,8 @@ struct ClientSession {
     /// Terminals it has not acknowledged, those not begun included.
     var owed: Int { due + purgeNotices }
 
-    /// Whether no work is to be started that only this client wants. One that is away fills its window; without a window
-    /// nothing brakes what it would be due.
+    /// Whether no work is to be started that only this client wants. One that is away fills its window; without a
+    /// window nothing brakes what it would be due.
     func isClosed(_ limits: CoreLimits) -> Bool {
         isGone || isBlocked || isAway && window == nil || owed >= window ?? limits.dueDeliveries
     }

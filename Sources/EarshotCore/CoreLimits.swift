@@ -10,8 +10,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerHandler = 1_000_000
     /// Transfers at once to one origin, and the time between their starts.
     public var origins = OriginRules()
-    /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one size:
-    /// what waits beyond is moved into the spool.
+    /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one
+    /// size: what waits beyond is moved into the spool.
     public var waitingBytes = 1 << 20
     /// Bytes of one request's body: a form, a call of an interface. What is larger is not for a queue in memory.
     public var requestBodyBytes = 1 << 20
@@ -21,16 +21,18 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestBodyBytesOfAll = 256 << 20
     /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.
     public var cookieJars = 100
-    /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is purged.
-    /// Each can be owed as much as one that is connected.
+    /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is
+    /// purged. Each can be owed as much as one that is connected.
     public var awayClients = 256
     /// How long a connection may take to say HELLO; a program says it at once.
     public var greetingMilliseconds = 10_000
     /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
     public var graceMilliseconds = 10_000
-    /// How long a durable request is kept from its acceptance on: who asked for it comes back after a holiday, or never.
+    /// How long a durable request is kept from its acceptance on: who asked for it comes back after a holiday, or
+    /// never.
     public var durableMilliseconds = 7 * 86_400_000
-    /// Bytes of bodies of durable results on their way to the disk; of more, some are not kept. A slow disk costs no more.
+    /// Bytes of bodies of durable results on their way to the disk; of more, some are not kept. A slow disk costs no
+    /// more.
     public var recordingBytes = 256 << 20
     /// Results that are read from the disk at once, for those who came to claim them.
     public var durableReads = 64
@@ -44,17 +46,18 @@ public struct CoreLimits: Equatable, Sendable {
     public var silenceMilliseconds = 10_000
     /// Workers that may die of one flight before it is failed.
     public var workerDeathsPerFlight = 2
-    /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some films.
+    /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some
+    /// films.
     public var spoolBytes = 10 << 30
     /// Bodies that broke off and wait for their flights' next attempts: what may fail at once.
     public var keptParts = 1_000
-    /// The same of flights that nobody wants any more, their bytes, and how long they are kept: who comes back to a page or
-    /// a list comes back soon.
+    /// The same of flights that nobody wants any more, their bytes, and how long they are kept: who comes back to a
+    /// page or a list comes back soon.
     public var partsAside = 16
     public var partsAsideBytes = 1 << 30
     public var asideMilliseconds = 300_000
-    /// How long from its start a broker takes over what workers fetch for an earlier one: clients ask again as soon as they
-    /// are connected, and a program that is busy takes some seconds.
+    /// How long from its start a broker takes over what workers fetch for an earlier one: clients ask again as soon as
+    /// they are connected, and a program that is busy takes some seconds.
     public var adoptionMilliseconds = 10_000
     /// Bytes of answers to an earlier broker's requests that wait in memory until somebody asks: what small files a few
     /// seconds bring.
@@ -66,13 +69,15 @@ public struct CoreLimits: Equatable, Sendable {
     public var progressMilliseconds = 250
     /// The same for a body that somebody reads while it arrives.
     public var streamMilliseconds = 50
-    /// Requests of one client whose progress is told later because its socket was full; of more, the next is waited for.
+    /// Requests of one client whose progress is told later because its socket was full; of more, the next is waited
+    /// for.
     public var missedProgress = 1_000
     /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.
     public var coolDownMilliseconds = 600_000
     /// Requests to such a server that are failed in one pass: a few milliseconds' worth.
     public var refusalsPerPass = 1_000
-    /// Requests of removed handlers that are purged in one pass: half a millisecond's worth where nothing is in the caches.
+    /// Requests of removed handlers that are purged in one pass: half a millisecond's worth where nothing is in the
+    /// caches.
     public var purgesPerPass = 200
     /// The same for requests, subscriptions and terminals of clients that are gone.
     public var departuresPerPass = 200
@@ -87,8 +92,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var revalidationsPerPass = 16
     /// Time for a connection to an origin.
     public var connectMilliseconds = 10_000
-    /// Kinds of URLs that workers fetch: http with https, and each scheme that users' own workers have registered, or had
-    /// within `poolAbsenceMilliseconds`.
+    /// Kinds of URLs that workers fetch: http with https, and each scheme that users' own workers have registered, or
+    /// had within `poolAbsenceMilliseconds`.
     public var pools = 64
     /// How long requests wait for a worker of a scheme after its last one has gone: one that crashed is started again.
     public var poolAbsenceMilliseconds = 10_000
@@ -98,8 +103,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var dueDeliveries = 1_000_000
     /// Bytes of header fields in them, at which it is closed as well: bodies wait in the spool, fields in memory.
     public var dueBytes = 256 << 20
-    /// Bytes of bodies in them that may be due to a client that acknowledges nothing for `stallMilliseconds`: a tenth of the
-    /// spool, which is for all.
+    /// Bytes of bodies in them that may be due to a client that acknowledges nothing for `stallMilliseconds`: a tenth
+    /// of the spool, which is for all.
     public var stalledBytes = 1 << 30
     /// See `stalledBytes`: a person who looks at a stopped program, or a disk that is slow, is given ten minutes.
     public var stallMilliseconds = 600_000

@@ -1,15 +1,15 @@
 internal import EarshotWire
 
-/// The queue of interests, for each pool of workers: classes by weight, in a class round robin over roots, in a root over
-/// lanes, in a lane over handlers, in a handler first come first served.
+/// The queue of interests, for each pool of workers: classes by weight, in a class round robin over roots, in a root
+/// over lanes, in a lane over handlers, in a handler first come first served.
 ///
-/// What replaces all that its handler had wanted goes before the other handlers of its lane, the newest first, but for one
-/// turn in four: whoever scrolls wants what is in sight, and when the origin is full the oldest is the likeliest to be
-/// replaced before it has come.
+/// What replaces all that its handler had wanted goes before the other handlers of its lane, the newest first, but for
+/// one turn in four: whoever scrolls wants what is in sight, and when the origin is full the oldest is the likeliest to
+/// be replaced before it has come.
 ///
 /// A *lane* is what one client asks of one origin, with one set of credentials, under one root. A lane whose client's
-/// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that waits
-/// in it, and returns when there is room again: so every operation is O(1), and what cannot start costs nothing.
+/// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that
+/// waits in it, and returns when there is room again: so every operation is O(1), and what cannot start costs nothing.
 struct FairQueue {
     /// Where an interest waits.
     struct Place: Hashable {
@@ -172,8 +172,8 @@ struct FairQueue {
     /// The interest whose turn it is among those that wait for a pool, still in the queue; nil if none may start.
     ///
     /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised. It ends
-    /// when the rotations are empty: a parking brings back lanes for what the parked one had held, and of those only the
-    /// ones that wait for what is open by now come back for good.
+    /// when the rotations are empty: a parking brings back lanes for what the parked one had held, and of those only
+    /// the ones that wait for what is open by now come back for good.
     ///
     /// - Parameter isForHigh: only class `high` may start.
     mutating func next(

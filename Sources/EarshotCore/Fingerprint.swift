@@ -1,7 +1,7 @@
 internal import EarshotWire
 
-/// A hash over the content of a request, by the process's own seed. Both sides of a comparison come from programs of one
-/// user: a collision would only let one of them mistake its own request.
+/// A hash over the content of a request, by the process's own seed. Both sides of a comparison come from programs of
+/// one user: a collision would only let one of them mistake its own request.
 struct Fingerprint {
     let value: UInt64
 

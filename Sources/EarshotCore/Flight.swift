@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key, the
-/// way to the server, the jar of cookies, and the cache mode, as far as another is not as strict (`CacheMode.stricter`);
-/// one that is to be alone has a number in it that no other has.
+/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key,
+/// the way to the server, the jar of cookies, and the cache mode, as far as another is not as strict
+/// (`CacheMode.stricter`); one that is to be alone has a number in it that no other has.
 /// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
 struct FlightKey: Hashable {
     var url: String
@@ -38,8 +38,8 @@ struct FlightKey: Hashable {
 
 /// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
 struct Flight {
-    /// `asking -> queued -> running -> (gone | backingOff | following | asking)`, `backingOff -> queued`; any of them ends
-    /// when its last interest goes.
+    /// `asking -> queued -> running -> (gone | backingOff | following | asking)`, `backingOff -> queued`; any of them
+    /// ends when its last interest goes.
     enum Phase: Equatable {
         /// Waits for what the cache says, or for a body that is kept there.
         case asking
@@ -207,8 +207,8 @@ struct Outcome {
         var sha256: String?
         var file: String?
         var body: BodyID?
-        /// A spool file of the same bytes beside `body`; nil unless somebody asked for the other form. `end` tells who gets
-        /// which.
+        /// A spool file of the same bytes beside `body`; nil unless somebody asked for the other form. `end` tells who
+        /// gets which.
         var copy: String?
         /// The body that `file` is written from, until it is dropped.
         var spilled: BodyID?

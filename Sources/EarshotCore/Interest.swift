@@ -6,8 +6,8 @@ internal import EarshotWire
 struct Interest {
     /// `open -> held -> delivering`, or `open -> delivering`; a record whose last delivery is settled is freed.
     ///
-    /// Of a durable one `entering -> open -> recording -> (resting <-> delivering | held)`, and from `delivering` back when
-    /// nobody acknowledged.
+    /// Of a durable one `entering -> open -> recording -> (resting <-> delivering | held)`, and from `delivering` back
+    /// when nobody acknowledged.
     enum Phase: UInt8 {
         /// In a flight, waiting for what becomes of it.
         case open
@@ -35,7 +35,8 @@ struct Interest {
         /// In which form the body comes.
         var delivery: BodyDelivery
 
-        /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on reading.
+        /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on
+        /// reading.
         var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
 
         /// Between two PROGRESS of one that streams and says nothing of it: soon, and few beside what a body brings.

@@ -122,8 +122,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         return SettingError("there is no such setting: there are \(all.joined(separator: ", "))")
     }
 
-    /// The one of `names` that a slip of the fingers makes `name`; nil if none is near. O(names · length²), of names that
-    /// are too long to be one O(1).
+    /// The one of `names` that a slip of the fingers makes `name`; nil if none is near. O(names · length²), of names
+    /// that are too long to be one O(1).
     public static func nearest(to name: String, among names: [String]) -> String? {
         guard name.utf8.count <= 40 else { return nil }
         let distances = names.map { (name: $0, distance: distance(Array($0.utf8), Array(name.utf8))) }

@@ -121,7 +121,8 @@ public struct Settings: Equatable, Sendable {
         return (preset + rules).joined(separator: ", ")
     }
 
-    /// All of them: the numbers in the order of their table, then the rules by their patterns, then those for addresses.
+    /// All of them: the numbers in the order of their table, then the rules by their patterns, then those for
+    /// addresses.
     public var rows: [Row] {
         SettingName.allCases.map { name in
             let number = numbers[name]

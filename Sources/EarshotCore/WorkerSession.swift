@@ -16,8 +16,8 @@ struct WorkerSession {
         var origin: Int32
         /// Whether it is of class `high`, for whom slots are kept.
         let isHigh: Bool
-        /// The flight by number; -1 while nobody has asked for it of this broker, and once nobody wants it and the worker
-        /// was told to stop.
+        /// The flight by number; -1 while nobody has asked for it of this broker, and once nobody wants it and the
+        /// worker was told to stop.
         var flight: Int32
         /// What it fetches, while it is an earlier broker's and nobody has asked for it of this one.
         var orphan: FlightIdentity?

@@ -1,10 +1,10 @@
-internal import Crypto
 internal import Glibc
+internal import LibCrypto
 
 /// The bodies that are files: one for each content, named by its SHA-256, and never changed.
 ///
-/// They are other links to the files of a spool where both are on one file system, and copies where not. So neither side
-/// has to ask the other before it removes its own.
+/// They are other links to the files of a spool where both are on one file system, and copies where not. So neither
+/// side has to ask the other before it removes its own.
 public final class BodyFolder {
     /// What changes when somebody writes to a file, or puts another in its place.
     private struct Identity: Equatable {
@@ -94,8 +94,8 @@ public final class BodyFolder {
 
     // MARK: Whether they are what they were
 
-    /// Opens a body that is what its name says; what is not is removed, so that it can be kept anew. One that was written
-    /// or put there since it was looked at is read for that: O(bytes).
+    /// Opens a body that is what its name says; what is not is removed, so that it can be kept anew. One that was
+    /// written or put there since it was looked at is read for that: O(bytes).
     private func openIntact(_ sha256: String, length: Int?) -> Int32? {
         guard let file = open(sha256) else {
             if errno != ENOENT { remove(sha256) }

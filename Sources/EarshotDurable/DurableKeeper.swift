@@ -5,9 +5,9 @@ internal import Glibc
 
 /// What the thread of durable requests does: it keeps table and bodies together, within the limit.
 ///
-/// What came together is one transaction and one flush of the disk. A body that is a file is there, and flushed, before the
-/// row that names it, and goes after it. So after a crash there may be files without a row, which go when the table is
-/// opened. A row whose file is missing or short all the same lets its request begin anew.
+/// What came together is one transaction and one flush of the disk. A body that is a file is there, and flushed, before
+/// the row that names it, and goes after it. So after a crash there may be files without a row, which go when the table
+/// is opened. A row whose file is missing or short all the same lets its request begin anew.
 final class DurableKeeper: StoreKeeper {
     /// What a row takes besides what is in it.
     private static let rowBytes = 256

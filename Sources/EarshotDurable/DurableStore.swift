@@ -3,8 +3,8 @@ public import EarshotLoop
 
 /// Durable requests on the disk, on a thread of its own.
 ///
-/// A loop puts requests in, in order, and takes answers out of `answers`; the first is `opened`. Requests that come together
-/// are one transaction, so that many cost no more flushes of the disk than one.
+/// A loop puts requests in, in order, and takes answers out of `answers`; the first is `opened`. Requests that come
+/// together are one transaction, so that many cost no more flushes of the disk than one.
 public final class DurableStore: Sendable {
     /// Where answers come; readable when some wait.
     public let answers: Mailbox<DurableAnswer>

@@ -5,8 +5,9 @@ internal import EarshotWire
 /// earlier broker, `00000000000000ff.PEER.1`, where the first two have the numbers 3 and 4.
 ///
 /// The input is records that end with 0xff. The first byte says what happens: `0`, `1` a client says what follows; `2`,
-/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes, which
-/// says what follows, or HELLO; `7`, `8` a worker does; `9` the sockets refuse the next terminals; `w` they are writable again; `d` the broker drains.
+/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes,
+/// which says what follows, or HELLO; `7`, `8` a worker does; `9` the sockets refuse the next terminals; `w` they are
+/// writable again; `d` the broker drains.
 struct CoreTarget {
     /// Records of one input, so that inputs stay quick to run.
     private static let records = 400

@@ -1,6 +1,7 @@
 internal import EarshotWire
 
-/// The decoders of all four kinds of messages: they take any bytes, and what they read they read again when it is written.
+/// The decoders of all four kinds of messages: they take any bytes, and what they read they read again when it is
+/// written.
 enum WireTarget {
     static func run(_ bytes: [UInt8]) {
         if let message = try? ClientMessage(head: bytes) {

@@ -4,8 +4,8 @@ public enum ContentLength: Hashable, Sendable {
     case absent
     /// So many bytes follow, 0 or more.
     case bytes(Int)
-    /// It is no number, one beyond what can be counted, or several that differ. Then nobody knows where the answer ends:
-    /// number 5 makes it an error that cannot be recovered from.
+    /// It is no number, one beyond what can be counted, or several that differ. Then nobody knows where the answer
+    /// ends: number 5 makes it an error that cannot be recovered from.
     case invalid
 
     /// Reads the fields of an answer that can have a body. One number that stands there several times is one number.

@@ -1,5 +1,5 @@
-/// Which proxy the environment means for a URL, by the variables that curl knows: `http_proxy` (in lower case alone, for
-/// the upper one can come from a request to a CGI program), `https_proxy`, `all_proxy`, `no_proxy`.
+/// Which proxy the environment means for a URL, by the variables that curl knows: `http_proxy` (in lower case alone,
+/// for the upper one can come from a request to a CGI program), `https_proxy`, `all_proxy`, `no_proxy`.
 public struct ProxyRule: Hashable, Sendable {
     private let proxies: [String: String]
     private let all: String?

@@ -1,7 +1,8 @@
 /// Whether, and when, a flight is tried again.
 ///
-/// The pause after the n-th attempt in a row that brought nothing is `firstPause` × 2^(n-1), at most `longestPause`; of it the first half is waited always
-/// and of the second half a random part, so that requests which failed together do not come back together.
+/// The pause after the n-th attempt in a row that brought nothing is `firstPause` × 2^(n-1), at most `longestPause`; of
+/// it the first half is waited always and of the second half a random part, so that requests which failed together do
+/// not come back together.
 public struct RetryRule: Hashable, Sendable {
     /// Nanoseconds after the first attempt, jitter left aside.
     public let firstPause: Int64
@@ -28,8 +29,8 @@ public struct RetryRule: Hashable, Sendable {
     /// - Parameters:
     ///   - status: The status the server sent, if it did.
     ///   - attempts: Attempts made, this one included.
-    ///   - fruitless: Attempts since the last one that brought more of the body than there was, that one included; all if
-    ///     none did. A body that comes in pieces is not waited for longer and longer.
+    ///   - fruitless: Attempts since the last one that brought more of the body than there was, that one included; all
+    ///     if none did. A body that comes in pieces is not waited for longer and longer.
     ///   - retries: How many attempts may follow the first.
     ///   - retryAfter: What the server asked for. The pause is this if it is longer; nobody is asked earlier.
     ///   - random: Any number, all equally likely.

@@ -50,7 +50,8 @@ public struct Validator: Sendable {
         date = lastModified.map { $0 + 1 }
     }
 
-    /// What names it to a server in `If-Range`, and to others of us; nil for a weak one, and for a tag that is not ASCII.
+    /// What names it to a server in `If-Range`, and to others of us; nil for a weak one, and for a tag that is not
+    /// ASCII.
     public var ifRange: String? {
         guard let text = strongText, text.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         return String(decoding: text, as: UTF8.self)

@@ -95,12 +95,14 @@ public final class ChildProcess {
         return try owned(pid)
     }
 
-    /// Starts a child that goes on in a copy of this process and runs `body`: nothing has to be loaded and linked for it.
+    /// Starts a child that goes on in a copy of this process and runs `body`: nothing has to be loaded and linked for
+    /// it.
     ///
-    /// What this process holds is in the copy too; its descriptors are closed there as with ``spawn(_:_:inheriting:)``, so
-    /// `body` begins anew, as a program does. A copy that cannot be made ready ends with code 127.
+    /// What this process holds is in the copy too; its descriptors are closed there as with ``spawn(_:_:inheriting:)``,
+    /// so `body` begins anew, as a program does. A copy that cannot be made ready ends with code 127.
     ///
-    /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for ever.
+    /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for
+    ///   ever.
     static func fork(
         inheriting inherited: [Int32] = [], _ body: () -> Never
     ) throws(SystemError) -> ChildProcess? {
@@ -165,8 +167,8 @@ public final class ChildProcess {
         return unsafe strings
     }
 
-    /// Sends a signal to all of the child's process group, its own children among them. Does nothing once it is reaped: then
-    /// its number can be another group's.
+    /// Sends a signal to all of the child's process group, its own children among them. Does nothing once it is reaped:
+    /// then its number can be another group's.
     public func sendToGroup(_ signal: Int32) {
         if exit == nil { kill(-pid, signal) }
     }

@@ -2,8 +2,8 @@
 public enum ChildProgram: Sendable {
     /// The program at a path.
     case file(String)
-    /// This program from its arguments on, its name not among them. A copy of this process runs it, which spares the time
-    /// to load and link it; where no copy can be made, the program's file.
+    /// This program from its arguments on, its name not among them. A copy of this process runs it, which spares the
+    /// time to load and link it; where no copy can be made, the program's file.
     case this(main: @Sendable ([String]) -> Never)
 
     /// The file of the program that runs here: proc(5).

@@ -120,7 +120,8 @@ public final class LineChannel {
         do throws(SystemError) {
             try loop.change(registration, to: backlog.isEmpty ? .readable : [.readable, .writable])
         } catch {
-            // A descriptor that is watched can be watched otherwise, unless memory is out: then nothing is sent any more.
+            // A descriptor that is watched can be watched otherwise, unless memory is out: then nothing is sent any
+            // more.
             end()
         }
     }

@@ -19,8 +19,8 @@ public final class ProcessDescriptor {
 
     /// Opens the process at the other end of a connected Unix socket.
     ///
-    /// The kernel remembers the process itself, so a later one of its number is never opened. Linux before 6.5 tells the
-    /// number alone, and that is opened.
+    /// The kernel remembers the process itself, so a later one of its number is never opened. Linux before 6.5 tells
+    /// the number alone, and that is opened.
     ///
     /// - Parameter pid: its number, SO_PEERCRED of unix(7).
     /// - Throws: `SystemError`, `ESRCH` or `EINVAL` when it has ended and was waited for.

@@ -23,14 +23,15 @@ public enum ResourceLimits {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// Has no core of this process written, and of none that it starts: its memory holds what requests say in confidence.
+    /// Has no core of this process written, and of none that it starts: its memory holds what requests say in
+    /// confidence.
     public static func forbidCoreDumps() throws(SystemError) {
         var limit = rlimit(rlim_cur: 0, rlim_max: 0)
         guard unsafe linux_set_core_limit(&limit) == 0 else { throw SystemError("setrlimit") }
     }
 
-    /// Bounds the address space of a process of this user, from its next allocation on. It may be raised again, as far as
-    /// that process may have more.
+    /// Bounds the address space of a process of this user, from its next allocation on. It may be raised again, as far
+    /// as that process may have more.
     public static func limitMemory(of pid: Int32, bytes: Int) throws(SystemError) {
         var limit = rlimit()
         guard unsafe linux_address_space_limit(pid, nil, &limit) == 0 else { throw SystemError("prlimit") }

@@ -1,9 +1,9 @@
 /// When a child that died is started again, and whether its place is failing.
 ///
-/// `well -> failing -> well`: a life shorter than `goodLife` ends in a quick death. The first one is followed by the next
-/// life at once; then the pauses double from `shortestPause` to `longestPause`, and chance takes up to half of each away,
-/// so that children that died together do not start together for ever. After `mostQuickDeaths` in a row the place is
-/// failing: it is still filled again after each pause, and is well again with the first good life.
+/// `well -> failing -> well`: a life shorter than `goodLife` ends in a quick death. The first one is followed by the
+/// next life at once; then the pauses double from `shortestPause` to `longestPause`, and chance takes up to half of
+/// each away, so that children that died together do not start together for ever. After `mostQuickDeaths` in a row the
+/// place is failing: it is still filled again after each pause, and is well again with the first good life.
 public struct RestartRule: Equatable, Sendable {
     /// A life so long makes good what was before: the cause of its end is another one.
     public static let goodLife = Duration.seconds(10)

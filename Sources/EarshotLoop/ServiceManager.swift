@@ -1,11 +1,11 @@
 internal import CLinux
 internal import Glibc
 
-/// The service manager that started this process and wants to be told how it is: sd_notify(3), by datagrams to the socket
-/// that `NOTIFY_SOCKET` names.
+/// The service manager that started this process and wants to be told how it is: sd_notify(3), by datagrams to the
+/// socket that `NOTIFY_SOCKET` names.
 ///
-/// Telling never waits: what the manager does not take yet is kept here and tried again, of two values of one variable the
-/// later one.
+/// Telling never waits: what the manager does not take yet is kept here and tried again, of two values of one variable
+/// the later one.
 public final class ServiceManager {
     /// How long it waits for a sign of life before it ends this process; nil if it does not.
     public let watchdogTime: Duration?
@@ -28,8 +28,8 @@ public final class ServiceManager {
 
     deinit { close(descriptor) }
 
-    /// Takes what the environment says about it out of the environment, so that no child of this process speaks for it. To
-    /// be called before there are other threads.
+    /// Takes what the environment says about it out of the environment, so that no child of this process speaks for it.
+    /// To be called before there are other threads.
     ///
     /// - Returns: nil if nobody is to be told.
     /// - Throws: `SystemError` when the socket's name is none, or there is no descriptor.

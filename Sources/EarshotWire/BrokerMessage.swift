@@ -95,7 +95,8 @@ public struct Welcome: Equatable, Sendable {
     public var leaseMilliseconds = 0
     /// What a later connection says to go on with the session; nil without a lease.
     public var token: SessionToken?
-    /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new session.
+    /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new
+    /// session.
     public var heard: UInt64?
 
     public init(broker: BrokerInstance, window: Int?) {

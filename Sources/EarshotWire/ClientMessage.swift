@@ -102,8 +102,8 @@ public struct Hello: Equatable, Sendable {
     public var client: String?
     /// Terminals that may be unacknowledged, 1 to 4,096; nil: a terminal counts as delivered when the socket took it.
     public var window: Int?
-    /// Milliseconds for which the session is kept when its connection is gone, 0 to `WireLimits.seconds`; a broker grants
-    /// `WireLimits.leaseSeconds` at most.
+    /// Milliseconds for which the session is kept when its connection is gone, 0 to `WireLimits.seconds`; a broker
+    /// grants `WireLimits.leaseSeconds` at most.
     public var leaseMilliseconds = 0
     /// From the WELCOME of the session to go on with; nil for a new one.
     public var token: SessionToken?

@@ -5,7 +5,8 @@
 public struct Fetch: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
-    /// As the client wrote it, without spaces and controls; 1 to 8,192 bytes. Whether it is a URL is judged by the broker.
+    /// As the client wrote it, without spaces and controls; 1 to 8,192 bytes. Whether it is a URL is judged by the
+    /// broker.
     public var url: String
     public var options = Options()
     /// HTTP header fields to send, lines separated by LF, unchecked.

@@ -1,5 +1,5 @@
-/// Tells what a flight fetches from what all others do, over brokers' lives: 128 bits of a digest over all that decides who
-/// may share it, 32 lower-case hexadecimal digits on the wire. Nothing of what went in can be read from it.
+/// Tells what a flight fetches from what all others do, over brokers' lives: 128 bits of a digest over all that decides
+/// who may share it, 32 lower-case hexadecimal digits on the wire. Nothing of what went in can be read from it.
 public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
     /// The first 64 bits.
     public let high: UInt64

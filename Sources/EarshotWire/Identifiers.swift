@@ -89,7 +89,8 @@ public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
     public var description: String { Hexadecimal.text(rawValue) }
 }
 
-/// What proves that a connection may go on with a session: 128 random bits, 32 lower-case hexadecimal digits on the wire.
+/// What proves that a connection may go on with a session: 128 random bits, 32 lower-case hexadecimal digits on the
+/// wire.
 public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
     private let high: UInt64
     private let low: UInt64

@@ -142,8 +142,8 @@ public struct Job: Equatable, Sendable {
     public var progressMilliseconds: Int?
     /// Whether the body is to be in a file when a PROGRESS tells of it.
     public var streams = false
-    /// How urgent it is to those who wait for it, for what the worker asks the bus for in turn; nil for workers that ask
-    /// for nothing.
+    /// How urgent it is to those who wait for it, for what the worker asks the bus for in turn; nil for workers that
+    /// ask for nothing.
     public var priority: PriorityClass?
     /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
     public var resume: Resume?

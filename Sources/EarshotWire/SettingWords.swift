@@ -3,8 +3,8 @@ public struct SettingWords: Equatable, Sendable, CustomStringConvertible {
     /// Two to `WireLimits.settingWords`, the name first.
     public let words: [String]
 
-    /// - Returns: nil for other than two to `WireLimits.settingWords` words, or one that could not stand on a line: it is
-    ///   empty, or holds a space or a control character.
+    /// - Returns: nil for other than two to `WireLimits.settingWords` words, or one that could not stand on a line: it
+    ///   is empty, or holds a space or a control character.
     public init?(_ words: [String]) {
         guard (2...WireLimits.settingWords).contains(words.count),
             words.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0 > Ascii.space && $0 != 0x7f } })

@@ -28,7 +28,8 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
-    /// The attempt that `VERB attempt …` is about, in a DONE or FAILED whose fields may be anything; nil for other heads.
+    /// The attempt that `VERB attempt …` is about, in a DONE or FAILED whose fields may be anything; nil for other
+    /// heads.
     public static func attempt(in head: [UInt8]) -> AttemptID? {
         let words = head.prefix(512).prefix { $0 != Ascii.lineFeed }.split(separator: Ascii.space, maxSplits: 2)
         guard words.count >= 2, ["DONE", "FAILED"].contains(String(decoding: words[0], as: UTF8.self)) else {
@@ -195,8 +196,8 @@ public struct Completion: Equatable, Sendable {
     public var sha256: String?
     /// Base name in the spool; nil if the body is frame 2 or empty.
     public var file: String?
-    /// Whether the body begins with the bytes that the JOB gave to go on with; then the status is 200 and the fields are
-    /// those of the 206 that brought the rest, or none.
+    /// Whether the body begins with the bytes that the JOB gave to go on with; then the status is 200 and the fields
+    /// are those of the 206 that brought the rest, or none.
     public var isResumed = false
     public var elapsedMilliseconds = 0
     /// Response header fields, lines separated by LF.
@@ -251,8 +252,8 @@ public struct Completion: Equatable, Sendable {
 public struct BodyPart: Equatable, Sendable {
     /// Base name in the spool.
     public var file: String
-    /// The fields of the 200 whose body it is, lines separated by LF: told once, and only of a body that a later attempt
-    /// may go on with.
+    /// The fields of the 200 whose body it is, lines separated by LF: told once, and only of a body that a later
+    /// attempt may go on with.
     public var httpFields: [UInt8] = []
 
     public init(file: String, httpFields: [UInt8] = []) {

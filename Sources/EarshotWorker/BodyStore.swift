@@ -1,7 +1,7 @@
-internal import Crypto
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// Where the decoded bytes of a body go while they arrive: into memory up to the inline limit, beyond it into a file,
 /// and into a SHA-256 in any case: what is small at once, what is large from its file, by a thread.

@@ -2,9 +2,9 @@ internal import EarshotLoop
 
 /// Keeps the loop's registrations in step with what one instance of a C library wants to hear of its descriptors.
 ///
-/// A descriptor that nothing is wanted of stays registered: a connection that is kept between two transfers is soon wanted
-/// again. A library may close it meanwhile without a word, and another get the same number: where that can be, a change is
-/// a new registration, which ends whatever stood for the number.
+/// A descriptor that nothing is wanted of stays registered: a connection that is kept between two transfers is soon
+/// wanted again. A library may close it meanwhile without a word, and another get the same number: where that can be, a
+/// change is a new registration, which ends whatever stood for the number.
 final class DescriptorWatch {
     /// A descriptor that was to be watched, as far as is known.
     private struct Watched {

@@ -1,15 +1,15 @@
-internal import Crypto
 internal import Curl
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// One job while it runs: what came of it so far, and by when more must come.
 ///
-/// `hashing -> resolving -> transferring -> sealing`, without the first unless it goes on with an earlier attempt's bytes,
-/// without the last unless its body is large, and out of the worker's table from each. As a sink it is called inside
-/// libcurl: it writes bytes away and notes facts, no more.
+/// `hashing -> resolving -> transferring -> sealing`, without the first unless it goes on with an earlier attempt's
+/// bytes, without the last unless its body is large, and out of the worker's table from each. As a sink it is called
+/// inside libcurl: it writes bytes away and notes facts, no more.
 final class JobRun: TransferSink {
     /// What the job waits for.
     enum Phase {
@@ -53,7 +53,8 @@ final class JobRun: TransferSink {
     private var endOfRange: Int?
     /// Whether what comes is none of the body: the answer said that all of it is there.
     private var isWhole = false
-    /// Whether a later attempt may go on with what this one writes; nil until that is asked of a head that was accepted.
+    /// Whether a later attempt may go on with what this one writes; nil until that is asked of a head that was
+    /// accepted.
     private var keepability: Bool?
     /// Whether the broker knows the fields of the response whose body it is.
     private var areFieldsTold = false
@@ -246,7 +247,8 @@ final class JobRun: TransferSink {
         return .misplaced
     }
 
-    /// Whether a later attempt may go on with what this one writes. Judged when it matters: most bodies are whole before.
+    /// Whether a later attempt may go on with what this one writes. Judged when it matters: most bodies are whole
+    /// before.
     private var isKeepable: Bool {
         if let keepability { return keepability }
         guard head.isComplete else { return false }

@@ -1,13 +1,13 @@
-internal import Crypto
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// What earlier attempts brought of a body, in a file that the broker gave this one to go on with.
 ///
-/// The file holds bytes of that one representation and never of another: what comes from its first byte goes into a file
-/// of another name. So the broker knows by the name what it finds there, even if this process dies at any moment.
+/// The file holds bytes of that one representation and never of another: what comes from its first byte goes into a
+/// file of another name. So the broker knows by the name what it finds there, even if this process dies at any moment.
 final class LentPart {
     let file: SpoolFile
     let kept: PartialBody

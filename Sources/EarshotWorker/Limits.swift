@@ -2,7 +2,8 @@
 enum Limits {
     /// Bytes of a response's header fields. With a URL and the fields of its own a terminal must fit 64 KiB.
     static let responseFieldBytes = 48 * 1024
-    /// Bytes that a response's header fields have room for at once: enough for most, few beside a transfer's other memory.
+    /// Bytes that a response's header fields have room for at once: enough for most, few beside a transfer's other
+    /// memory.
     static let usualFieldBytes = 512
     /// Messages taken from the broker in one pass: transfers and timers get their turn between.
     static let messagesPerPass = 256

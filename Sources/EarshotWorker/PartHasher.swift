@@ -1,8 +1,8 @@
-internal import Crypto
 internal import DequeModule
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 internal import Synchronization
 
 /// Puts what is there of large bodies through SHA-256, on threads beside the loop: a GiB takes half a second.

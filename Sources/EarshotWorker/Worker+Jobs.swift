@@ -1,8 +1,8 @@
-internal import Crypto
 internal import Curl
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
+internal import LibCrypto
 internal import Logging
 
 /// A job's way from JOB to its terminal.
@@ -67,7 +67,8 @@ extension Worker {
         }
     }
 
-    /// Has a thread go on with the hash of a body, if there is enough of it; ends a job whose hash was all it waited for.
+    /// Has a thread go on with the hash of a body, if there is enough of it; ends a job whose hash was all it waited
+    /// for.
     func hashOn(_ run: JobRun) {
         do throws(SystemError) {
             try run.hashOn(hasher)

@@ -91,8 +91,8 @@ final class Worker {
 
     // MARK: Leaving
 
-    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`, or as soon as a parent, which
-    /// keeps the time itself, says so once more.
+    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`, or as soon as a parent,
+    /// which keeps the time itself, says so once more.
     func drain() {
         guard phase == .serving else { return }
         logger.info("draining", metadata: ["running": "\(runs.count)"])

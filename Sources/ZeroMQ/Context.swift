@@ -19,8 +19,8 @@ public struct Context: ~Copyable {
         for (option, value) in [(ZMQ_IO_THREADS, ioThreads), (ZMQ_MAX_SOCKETS, maximumSockets), (ZMQ_BLOCKY, 0)] {
             guard unsafe zmq_ctx_set(context, option, value) == 0 else { throw ZeroMQError("zmq_ctx_set") }
         }
-        // Else a message below 8 KiB is a part of the buffer it was read into, and whoever keeps it keeps 18 KiB. A library
-        // that does not know this works all the same.
+        // Else a message below 8 KiB is a part of the buffer it was read into, and whoever keeps it keeps 18 KiB. A
+        // library that does not know this works all the same.
         unsafe zmq_ctx_set(context, ZMQ_ZERO_COPY_RECV, 0)
         return Context(handle: handle)
     }

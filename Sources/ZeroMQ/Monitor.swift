@@ -28,8 +28,8 @@ public struct Monitor: ~Copyable {
         }
 
         public let kind: Kind
-        /// What libzmq says with it: a descriptor for `accepted`, `connected`, `disconnected` and `closed`, milliseconds
-        /// for `connectRetried`, an error number for the failures.
+        /// What libzmq says with it: a descriptor for `accepted`, `connected`, `disconnected` and `closed`,
+        /// milliseconds for `connectRetried`, an error number for the failures.
         public let value: Int32
 
         /// The connection, under the number that ``Message/sourceDescriptor`` has for its messages.

@@ -12,8 +12,8 @@ public enum SendOutcome: Equatable, Sendable {
     case unreachable
 }
 
-/// One ZeroMQ socket. It belongs to one thread at a time and is closed when this value goes, without lingering unless its
-/// options say so.
+/// One ZeroMQ socket. It belongs to one thread at a time and is closed when this value goes, without lingering unless
+/// its options say so.
 public struct Socket: ~Copyable {
     /// The patterns Earshot and its tests speak.
     public enum Kind: Equatable, Sendable {

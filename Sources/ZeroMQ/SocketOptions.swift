@@ -22,8 +22,8 @@ public struct SocketOptions: Equatable, Sendable {
     public var maximumFrameBytes: Int64 = 64 << 20
     /// Whether messages are queued only to connections that stand: without one a send then answers `.wouldBlock`.
     public var isImmediate = true
-    /// Milliseconds until the first new try after a connection broke or was refused, and the most after many: each waits twice
-    /// as long as the one before. What begins together has not bound its endpoint for a millisecond or two.
+    /// Milliseconds until the first new try after a connection broke or was refused, and the most after many: each
+    /// waits twice as long as the one before. What begins together has not bound its endpoint for a millisecond or two.
     public var reconnectMilliseconds: ClosedRange<Int32> = 1...100
     /// Pings; none on ipc, where the kernel tells of a peer's end and a stopped peer is not a dead one.
     public var heartbeat: Heartbeat?

@@ -2,8 +2,8 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// A program that awaits: a command is a line, and each `receive` is answered with a line of what `Bus` and its handlers
-/// told.
+/// A program that awaits: a command is a line, and each `receive` is answered with a line of what `Bus` and its
+/// handlers told.
 ///
 /// Request IDs are the library's own here; those of the lines name tasks. Who awaits what the program itself removed or
 /// replaced is told so; the lines do not have that.

@@ -4,8 +4,8 @@ internal import EarshotWire
 
 /// One line of a plan: what a ``PlannedClient`` does, and when.
 ///
-/// `MS ask NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch PATTERN`.
-/// A name is of one request in all of a run. It goes along as its tag, and here as its ID too.
+/// `MS ask NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
+/// PATTERN`. A name is of one request in all of a run. It goes along as its tag, and here as its ID too.
 struct PlanStep {
     enum Action {
         /// `hold`: how long a body in a file is kept before it is read.

@@ -1,8 +1,8 @@
-internal import Crypto
 internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// A client that does what a plan says, and writes into its journal what it asked for and what came of it.
 final class PlannedClient {

@@ -83,8 +83,8 @@ struct CacheOptions: ParsableArguments {
         }
     }
 
-    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual one; nil
-    /// for no cache.
+    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual
+    /// one; nil for no cache.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
@@ -117,8 +117,8 @@ struct DurableOptions: ParsableArguments {
         }
     }
 
-    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual one; nil
-    /// for none.
+    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual
+    /// one; nil for none.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {

@@ -4,7 +4,8 @@ internal import Glibc
 internal import TOMLKit
 
 /// A file of settings, TOML: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
-/// `spacing`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows TOMLKit.
+/// `spacing`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows
+/// TOMLKit.
 enum ConfigurationFile {
     /// Bytes of a file at most: a thousand rules take a tenth of it.
     private static let mostBytes = 1 << 20

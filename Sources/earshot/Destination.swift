@@ -66,8 +66,8 @@ struct Destination {
     /// The path of the one file, as it was given; nil if there is none.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
 
-    /// Writes the one body while it arrives; nil where that is not possible, as bodies are not kept or what is there is not to
-    /// be replaced.
+    /// Writes the one body while it arrives; nil where that is not possible, as bodies are not kept or what is there is
+    /// not to be replaced.
     func stream() -> StreamedBody? {
         switch place {
         case .standardOutput: return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
@@ -105,8 +105,8 @@ struct Destination {
         try write(body, to: descriptor)
     }
 
-    /// The path of the file that a new one takes the place of, behind links as any program would write it; nil for a device
-    /// or a named pipe, which is written to and not replaced.
+    /// The path of the file that a new one takes the place of, behind links as any program would write it; nil for a
+    /// device or a named pipe, which is written to and not replaced.
     private static func replaced(_ path: String) -> String? {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else { return path }

@@ -1,9 +1,9 @@
 internal import ArgumentParser
-internal import Crypto
 internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
+internal import LibCrypto
 internal import Logging
 
 /// `earshot serve`: the supervisor of a broker and its workers.
@@ -51,7 +51,8 @@ struct ServeCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let manager = try ServiceManager.take()
-            // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is confidential.
+            // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is
+            // confidential.
             unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
             if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
             let service = ServiceFolders()

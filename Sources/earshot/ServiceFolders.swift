@@ -14,7 +14,8 @@ struct ServiceFolders {
     /// Nil if there is none.
     var durable: String? { state.map { $0 + "/durable" } }
 
-    /// The runtime folder that was named, as an argument or for this program; else the service's, else the user's usual one.
+    /// The runtime folder that was named, as an argument or for this program; else the service's, else the user's usual
+    /// one.
     func runtime(_ place: PlaceOptions) throws(ClientError) -> RuntimeFolder {
         guard place.runtime == nil, Environment.value("EARSHOT_RUNTIME") == nil, let runtime else {
             return try place.folder()

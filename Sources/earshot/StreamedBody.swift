@@ -4,9 +4,9 @@ internal import Glibc
 
 /// A body that is written while it arrives, to standard output or into a new file.
 ///
-/// Its spool file is opened at the first PROGRESS that names it, and whatever its name becomes stays readable: bytes that
-/// were told of are there. Another generation is another body: a new file begins again, but what was written to standard
-/// output cannot be taken back.
+/// Its spool file is opened at the first PROGRESS that names it, and whatever its name becomes stays readable: bytes
+/// that were told of are there. Another generation is another body: a new file begins again, but what was written to
+/// standard output cannot be taken back.
 final class StreamedBody {
     private enum Target {
         case standardOutput(Output)
@@ -32,7 +32,8 @@ final class StreamedBody {
 
     deinit { closeSource() }
 
-    /// Writes what has come; nothing where the file is not there any more, since another message tells of its next name.
+    /// Writes what has come; nothing where the file is not there any more, since another message tells of its next
+    /// name.
     func progressed(_ progress: Progress) throws(Destination.Failure) {
         guard let path = progress.file, let generation = progress.generation else { return }
         try open(path, generation)

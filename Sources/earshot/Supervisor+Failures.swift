@@ -54,8 +54,8 @@ extension Supervisor {
         }
     }
 
-    /// Tells the broker all of them, unless what it was told last still waits for it; and leaves word in the runtime folder
-    /// where there may be no broker to tell of it.
+    /// Tells the broker all of them, unless what it was told last still waits for it; and leaves word in the runtime
+    /// folder where there may be no broker to tell of it.
     func tellFailures() {
         tellService()
         let failures = failures

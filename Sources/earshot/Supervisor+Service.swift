@@ -6,8 +6,8 @@ extension Supervisor {
     /// Beyond the time that an end may take, before the service manager ends it.
     private static let stopReserve = Duration.seconds(2)
 
-    /// Tells how things are, if that is news: ready as soon as the broker serves and has taken in each worker that does not
-    /// fail, at least one.
+    /// Tells how things are, if that is news: ready as soon as the broker serves and has taken in each worker that does
+    /// not fail, at least one.
     func tellService() {
         guard let service else { return }
         var news: [(variable: String, value: String)] = []

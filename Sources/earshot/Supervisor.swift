@@ -3,7 +3,8 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 
-/// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies or a setting changes.
+/// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies or a setting
+/// changes.
 ///
 /// `serving -> draining -> killing`, and from each the end, when all children are gone after a signal. The broker is
 /// told first, so that it can finish what runs in the workers, which are told when it is gone.
@@ -250,7 +251,8 @@ final class Supervisor {
         }
     }
 
-    /// The broker has ended, and no other follows: what a worker still fetches is for nobody. Two signals: it stops at once.
+    /// The broker has ended, and no other follows: what a worker still fetches is for nobody. Two signals: it stops at
+    /// once.
     private func stopWorkers() {
         for post in posts where post.role == .worker {
             post.child?.send(SIGTERM)

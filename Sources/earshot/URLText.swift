@@ -17,8 +17,8 @@ enum URLText {
         return (1...8192).contains(result.utf8.count) ? result : nil
     }
 
-    /// A URL, or what was given as one, without what may be secret in it: user information, query and fragment, of which
-    /// `?...` is left.
+    /// A URL, or what was given as one, without what may be secret in it: user information, query and fragment, of
+    /// which `?...` is left.
     static func discreet(_ text: String) -> String {
         let end = text.firstIndex { $0 == "?" || $0 == "#" } ?? text.endIndex
         var shown = text[..<end]

@@ -130,7 +130,9 @@ import Testing
         #expect(!second.contains("X-First"))
     }
 
-    @Test func `a used handle keeps neither fields nor password of the transfer before, and takes another agent`() throws {
+    @Test func `a used handle keeps neither fields nor password of the transfer before, and takes another agent`()
+        throws
+    {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         var request = TransferRequest(url: loop.url.replacing("127.0.0.1", with: "user:word@127.0.0.1"))
         request.userAgent = "first/1"

@@ -1,8 +1,8 @@
-import Crypto
 import EarshotDisk
 import EarshotHTTP
 import EarshotLoop
 import Foundation
+import LibCrypto
 import Testing
 
 @testable import EarshotCache

@@ -2,7 +2,8 @@ import EarshotWire
 
 @testable import EarshotCore
 
-/// A disk for durable requests of a core under test. What a core asked for is done when the test says so, and outlives it.
+/// A disk for durable requests of a core under test. What a core asked for is done when the test says so, and outlives
+/// it.
 struct FakeDisk {
     struct Row: Equatable {
         var acceptedAt: Int64

@@ -220,7 +220,8 @@ struct RandomWalkTests {
             rig.done(job, by: id, status: status, fields: control + location)
         }
 
-        /// What comes from the cache is what an origin said to those with the same URL and credentials, and was to be kept.
+        /// What comes from the cache is what an origin said to those with the same URL and credentials, and was to be
+        /// kept.
         private mutating func check(_ terminal: Terminal, _ body: BodyID?) {
             guard let response = terminal.response, response.source == .cache || response.source == .revalidated,
                 let body
@@ -324,7 +325,8 @@ struct RandomWalkTests {
                 take()
             }
             for client in clients where open[client]?.isEmpty == false {
-                // What another client removed under the same handler was told by FAILED removed, so nothing may be open.
+                // What another client removed under the same handler was told by FAILED removed, so nothing may be
+                // open.
                 faults.append("1: \(client) still waits for \(open[client] ?? [])")
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }

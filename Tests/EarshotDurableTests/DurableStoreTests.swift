@@ -1,7 +1,7 @@
-import Crypto
 import EarshotDisk
 import EarshotLoop
 import Foundation
+import LibCrypto
 import Testing
 
 @testable import EarshotDurable

@@ -41,7 +41,8 @@ import Testing
         #expect(try loop.run { isOver })
         loop.removeHook(hook)
         #expect(told == 0)
-        // One for the byte, one for the timer, and the first; a descriptor that is told of in each pass makes thousands.
+        // One for the byte, one for the timer, and the first; a descriptor that is told of in each pass makes
+        // thousands.
         #expect(passes < 10)
         want(pair.near)
         #expect(try loop.run(for: .seconds(10)) { told > 0 })

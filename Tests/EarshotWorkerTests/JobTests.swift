@@ -1,7 +1,7 @@
-import Crypto
 import EarshotLoop
 import EarshotWire
 import Foundation
+import LibCrypto
 import Testing
 
 @testable import EarshotWorker

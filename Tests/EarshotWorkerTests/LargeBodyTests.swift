@@ -1,6 +1,6 @@
-import Crypto
 import EarshotWire
 import Foundation
+import LibCrypto
 import Testing
 
 @testable import EarshotWorker

@@ -1,6 +1,6 @@
-import Crypto
 import EarshotLoop
 import Foundation
+import LibCrypto
 import Testing
 
 @testable import EarshotWorker

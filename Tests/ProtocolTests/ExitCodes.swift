@@ -1,6 +1,7 @@
 import Testing
 
-/// Exit codes of the command in ascending order, each with what it means. The command is no library: its source is read.
+/// Exit codes of the command in ascending order, each with what it means. The command is no library: its source is
+/// read.
 enum ExitCodes {
     struct Row: Equatable {
         let code: Int

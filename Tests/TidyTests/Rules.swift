@@ -11,25 +11,25 @@ enum Rules {
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
-        "Crypto": ["CLibCrypto", "Glibc"],
+        "LibCrypto": ["CLibCrypto", "Glibc"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
-        "EarshotDisk": ["EarshotLoop", "Crypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
+        "EarshotDisk": ["EarshotLoop", "LibCrypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
         "EarshotDurable": ["EarshotLoop", "EarshotDisk", "GRDB", "Foundation", "Glibc"],
         "EarshotCache": [
-            "EarshotHTTP", "EarshotLoop", "EarshotDisk", "Crypto", "GRDB", "Foundation", "Dispatch", "Glibc",
+            "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "GRDB", "Foundation", "Dispatch", "Glibc",
             "Synchronization",
         ],
         "EarshotBroker": [
             "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-            "ZeroMQ", "Crypto", "Logging",
+            "ZeroMQ", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotWorker": [
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "Crypto", "Logging", "Glibc",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "LibCrypto", "Logging", "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
@@ -39,13 +39,13 @@ enum Rules {
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
         "earshot-lab": [
-            "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "Crypto",
+            "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
             "ArgumentParser", "Glibc",
         ],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
             "EarshotWire",
-            "EarshotLoop", "Crypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
+            "EarshotLoop", "LibCrypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
         ],
     ]
 
@@ -54,7 +54,7 @@ enum Rules {
 
     /// Targets whose public declarations others read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "Crypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
+        "ZeroMQ", "Curl", "Cares", "LibCrypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 

@@ -1,8 +1,8 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A disk for durable requests: what is asked for waits, is written some of it at a time and all or nothing, and is answered
-/// later. A kill loses what waits and what was not answered, and leaves what was written.
+/// A disk for durable requests: what is asked for waits, is written some of it at a time and all or nothing, and is
+/// answered later. A kill loses what waits and what was not answered, and leaves what was written.
 struct SimulatedDisk {
     struct Row {
         var name: RequestName

@@ -13,8 +13,8 @@ struct OriginRecord {
     private(set) var limit = 0
     private(set) var spacingMilliseconds = 0
     private var lastStart = Tick(nanoseconds: .min)
-    /// Whether there was a time since the last start when nobody wanted anything there and another start would have been
-    /// right: then a longer spacing that comes later need not count from it.
+    /// Whether there was a time since the last start when nobody wanted anything there and another start would have
+    /// been right: then a longer spacing that comes later need not count from it.
     private var mayBeForgotten = false
 
     init(_ name: Substring, _ rules: OriginRules) {

@@ -10,7 +10,8 @@ extension ReferenceModel {
         ownWorkersAwaitedUntil = now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds)
     }
 
-    /// Whether something may start: all workers were heard, and have told of all they hold, or were awaited long enough.
+    /// Whether something may start: all workers were heard, and have told of all they hold, or were awaited long
+    /// enough.
     var isOpen: Bool {
         guard let awaited else { return true }
         return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.isOwn || $0.foreign.isEmpty }

@@ -90,8 +90,8 @@ extension ReferenceModel {
         strand(flight)
     }
 
-    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full. With which of
-    /// its requests a window became full is the core's to choose.
+    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full. With
+    /// which of its requests a window became full is the core's to choose.
     func strandAll(_ isOpen: (RequestName) -> Bool) {
         let stranded = openFlights.values.filter(isStranded)
         for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }

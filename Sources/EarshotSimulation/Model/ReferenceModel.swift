@@ -153,7 +153,8 @@ final class ReferenceModel {
     /// Judges one event. O(what it concerns).
     /// - Parameters:
     ///   - purge: what the core says it has not come to yet of what was removed.
-    ///   - isOpen: whether a request waits, as the core says: with which of them it ends is its own to choose, now and then.
+    ///   - isOpen: whether a request waits, as the core says: with which of them it ends is its own to choose, now and
+    ///     then.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
         isOpen: (RequestName) -> Bool

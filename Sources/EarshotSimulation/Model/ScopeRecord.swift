@@ -53,8 +53,8 @@ struct ScopeRecord {
         state = isAnswered ? .serving : .cooling
     }
 
-    /// A flight goes on with what runs. If the time is over, that is the probe, and its answer may end the cool-down; only the
-    /// core knows whether it is.
+    /// A flight goes on with what runs. If the time is over, that is the probe, and its answer may end the cool-down;
+    /// only the core knows whether it is.
     mutating func adopt(now: Tick) {
         if case .cooling = state, now >= quietUntil { mayBeForgotten = true }
     }

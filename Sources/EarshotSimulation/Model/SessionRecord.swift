@@ -36,7 +36,8 @@ final class SessionRecord {
     var removedHandlers: Set<HandlerID> = []
     /// Terminals sent and not acknowledged, oldest first; nil for one that was withdrawn before it was sent again.
     var inFlight: Deque<RequestRecord?> = []
-    /// Terminals that an earlier connection was sent and that have to be sent again, under their numbers, before others.
+    /// Terminals that an earlier connection was sent and that have to be sent again, under their numbers, before
+    /// others.
     var told: Deque<RequestRecord?> = []
     /// The last number that an earlier connection was sent.
     var toldSequence: UInt64 = 0

@@ -1,4 +1,5 @@
-/// A fault put between a core and the model on purpose, at least one for each invariant: the model has to object with its number.
+/// A fault put between a core and the model on purpose, at least one for each invariant: the model has to object with
+/// its number.
 ///
 /// The core stays as it is; what it is told or what it asks for is changed on the way.
 public enum Canary: String, CaseIterable, Sendable {

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// A history told again to a new core and a new model, in whole or in part.
 ///
-/// What workers said of an attempt is said of the attempt that takes its place: when requests are left out, flights have
-/// other numbers.
+/// What workers said of an attempt is said of the attempt that takes its place: when requests are left out, flights
+/// have other numbers.
 struct Replay {
     /// The n-th JOB of this content.
     struct Reference {

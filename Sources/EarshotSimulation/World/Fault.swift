@@ -2,7 +2,8 @@
 public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// Connections of clients break; what was under way is lost both ways, and the broker hears of it later.
     case lostConnections = "lost-connections"
-    /// Clients ask for leases: they come back to their sessions, too soon, in time or too late, some with a wrong token.
+    /// Clients ask for leases: they come back to their sessions, too soon, in time or too late, some with a wrong
+    /// token.
     case leases
     /// Clients read late and acknowledge late.
     case slowReaders = "slow-readers"

@@ -73,7 +73,8 @@ struct Setting {
         limits.pools = has(.brokerDeaths) ? 64 : [schemes, 64, 64][random.below(3)]
         limits.heartbeatMilliseconds = [300, 5_000][random.below(2)]
         limits.silenceMilliseconds = [300, 10_000][random.below(2)]
-        // What nobody serves any more fails in one pass here: with which of them another begins is the core's to choose.
+        // What nobody serves any more fails in one pass here: with which of them another begins is the core's to
+        // choose.
         limits.refusalsPerPass = .max
         guard has(.ownWorkers) else { return }
         (ownWorkers, self.schemes) = (workers, schemes)

@@ -55,8 +55,8 @@ struct ProgramFate: Equatable {
         }
     }
 
-    /// What an exit code means: curl's numbers, with which `earshot get` ends too, say what they say there, so that a script can
-    /// end with what it got. All else is the program's own affair.
+    /// What an exit code means: curl's numbers, with which `earshot get` ends too, say what they say there, so that a
+    /// script can end with what it got. All else is the program's own affair.
     static func code(of exit: ChildProcess.Exit) -> FailureCode {
         switch exit {
         case .code(3): .malformedURL

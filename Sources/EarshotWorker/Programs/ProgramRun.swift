@@ -1,8 +1,8 @@
-internal import Crypto
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// One job while a program does it: the process, what it has written so far, and how far that was told.
 final class ProgramRun {

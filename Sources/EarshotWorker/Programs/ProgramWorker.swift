@@ -5,8 +5,8 @@ internal import Glibc
 internal import Logging
 internal import ZeroMQ
 
-/// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its input,
-/// what it writes the answer.
+/// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its
+/// input, what it writes the answer.
 ///
 /// Descriptors and timers only note what happened; the end of each pass deals with it.
 final class ProgramWorker {

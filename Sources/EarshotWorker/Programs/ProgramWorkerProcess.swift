@@ -2,7 +2,8 @@ internal import EarshotLoop
 internal import Glibc
 public import Logging
 
-/// A worker that runs a program for each job, as a process of its own: the system's side of it, around a `ProgramWorker`.
+/// A worker that runs a program for each job, as a process of its own: the system's side of it, around a
+/// `ProgramWorker`.
 public final class ProgramWorkerProcess {
     private let options: ProgramOptions
     private let logger: Logger
@@ -15,8 +16,9 @@ public final class ProgramWorkerProcess {
         self.onServing = onServing
     }
 
-    /// Works until SIGTERM, SIGINT or SIGHUP comes and what ran is finished; a second signal ends it at once, with the programs
-    /// that it runs. Changes this process's signals for good. Call it on the main thread before other threads start.
+    /// Works until SIGTERM, SIGINT or SIGHUP comes and what ran is finished; a second signal ends it at once, with the
+    /// programs that it runs. Changes this process's signals for good. Call it on the main thread before other threads
+    /// start.
     ///
     /// - Returns: the exit code, 0.
     /// - Throws: what the system or libzmq refused; `ProgramWorkerRefused` when the broker does.

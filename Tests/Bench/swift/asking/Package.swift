@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// What the two clients share. They are packages of their own: targets of one name, here Crypto, cannot be in one graph.
+// What the two clients share. They are packages of their own, so that each is built with what it needs alone.
 let package = Package(
     name: "asking",
     products: [.library(name: "Asking", targets: ["Asking"])],

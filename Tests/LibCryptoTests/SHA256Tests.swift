@@ -1,4 +1,4 @@
-import Crypto
+import LibCrypto
 import Testing
 
 /// The vectors of FIPS 180-2, appendix B, and the empty message.
