@@ -135,7 +135,8 @@ class Handler:
             self._bus._question(lambda token: self._bus._core.remove(self.name, token, survives=False))
 
     def start(self, url: str, **options: Unpack[FetchOptions]) -> Transfer:
-        """Asks for a URL and does not wait."""
+        """Asks for a URL and does not wait. Of many that are asked for in a row several leave together: the last ones
+        when something is waited for, or some 20 ms later."""
         return self._start(url, options)
 
     def fetch(self, url: str, **options: Unpack[FetchOptions]) -> Result:

@@ -1,0 +1,200 @@
+"""The blocking form: who reads, what goes on when nobody waits, and what an interrupt leaves behind."""
+
+import threading
+import time
+from unittest import mock
+
+from support import BusTestCase
+import earshot
+import earshot.blocking
+from earshot import _threads
+from harness import check_ledgers
+from origin import body
+from processes import eventually, kill
+
+
+def in_thread(call, *arguments):
+    """Calls it in another thread: a function that returns what it returned, or raises what it raised."""
+    ends = []
+
+    def run():
+        try:
+            ends.append((call(*arguments), None))
+        except BaseException as error:
+            ends.append((None, error))
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def end():
+        thread.join(20)
+        [(value, error)] = ends
+        if error is not None:
+            raise error
+        return value
+    return end
+
+
+class ThreadsTestCase(BusTestCase):
+    def open(self, **options):
+        return earshot.blocking.connect(self.bus.runtime, **options)
+
+
+class ReadingTests(ThreadsTestCase):
+    def test_who_waits_on_reads_when_the_one_who_read_has_its_answer(self):
+        with self.open() as bus, bus.handler("turns") as handler:
+            for turn in range(4):
+                gates = [f"turn{turn}-{number}" for number in range(3)]
+                transfers = [handler.start(f"{self.url}/gate/{gate}") for gate in gates]
+                ends = []
+                for transfer in transfers:
+                    ends.append(in_thread(transfer.result))
+                    eventually(lambda wanted=len(ends): (bus._reader is _threads.Reader.CALLER) +
+                               len(bus._followers) == wanted, "it waits")
+                order = list(zip(gates, ends))
+                for left, (gate, end) in enumerate(order if turn % 2 else reversed(order), start=1):
+                    self.origin.open_gate(gate)
+                    self.assertEqual(end().read(), body(100))
+                    if left < len(order):
+                        eventually(lambda: bus._reader is _threads.Reader.CALLER, "another caller reads")
+
+    def test_a_time_out_of_one_is_not_one_of_the_others(self):
+        with self.open() as bus, bus.handler("patience") as handler:
+            slow = handler.start(f"{self.url}/gate/patience")
+            first = in_thread(slow.result)
+            eventually(lambda: bus._reader is _threads.Reader.CALLER, "it waits")
+            with self.assertRaises(TimeoutError):
+                slow.result(0.01)
+            second = in_thread(slow.result)
+            self.origin.open_gate("patience")
+            self.assertIs(first(), second())
+
+    def test_many_threads_ask_and_none_waits_for_ever(self):
+        with self.open() as bus, bus.handler("many") as handler:
+            def ask(seed):
+                transfers = [handler.start(f"{self.url}/bytes/{n}?seed={seed}") for n in range(40)]
+                return [transfer.result(20).read() for transfer in transfers]
+            ends = [in_thread(ask, seed) for seed in range(6)]
+            for seed, end in enumerate(ends):
+                self.assertEqual(end(), [body(n, seed) for n in range(40)])
+            ledger = bus.query("ledger")
+            check_ledgers(ledger)
+            self.assertEqual(ledger["deliveries"]["outstanding"], 0)
+
+    def test_who_waits_when_the_bus_is_closed_is_told(self):
+        with self.open() as bus:
+            handler = bus.handler("closing").__enter__()
+            ends = [in_thread(handler.fetch, f"{self.url}/gate/closing{number}") for number in range(2)]
+            ends.append(in_thread(next, bus.watch("closing/")))
+            eventually(lambda: len(bus._followers) == 2, "one reads, two follow")
+        for end, error in zip(ends, (earshot.Closed, earshot.Closed, StopIteration)):
+            with self.assertRaises(error):
+                end()
+
+
+class KeeperTests(ThreadsTestCase):
+    def test_what_nobody_waits_for_is_said_heard_and_acknowledged(self):
+        with self.open() as observer, self.open() as bus, bus.handler("alone") as handler:
+            transfers = [handler.start(f"{self.url}/bytes/{n}?alone") for n in range(50)]
+            eventually(lambda: all(transfer.done() for transfer in transfers), "all have come")
+            eventually(lambda: not observer.query("ledger")["deliveries"]["outstanding"], "all are acknowledged")
+            held = handler.fetch(f"{self.url}/bytes/70000?alone")
+            self.assertEqual(observer.query("ledger")["deliveries"]["outstanding"], 1)
+            held.release()
+            eventually(lambda: not observer.query("ledger")["deliveries"]["outstanding"], "its file was let go")
+
+    def test_the_next_broker_is_found_while_nobody_waits(self):
+        with self.open() as bus, bus.handler("found") as handler:
+            transfer = handler.start(f"{self.url}/gate/found")
+            self.origin.await_count("/gate/found", 1)
+            before = bus.broker
+            kill(self.bus.broker)
+            eventually(lambda: bus.broker != before, "the next broker has answered")
+            self.origin.open_gate("found")
+            eventually(transfer.done, "it has come")
+            self.assertEqual(transfer.result().read(), body(100))
+
+    def test_progress_is_told_one_call_after_the_other_and_a_call_may_ask(self):
+        calling, told, asked = threading.Lock(), [], []
+        with self.open() as bus, bus.handler("told") as handler:
+            def tell(step):
+                self.assertTrue(calling.acquire(blocking=False), "another call has not ended")
+                told.append(step.received)
+                if not asked:
+                    asked.append(handler.fetch(f"{self.url}/bytes/7?told").read())
+                calling.release()
+            transfer = handler.start(f"{self.url}/drip?bytes=90000&seconds=0.5", progress_ms=50, on_progress=tell)
+            eventually(lambda: told, "somebody tells, though nobody waits")
+            self.assertEqual(len(transfer.result().read()), 90_000)
+        self.assertEqual(asked, [body(7)])
+        self.assertEqual(told, sorted(told))
+
+
+class Interrupted:
+    """Calls what it stands for, and is interrupted before or after that, once."""
+
+    def __init__(self, call, after):
+        self._call = call
+        self._after = after
+        self.is_over = False
+
+    def __call__(self, *arguments):
+        if self.is_over:
+            return self._call(*arguments)
+        self.is_over = True
+        if self._after:
+            self._call(*arguments)
+        raise KeyboardInterrupt
+
+
+class InterruptTests(ThreadsTestCase):
+    def test_an_interrupt_between_any_two_steps_loses_nothing(self):
+        for lease in (0, 20):
+            with self.open(lease=lease) as bus, bus.handler(f"torn{lease}") as handler:
+                steps = [(bus._core, "received"), (bus._core, "acknowledge"), (bus._core, "_take"), (bus, "_deliver"),
+                         (bus, "_say_all"), (bus, "_apply"), (bus, "_terminal")]
+                for number, (place, name) in enumerate(steps):
+                    for after in (False, True):
+                        with self.subTest(name, after=after, lease=lease):
+                            path = f"{self.url}/bytes/{{}}?seed={lease}-{number}-{after}"
+                            kept = [handler.start(path.format(n)) for n in range(5)]
+                            step = Interrupted(getattr(place, name), after)
+                            with mock.patch.object(place, name, step):
+                                # It hits whichever thread comes there; this one is told if it was itself.
+                                try:
+                                    for n in range(5, 50):
+                                        handler.start(path.format(n)).result(10)
+                                except KeyboardInterrupt:
+                                    pass
+                                self.assertTrue(step.is_over)
+                                for n, transfer in enumerate(kept):
+                                    self.assertEqual(transfer.result(10).read(), body(n, f"{lease}-{number}-{after}"))
+                            bus.ping()
+
+    def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):
+        with self.open() as bus, bus.handler("waits") as handler:
+            link = bus._link
+            poll = Interrupted(bus._poller.poll, after=False)
+            with mock.patch.object(bus._poller, "poll", poll), self.assertRaises(KeyboardInterrupt):
+                handler.fetch(f"{self.url}/gate/waits")
+            bus.ping()
+            self.assertIs(bus._link, link)
+            self.assertEqual(bus.query("ledger")["requests"]["pending"], 0)
+
+
+class SpeedTests(ThreadsTestCase):
+    def test_one_who_asks_and_waits_needs_no_other_thread(self):
+        with self.open() as bus, bus.handler("single") as handler:
+            handler.fetch(f"{self.url}/bytes/1")
+            eventually(lambda: bus._reader is _threads.Reader.KEEPER, "the keeper reads")
+            handler.fetch(f"{self.url}/bytes/2")
+            threads = set()
+            pump = bus._pump
+
+            def watched():
+                threads.add(threading.current_thread())
+                pump()
+            with mock.patch.object(bus, "_pump", watched):
+                deadline = time.monotonic() + 4 * _threads.REST
+                while time.monotonic() < deadline:
+                    handler.fetch(f"{self.url}/bytes/3")
+            self.assertEqual(threads, {threading.current_thread()})
