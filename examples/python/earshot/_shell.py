@@ -282,7 +282,7 @@ class Shell(abc.ABC):
         self._closed = True
         connected = self._core.phase is Phase.READY
         if connected and self._link is not None:
-            self._apply(self._core.acknowledge())
+            self._acknowledge()
             self._unsaid.append(b"BYE\n")
             self._say_all()
         self._drop_link(linger=connected)
