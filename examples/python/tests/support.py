@@ -12,7 +12,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 CHECKOUT = PACKAGE.parent.parent
 PROGRAMS = PACKAGE / "programs"
-sys.path[:0] = [str(PACKAGE), str(CHECKOUT / "Tests/Integration")]
+sys.path.insert(0, str(PACKAGE))
+sys.path.append(str(CHECKOUT / "Tests/Integration"))  # Last: it has tests of the same names.
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # Not which step of a test took longer than 0.1 s.
 
