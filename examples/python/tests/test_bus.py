@@ -314,6 +314,15 @@ class WatchTests(BusTestCase):
 
 class WindowTests(BusTestCase):
     @timed
+    async def test_what_came_whole_is_acknowledged_together_and_soon(self):
+        async with self.connect() as observer, self.connect() as bus, bus.handler("together") as handler:
+            for count in range(1, 4):
+                await handler.fetch(f"{self.url}/bytes/{count}?together")
+            while (await observer.query("ledger"))["deliveries"]["outstanding"]:
+                await asyncio.sleep(0)
+            self.assertEqual(bus._core.owed(), 0)
+
+    @timed
     async def test_no_more_results_than_the_window_are_held(self):
         async with self.connect(window=4) as bus, bus.handler("window") as handler:
             came = asyncio.Queue()
