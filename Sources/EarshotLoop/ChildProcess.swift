@@ -102,11 +102,12 @@ public final class ChildProcess {
     /// so `body` begins anew, as a program does. A copy that cannot be made ready ends with code 127.
     ///
     /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for
-    ///   ever.
+    ///   ever. And with a kernel that cannot close what the copy is not to have.
     static func fork(
         inheriting inherited: [Int32] = [], _ body: () -> Never
     ) throws(SystemError) -> ChildProcess? {
-        guard linux_is_single_threaded() != 0 else { return nil }
+        // No descriptor has that number: nothing is closed.
+        guard linux_is_single_threaded() != 0, linux_close_range(.max, .max) == 0 else { return nil }
         // Else both processes write it.
         fflush(nil)
         let pid = linux_fork()
