@@ -20,7 +20,7 @@ final class Spool {
 
     private let folder: Int32
     private let lock: LockFile
-    private let closing = StoreThread("spool") { Closer() }
+    private lazy var closing = StoreThread("spool") { Closer() }
 
     /// Opens the folder, makes it if need be, and removes what an earlier broker left.
     /// - Parameter kept: files by the names of their content that are somebody's still.

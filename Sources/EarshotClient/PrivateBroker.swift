@@ -135,7 +135,7 @@ public final class PrivateBroker {
             // mkdtemp(3) puts letters of its own in the place of the six.
             var template = Array("\(parent)/earshot-XXXXXX".utf8CString)
             if unsafe mkdtemp(&template) != nil {
-                return try RuntimeFolder(named: String(decoding: template.dropLast().map(UInt8.init), as: UTF8.self))
+                return try RuntimeFolder(named: String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self))
             }
         }
         throw ClientError(.folder, "there is no folder for a private broker: set TMPDIR")

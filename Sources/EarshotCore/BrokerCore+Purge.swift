@@ -130,7 +130,8 @@ extension BrokerCore {
     /// Ends one request of a purge; in the ledger it has ended before.
     mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32 = -1) {
         let handler = interests[interest].handler
-        let askers = waitingAskers(of: interest, except: handlers[handler].purge?.remover)
+        let isEntering = interests[interest].phase == .entering
+        let askers = isEntering ? waitingAskers(of: interest, except: handlers[handler].purge?.remover) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering: return

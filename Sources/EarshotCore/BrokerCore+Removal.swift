@@ -51,7 +51,8 @@ extension BrokerCore {
             finishPurge(of: interest)
             return false
         }
-        let askers = waitingAskers(of: interest, except: client >= 0 ? clients[client].id : nil)
+        let isEntering = interests[interest].phase == .entering
+        let askers = isEntering ? waitingAskers(of: interest, except: client >= 0 ? clients[client].id : nil) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering: return false

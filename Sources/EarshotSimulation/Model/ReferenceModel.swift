@@ -5,7 +5,7 @@ internal import HeapModule
 /// A second opinion on what a broker owes to whom.
 ///
 /// It is told each event a core is told, with the actions that followed and the ledger after them, and says which
-/// invariant of DESIGN.md, section 5, they break. Plain dictionaries of what was observed: it shares no structure with
+/// invariant of ARCHITECTURE.md they break. Plain dictionaries of what was observed: it shares no structure with
 /// the core, and decides nothing the core is free to decide (whose turn it is, which worker, when to try again).
 final class ReferenceModel {
     struct Moment: Comparable {

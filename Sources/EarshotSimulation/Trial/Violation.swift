@@ -1,4 +1,4 @@
-/// An invariant of DESIGN.md, section 5, that did not hold.
+/// An invariant of ARCHITECTURE.md that did not hold.
 public struct Violation: Error, Equatable, Sendable, CustomStringConvertible {
     /// Its number there.
     public var invariant: Int
