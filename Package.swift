@@ -58,6 +58,7 @@ let package = Package(
         source("Cares", ["CLibCares"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
+        source("ZMTP", ["EarshotLoop", deque]),
 
         // What decides, without I/O.
         source("EarshotWire"),
@@ -72,11 +73,11 @@ let package = Package(
             "EarshotBroker",
             [
                 "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
-                "EarshotLoop", "ZeroMQ", "LibCrypto", deque, logging,
+                "EarshotLoop", "ZMTP", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
-            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "LibCrypto", deque, heap, logging]),
+            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", deque, heap, logging]),
         source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
         .executableTarget(
             name: "earshot",
@@ -105,6 +106,7 @@ let package = Package(
         tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
+        tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
         tests("LibCryptoTests", ["LibCrypto"]),

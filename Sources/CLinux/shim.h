@@ -58,19 +58,52 @@ static inline int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW
 /* PR_SET_NAME, prctl(2): the name of the calling thread. */
 static inline int linux_set_name(const unsigned char *name) { return prctl(PR_SET_NAME, (unsigned long)name, 0UL, 0UL, 0UL); }
 
-/* Sends a datagram to a Unix socket, without waiting. `name` is a path, or an abstract name after a zero byte: unix(7). */
-static inline long linux_send_to_unix(int descriptor, const char *name, long length, const void *bytes, long count) {
-    struct sockaddr_un address;
-    memset(&address, 0, sizeof address);
-    address.sun_family = AF_UNIX;
-    if (length < 0 || (unsigned long)length >= sizeof address.sun_path) {
+/* The address of a Unix socket; -1 with ENAMETOOLONG for a path of more than 107 bytes. */
+static inline int linux_unix_address(struct sockaddr_un *address, const char *path, long length) {
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    if (length < 0 || (unsigned long)length >= sizeof address->sun_path) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    memcpy(address.sun_path, name, (unsigned long)length);
+    memcpy(address->sun_path, path, (unsigned long)length);
+    return 0;
+}
+
+/* Sends a datagram to a Unix socket, without waiting. `name` is a path, or an abstract name after a zero byte: unix(7). */
+static inline long linux_send_to_unix(int descriptor, const char *name, long length, const void *bytes, long count) {
+    struct sockaddr_un address;
+    if (linux_unix_address(&address, name, length) != 0) return -1;
     return sendto(
         descriptor, bytes, (unsigned long)count, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address,
         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (unsigned long)length));
+}
+
+/* bind(2) and connect(2) of a Unix socket, by its path. */
+static inline int linux_bind_unix(int descriptor, const char *path, long length) {
+    struct sockaddr_un address;
+    if (linux_unix_address(&address, path, length) != 0) return -1;
+    return bind(descriptor, (const struct sockaddr *)&address, sizeof address);
+}
+static inline int linux_connect_unix(int descriptor, const char *path, long length) {
+    struct sockaddr_un address;
+    if (linux_unix_address(&address, path, length) != 0) return -1;
+    return connect(descriptor, (const struct sockaddr *)&address, sizeof address);
+}
+
+/* accept4(2), which <sys/socket.h> hides without _GNU_SOURCE: neither waiting nor inherited. */
+static inline int linux_accept(int listener) {
+    return (int)syscall(SYS_accept4, listener, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* SO_PEERCRED, unix(7): its struct ucred is hidden without _GNU_SOURCE. */
+static inline int linux_peer_credentials(int descriptor, pid_t *pid, uid_t *uid) {
+    struct { pid_t pid; uid_t uid; gid_t gid; } credentials;
+    socklen_t length = sizeof credentials;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return -1;
+    *pid = credentials.pid;
+    *uid = credentials.uid;
+    return 0;
 }
 
 /* RLIMIT_NOFILE: glibc's resource argument is an enum of its own, which Swift's overlay renames between versions. */

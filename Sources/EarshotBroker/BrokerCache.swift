@@ -89,7 +89,7 @@ final class BrokerCache {
     }
 
     /// The body of a kept answer; nil if it will be told.
-    func read(_ flight: FlightName, _ entry: CacheEntryID) -> SharedBody? {
+    func read(_ flight: FlightName, _ entry: CacheEntryID) -> [UInt8]? {
         used.append(entry.rawValue)
         if used.count >= Self.usesAtOnce { tellUses() }
         if let body = hot.body(of: entry) { return body }
@@ -109,7 +109,7 @@ final class BrokerCache {
 
     /// Keeps an answer, unless very much waits to be kept.
     /// - Parameter file: its body, if that is a file; it is closed.
-    func store(_ key: CacheKey, _ variant: CacheVariant, _ body: SharedBody?, file: Int32?) {
+    func store(_ key: CacheKey, _ variant: CacheVariant, _ body: [UInt8]?, file: Int32?) {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
         let size = file == nil ? variant.length : 0
@@ -136,7 +136,7 @@ final class BrokerCache {
         let item = CacheItem(
             entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
             variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
-            body: file == nil ? body?.bytes() ?? [] : nil)
+            body: file == nil ? body ?? [] : nil)
         store.ask(.store(item, file: file))
     }
 
@@ -203,7 +203,7 @@ final class BrokerCache {
             let variant = CacheVariant(
                 entry: CacheEntryID(rawValue: item.entry), response: item.response, length: item.length,
                 sha256: item.sha256)
-            let body = item.body.flatMap { $0.isEmpty ? nil : try? SharedBody($0) }
+            let body = item.body.flatMap { $0.isEmpty ? nil : $0 }
             return resolved(
                 HotAnswers.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
         }

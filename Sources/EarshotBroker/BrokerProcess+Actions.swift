@@ -2,12 +2,11 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
-internal import ZeroMQ
 
 /// Carries the core's actions out.
 extension BrokerProcess {
     /// Until there are none: a send can tell the core something that asks for more.
-    func carryOut() throws {
+    func carryOut() {
         while true {
             let actions = core.takeActions()
             guard !actions.isEmpty else {
@@ -17,26 +16,26 @@ extension BrokerProcess {
                 core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds))
                 continue
             }
-            for action in actions { try carryOut(action) }
+            for action in actions { carryOut(action) }
         }
     }
 
-    private func carryOut(_ action: Action) throws {
+    private func carryOut(_ action: Action) {
         switch action {
-        case .send(let client, .progress(let progress)): try tell(client, progress)
-        case .send(let client, let message): try tell(client, message.encoded())
+        case .send(let client, .progress(let progress)): tell(client, progress)
+        case .send(let client, let message): tell(client, message.encoded())
         case .answer(let client, let query, let json):
-            try tell(client, BrokerMessage.answer(query).encoded(), SharedBody(try Message.make(json)))
-        case .deliver(let client, let terminal, let body): try deliver(terminal, body, to: client)
+            tell(client, BrokerMessage.answer(query).encoded(), json)
+        case .deliver(let client, let terminal, let body): deliver(terminal, body, to: client)
         case .close(let client, let reason):
-            try tell(client, BrokerMessage.goodbye(reason: reason).encoded())
+            tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
         case .sendWorker(let worker, let message):
             // A worker that is full or gone loses its jobs with its connection.
-            if try work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
+            if work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .sendJob(let worker, let job, let body):
             let head = PoolMessage.job(job).encoded()
-            if try work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
+            if work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .killWorker(let worker):
             kill(worker)
         case .closeWorker(let worker):
@@ -54,8 +53,8 @@ extension BrokerProcess {
         case .lendPart(let kept, let name): spool.rename(kept, to: name)
         case .removePart(let name): spool.remove(name)
         case .sweepSpool: spool.sweepParts { core.isHeld($0) }
-        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: try carryOutInCache(action)
-        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable: try carryOutDurable(action)
+        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: carryOutInCache(action)
+        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable: carryOutDurable(action)
         case .settingChanged(let change):
             logger.notice("set: \(change.words.joined(separator: " "))")
             supervisor?.tell(change)
@@ -79,32 +78,32 @@ extension BrokerProcess {
     }
 
     /// Says something that is not kept for a client that does not take it.
-    private func tell(_ client: ClientID, _ head: [UInt8], _ body: SharedBody? = nil) throws {
-        guard try bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
+    private func tell(_ client: ClientID, _ head: [UInt8], _ body: [UInt8]? = nil) {
+        guard bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
         // A client that leaves thousands of answers unread has stopped reading.
         bus.close(client.rawValue)
     }
 
     /// Progress that a client does not take is told when it takes messages again, as it is then.
-    private func tell(_ client: ClientID, _ progress: Progress) throws {
-        guard try bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue) == .wouldBlock else {
+    private func tell(_ client: ClientID, _ progress: Progress) {
+        guard bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue) == .wouldBlock else {
             return
         }
         core.progressRefused(progress.handler, progress.request, by: client)
         late.insert(client)
     }
 
-    private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) throws {
+    private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Order: nothing overtakes a terminal that was refused in this pass.
         guard !blocked.contains(client) else { return }
         var terminal = terminal
         var content = body.flatMap { bodies[$0] }
-        if let name = terminal.file?.split(separator: "/").last, let body = try waiting.body(String(name)) {
+        if let name = terminal.file?.split(separator: "/").last, let body = waiting.body(String(name)) {
             terminal.file = nil
             content = body
         }
         let head = BrokerMessage.terminal(terminal).encoded()
-        switch try bus.send(head, content, to: client.rawValue) {
+        switch bus.send(head, content, to: client.rawValue) {
         case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)

@@ -21,7 +21,7 @@ extension BrokerProcess {
         return nil
     }
 
-    func carryOutInCache(_ action: Action) throws {
+    func carryOutInCache(_ action: Action) {
         guard let cache else { return }
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         switch action {
@@ -59,8 +59,7 @@ extension BrokerProcess {
         switch body {
         case .missing: return .missing
         case .bytes(let bytes):
-            guard let body = try? SharedBody(bytes) else { return .missing }
-            return .inline(hold(body))
+            return .inline(hold(bytes))
         case .file(let part, let sha256, let length):
             guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
                 spool.remove(part)

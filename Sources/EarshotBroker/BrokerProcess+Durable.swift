@@ -57,7 +57,7 @@ extension BrokerProcess {
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
     }
 
-    func carryOutDurable(_ action: Action) throws {
+    func carryOutDurable(_ action: Action) {
         guard let durable else { return }
         switch action {
         case .storeDurable(let id, let acceptedAt, let head):
@@ -66,10 +66,10 @@ extension BrokerProcess {
             var end = DurableEnd(head: result.head, length: result.length, sha256: result.sha256, body: nil)
             var file: Int32?
             if let body = result.body {
-                end.body = bodies[body]?.bytes() ?? []
+                end.body = bodies[body] ?? []
             } else if let name = result.file {
                 // One that waits for another reader has no file of its own.
-                if let body = try waiting.body(name) { end.body = body.bytes() } else { file = spool.open(name) }
+                if let body = waiting.body(name) { end.body = body } else { file = spool.open(name) }
             }
             durable.ask(.record(id: id.rawValue, end, file: file))
         case .readResult(let id): durable.ask(.read(id: id.rawValue))
@@ -102,8 +102,8 @@ extension BrokerProcess {
         switch reading.body {
         case .none: return DurableContent(head: reading.head, body: .missing)
         case .bytes(let bytes):
-            guard !bytes.isEmpty, let body = try? SharedBody(bytes) else { return nil }
-            return DurableContent(head: reading.head, body: .inline(hold(body)))
+            guard !bytes.isEmpty else { return nil }
+            return DurableContent(head: reading.head, body: .inline(hold(bytes)))
         case .file(let part, let sha256, let length):
             guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
                 spool.remove(part)

@@ -6,18 +6,18 @@ extension BrokerProcess {
     /// A completion and its body: as a file too if somebody wants one, and in memory too if somebody wants that. What
     /// cannot be written or read stays in the form in which it came.
     func inWishedForms(
-        _ message: WorkerMessage, _ body: SharedBody?, of peer: UInt64
-    ) -> (WorkerMessage, SharedBody?) {
+        _ message: WorkerMessage, _ body: [UInt8]?, of peer: UInt64
+    ) -> (WorkerMessage, [UInt8]?) {
         guard case .done(var completion) = message else { return (message, body) }
         let wishes = core.lend { $0.wishes(of: completion.attempt, by: WorkerID(rawValue: peer)) }
-        if wishes.file, completion.file == nil, let bytes = body?.bytes(), !bytes.isEmpty {
+        if wishes.file, completion.file == nil, let bytes = body, !bytes.isEmpty {
             completion.file = spool.write(bytes)
             return (.done(completion), body)
         }
         guard body == nil, let file = completion.file, completion.length <= wishes.inlineBytes else {
             return (message, body)
         }
-        return (message, spool.read(file, limit: wishes.inlineBytes).flatMap { try? SharedBody($0) })
+        return (message, spool.read(file, limit: wishes.inlineBytes))
     }
 
     /// The same for the body of a kept answer.
@@ -26,13 +26,13 @@ extension BrokerProcess {
         switch body {
         case .missing, .both: return body
         case .inline(let id):
-            guard wishes.file, let bytes = bodies[id]?.bytes(), let file = spool.write(bytes) else { return body }
+            guard wishes.file, let bytes = bodies[id], let file = spool.write(bytes) else { return body }
             return .both(id, file: file)
         case .file(let file):
-            guard wishes.inlineBytes > 0, let bytes = spool.read(file, limit: wishes.inlineBytes),
-                let content = try? SharedBody(bytes)
-            else { return body }
-            return .both(hold(content), file: file)
+            guard wishes.inlineBytes > 0, let bytes = spool.read(file, limit: wishes.inlineBytes) else {
+                return body
+            }
+            return .both(hold(bytes), file: file)
         }
     }
 }

@@ -6,40 +6,35 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 public import Logging
-internal import ZeroMQ
 
-/// The broker: the core's shell. One thread, one loop, two ROUTERs.
+/// The broker: the core's shell. One thread, one loop, two ROUTER sockets.
 ///
 /// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell
 /// decides nothing about requests.
 public final class BrokerProcess {
     /// Messages queued to one peer: more than the largest window, so that only progress and answers can fill it.
-    private static let sendHighWaterMark: Int32 = 8_192
-    /// Messages read ahead from one peer; what it sends beyond waits in its own process.
-    private static let receiveHighWaterMark: Int32 = 256
+    private static let mostMessages = 8_192
     /// The largest frame of a client: a body, and room to tell it that it is too long.
-    private static let clientFrameBytes = Int64(WireLimits.requestBodyBytes) + Int64(WireLimits.headBytes)
-    /// Descriptors kept back from connections: libzmq ends the process when an ipc accept finds none.
+    private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
+    /// Descriptors kept back from connections, for files.
     private static let reservedDescriptors = 256
     /// Messages after which freed memory is worth giving back, and how long after them.
     private static let burstMessages = 10_000
     private static let quietMilliseconds = 1_000
     /// How long a new broker waits for the workers of an earlier one: ten times their pause between tries to connect.
     private static let openingMilliseconds = 1_000
-    /// How often clients whose socket was full are tried again at least.
-    private static let blockedMilliseconds = 20
     /// How long a farewell has to leave the sockets.
     private static let farewellMilliseconds = 50
 
     let options: BrokerOptions
     let logger: Logger
     let loop: EventLoop
-    let bus: RouterPort
-    let work: RouterPort
+    let bus: StreamPort
+    let work: StreamPort
     let spool: Spool
     var core: BrokerCore
     /// Inline bodies the core still needs.
-    var bodies: [BodyID: SharedBody] = [:]
+    var bodies: [BodyID: [UInt8]] = [:]
     /// Inline bodies it had moved out of memory.
     let waiting: WaitingBodies
     /// Nil for a broker without one.
@@ -64,7 +59,6 @@ public final class BrokerProcess {
     private let lock: LockFile
     private let signals: SignalSource
     private var drainStarted: LoopTime?
-    private var failure: (any Error)?
 
     /// Takes the runtime folder, binds both endpoints and says that it is ready.
     /// - Throws: `BrokerError` when the place is taken or not usable, else the error of the call that failed.
@@ -93,20 +87,15 @@ public final class BrokerProcess {
         loop = try EventLoop()
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
         let connections = max(16, descriptors - Self.reservedDescriptors) / 2
-        let context = try Context.make()
-        var socketOptions = SocketOptions()
-        socketOptions.sendHighWaterMark = Self.sendHighWaterMark
-        socketOptions.receiveHighWaterMark = Self.receiveHighWaterMark
-        socketOptions.maximumFrameBytes = Self.clientFrameBytes
-        bus = try RouterPort(
-            context, try Self.endpoint(options, "bus"), socketOptions, loop, connectionLimit: connections,
-            logger: logger)
+        bus = try StreamPort(
+            try Self.path(options, "bus"), loop, frameBytes: Self.clientFrameBytes, mostMessages: Self.mostMessages,
+            connectionLimit: connections, logger: logger)
         // READY and JOB are short, an inline body is as long as LIMITS may ever allow.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound
-        socketOptions.maximumFrameBytes = Int64(max(mostInlineBytes, WireLimits.workerHeadBytes)) + 1_024
-        work = try RouterPort(
-            context, try Self.endpoint(options, "work"), socketOptions, loop, connectionLimit: connections / 4,
-            logger: logger)
+        work = try StreamPort(
+            try Self.path(options, "work"), loop,
+            frameBytes: max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024,
+            mostMessages: Self.mostMessages, connectionLimit: connections / 4, logger: logger)
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
@@ -134,49 +123,44 @@ public final class BrokerProcess {
 
     /// Serves until it is told to end, or cannot go on.
     public func run() throws -> Int32 {
-        _ = loop.addHook { [unowned self] in
-            do {
-                return try pass()
-            } catch {
-                failure = error
-                loop.stop()
-                return .untilEvent
-            }
-        }
+        _ = loop.addHook { [unowned self] in pass() }
         logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
         sayReady()
         try loop.run()
         cache?.finish()
         durable?.finish()
-        if let failure { throw failure }
         return 0
     }
 
     // MARK: The pass
 
-    private func pass() throws -> EventLoop.Rest {
+    private func pass() -> EventLoop.Rest {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
-        try work.take { event in workEvent(event, now: now) }
-        try bus.take { event in busEvent(event, now: now) }
-        for client in blocked.union(late) { core.clientWritable(client) }
-        blocked.removeAll(keepingCapacity: true)
-        late.removeAll(keepingCapacity: true)
+        work.take { event in workEvent(event, now: now) }
+        bus.take { event in busEvent(event, now: now) }
+        for client in blocked.union(late) where bus.hasRoom(for: client.rawValue) {
+            blocked.remove(client)
+            late.remove(client)
+            core.clientWritable(client)
+        }
         core.timePassed(now: now)
         core.dispatch(now: now)
-        try carryOut()
+        carryOut()
+        work.flush()
+        bus.flush()
         disconnected.removeAll()
         if hasWorkerNews { supervisor?.tell(workersTakenIn: core.workersTakenIn) }
         hasWorkerNews = false
         endIfDrained()
         returnMemoryAfterBurst()
-        if try bus.hasPending() || work.hasPending() { return .none }
+        if bus.hasPending || work.hasPending { return .none }
         let timer = core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
-        let next = [timer, nextDrainCheck, nextBlockedCheck].compactMap(\.self).min()
+        let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
     }
 
-    private func busEvent(_ event: RouterPort.Event, now: Tick) {
+    private func busEvent(_ event: PortEvent, now: Tick) {
         switch event {
         case .connected(let peer, let isRequestReply):
             core.clientConnected(
@@ -197,7 +181,7 @@ public final class BrokerProcess {
         }
     }
 
-    private func workEvent(_ event: RouterPort.Event, now: Tick) {
+    private func workEvent(_ event: PortEvent, now: Tick) {
         switch event {
         case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
         case .message(let peer, let head, let body):
@@ -249,14 +233,12 @@ public final class BrokerProcess {
     }
 
     /// The body of a FETCH, held for the core; other messages have none, and an empty one is none.
-    private func requestBody(_ body: SharedBody?, of message: ClientMessage) -> RequestBody? {
-        guard case .fetch = message, let body else { return nil }
-        let bytes = body.bytes()
-        guard !bytes.isEmpty else { return nil }
+    private func requestBody(_ body: [UInt8]?, of message: ClientMessage) -> RequestBody? {
+        guard case .fetch = message, let body, !body.isEmpty else { return nil }
         var hash = SHA256()
-        hash.update(bytes.span)
+        hash.update(body.span)
         let fingerprint = hash.finalize().bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
-        return RequestBody(id: hold(body), byteCount: bytes.count, fingerprint: fingerprint)
+        return RequestBody(id: hold(body), byteCount: body.count, fingerprint: fingerprint)
     }
 
     /// Takes back what is left of the attempts of a worker that is dead, or leaves.
@@ -294,7 +276,7 @@ public final class BrokerProcess {
         core.partKept(of: attempt, bytes: bytes, by: worker)
     }
 
-    func hold(_ body: SharedBody) -> BodyID {
+    func hold(_ body: [UInt8]) -> BodyID {
         lastBody += 1
         let id = BodyID(rawValue: lastBody)
         bodies[id] = body
@@ -320,12 +302,6 @@ public final class BrokerProcess {
         }
         logger.error("a worker's file is not in the spool as it said")
         return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
-    }
-
-    /// When clients whose socket was full are tried again, if no event says so: asking a socket for its state may eat
-    /// the wake that told of room.
-    private var nextBlockedCheck: LoopTime? {
-        blocked.isEmpty && late.isEmpty ? nil : loop.now.advanced(by: .milliseconds(Self.blockedMilliseconds))
     }
 
     /// Sets one timer after many messages or a large purge: what they took is given back when things are quiet.
@@ -407,14 +383,14 @@ public final class BrokerProcess {
         close(descriptor)
     }
 
-    private static func endpoint(_ options: BrokerOptions, _ name: String) throws -> String {
+    private static func path(_ options: BrokerOptions, _ name: String) throws -> String {
         let path = options.runtimeFolder + "/" + name
         // sockaddr_un, unix(7): 108 bytes with the one that ends it.
         guard path.utf8.count <= 107 else {
             throw BrokerError(
                 "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
         }
-        return "ipc://" + path
+        return path
     }
 
     private static func identity(_ bytes: [UInt8]) -> FlightIdentity {

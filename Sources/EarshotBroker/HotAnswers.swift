@@ -14,7 +14,7 @@ struct HotAnswers {
         /// Its `VaryKey`, as the index has it.
         var digest: [UInt8]
         /// Nil for one that is a file, or has none.
-        var body: SharedBody?
+        var body: [UInt8]?
     }
 
     private struct Entry {
@@ -46,7 +46,7 @@ struct HotAnswers {
     }
 
     /// The body of an answer; nil if it is not here.
-    func body(of entry: CacheEntryID) -> SharedBody? {
+    func body(of entry: CacheEntryID) -> [UInt8]? {
         guard let key = keys[entry] else { return nil }
         return entries[key]?.answers.first { $0.variant.entry == entry }?.body
     }

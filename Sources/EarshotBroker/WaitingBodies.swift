@@ -1,6 +1,5 @@
 internal import EarshotLoop
 internal import Glibc
-internal import ZeroMQ
 
 /// Inline bodies that wait too long for memory, by the name of their content, one behind the other in one file without
 /// a name.
@@ -32,7 +31,7 @@ final class WaitingBodies {
     private var file: Int32 = -1
     private var places: [String: Place] = [:]
     /// Bodies that could not be written, until they are removed.
-    private var unwritten: [String: SharedBody] = [:]
+    private var unwritten: [String: [UInt8]] = [:]
     private var pieces: [Piece] = []
     /// The piece that is being filled; -1 when there is none.
     private var current = -1
@@ -48,10 +47,10 @@ final class WaitingBodies {
     }
 
     /// Keeps a body until `remove`. One that cannot be written is kept in memory, for who looks for it meanwhile.
-    func keep(_ body: SharedBody, as name: String) throws(SystemError) {
+    func keep(_ body: [UInt8], as name: String) throws(SystemError) {
         guard places[name] == nil else { return }
         do throws(SystemError) {
-            try write(body.bytes(), as: name)
+            try write(body, as: name)
             unwritten[name] = nil
         } catch {
             unwritten[name] = body
@@ -79,18 +78,18 @@ final class WaitingBodies {
     }
 
     /// A copy of a body; nil if it is not here, or cannot be read.
-    func body(_ name: String) throws(ZeroMQError) -> SharedBody? {
+    func body(_ name: String) -> [UInt8]? {
         guard let place = places[name] else { return unwritten[name] }
-        var read = 0
-        let message = unsafe try Message.make(count: place.count) { target in
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: place.count) { target, read in
             while read < place.count {
-                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: target[read...])
+                let rest = unsafe UnsafeMutableRawBufferPointer(
+                    rebasing: UnsafeMutableRawBufferPointer(target)[read...])
                 let count = unsafe pread(file, rest.baseAddress, rest.count, place.offset + read)
                 guard count > 0 || (count < 0 && errno == EINTR) else { break }
                 read += max(0, count)
             }
         }
-        return read == place.count ? SharedBody(message) : nil
+        return bytes.count == place.count ? bytes : nil
     }
 
     /// Forgets a body; nothing happens if it is not here.

@@ -12,7 +12,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// Where the broker's clients connect.
     public var busEndpoint: String { "ipc://\(path)/bus" }
     /// Where the workers connect.
-    public var workEndpoint: String { "ipc://\(path)/work" }
+    public var workPath: String { "\(path)/work" }
     /// Held by the broker.
     public var brokerLock: String { "\(path)/broker.lock" }
     /// Held by the supervisor.

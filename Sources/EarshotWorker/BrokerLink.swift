@@ -2,18 +2,21 @@ internal import DequeModule
 internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
-internal import ZeroMQ
+internal import ZMTP
 
-/// The worker's connection to whatever broker serves the endpoint.
+/// The worker's connection to whatever broker listens.
 ///
-/// `down -> greeting -> waiting -> up`: a socket is made, READY goes out when a broker takes the connection, and its
+/// `down -> greeting -> waiting -> up`: a socket is connected, READY goes out when the broker has shaken hands, and its
 /// LIMITS open the way for terminals, which wait until then. When the connection ends all begins anew on another
 /// socket, so that nothing meant for one broker reaches the next.
+///
+/// It speaks ZeroMQ's protocol itself, in the loop: a thread between the socket and the loop would have to be woken for
+/// each message, and wake the loop in turn.
 final class BrokerLink {
     private enum Phase {
         /// There is no socket; a timer makes the next one.
         case down
-        /// READY has not been taken by a connection.
+        /// The broker has not shaken hands.
         case greeting
         /// READY is out, LIMITS not in.
         case waiting
@@ -21,33 +24,26 @@ final class BrokerLink {
         case up
     }
 
-    /// One socket's life.
-    private struct Connection: ~Copyable {
-        let socket: Socket
-        let monitor: Monitor
-        let registrations: [EventLoop.Registration]
-    }
+    /// Terminals that wait at which nothing more of the broker is read: each of its messages can have an answer, and
+    /// what it says then stays in the socket.
+    var mostWaiting = Int.max
 
-    private let endpoint: String
+    private let path: String
     private let loop: EventLoop
     private let logger: Logger
-    private let context: Context
     private var phase = Phase.down
-    private var connection: Connection?
-    private var parts = Multipart(capacity: 2)
+    private var stream: MessageStream?
     private var terminals: Deque<Outgoing> = []
     /// Heads that this broker is to have before any terminal.
     private var introductions: Deque<[UInt8]> = []
     private var delay = Limits.reconnectDelay.first
-    /// Whether the monitor told of an end that has not been dealt with.
-    private var isLost = false
 
-    init(_ endpoint: String, loop: EventLoop, logger: Logger) throws(ZeroMQError) {
-        self.endpoint = endpoint
+    /// - Parameter path: of the broker's socket `work`.
+    init(_ path: String, loop: EventLoop, logger: Logger) {
+        self.path = path
         self.loop = loop
         self.logger = logger
-        context = try Context.make()
-        try connect()
+        connect()
     }
 
     /// The attempts whose terminals wait to be sent.
@@ -76,15 +72,14 @@ final class BrokerLink {
 
     /// The next message of the broker, with the body beside its head if there is one; nil when none waits. What is none
     /// is logged and passed over.
-    func next() throws(ZeroMQError) -> (message: PoolMessage, body: [UInt8]?)? {
-        while phase != .down, try connection?.socket.receive(into: &parts) == true {
-            guard parts.surplus == 0 else {
+    func next() -> (message: PoolMessage, body: [UInt8]?)? {
+        while terminals.count < mostWaiting, let message = stream?.next() {
+            guard !message.isLonger else {
                 logger.warning("a message of the broker has too many frames")
                 continue
             }
             do throws(WireError) {
-                let message = try PoolMessage(head: parts.bytes(0))
-                return (message, parts.count > 1 ? parts.bytes(1) : nil)
+                return (try PoolMessage(head: message.head), message.body)
             } catch {
                 logger.warning("a message of the broker is refused", metadata: ["code": "\(error.code.rawValue)"])
             }
@@ -101,9 +96,9 @@ final class BrokerLink {
     ///
     /// - Returns: whether it was sent.
     @discardableResult
-    func sendNow(_ message: WorkerMessage) throws(ZeroMQError) -> Bool {
-        guard phase == .up else { return false }
-        return try connection?.socket.send(message.encoded()) == .sent
+    func sendNow(_ message: WorkerMessage) -> Bool {
+        guard phase == .up, let stream else { return false }
+        return stream.send(Message(head: message.encoded()))
     }
 
     // MARK: The pass
@@ -111,97 +106,79 @@ final class BrokerLink {
     /// Sends what waits and mends what broke.
     ///
     /// - Parameter ready: what to greet a broker with, asked once for each.
-    /// - Returns: whether messages wait to be read: ask before sleeping, since any use of the socket may have eaten the
-    ///   wake.
-    func settle(ready: () -> Ready) throws(ZeroMQError) -> Bool {
-        if isLost { lose() }
-        guard phase != .down else { return false }
-        if phase == .greeting, try connection?.socket.send(WorkerMessage.ready(ready()).encoded()) == .sent {
+    /// - Returns: whether messages wait to be read that nothing will wake the loop for.
+    func settle(ready: () -> Ready) -> Bool {
+        guard let stream else { return false }
+        // What is not read of a broker that is gone is for nobody.
+        if stream.isEnded || stream.isHungUp && !stream.isReading {
+            lose(stream.violation)
+            return false
+        }
+        if phase == .greeting, stream.isOpen, stream.send(Message(head: WorkerMessage.ready(ready()).encoded())) {
             phase = .waiting
         }
-        try flush()
-        return try connection?.socket.readiness().contains(.readable) == true
+        flush(stream)
+        stream.isReading = terminals.count < mostWaiting
+        return stream.isReading && stream.hasPending
     }
 
     /// Gives up all that was not sent, and the connection, whose last messages may linger.
     func close() {
         for terminal in terminals { terminal.discard?() }
         terminals.removeAll()
+        stream?.linger(milliseconds: Limits.lingerMilliseconds)
         disconnect()
     }
 
-    private func flush() throws(ZeroMQError) {
-        while phase == .up, let head = introductions.first {
-            guard try connection?.socket.send(head) == .sent else { return }
-            introductions.removeFirst()
-        }
-        while phase == .up, let terminal = terminals.first {
-            let hasBody = terminal.body != nil
-            guard try connection?.socket.send(terminal.head, more: hasBody) == .sent else { return }
-            // Taken at its first frame, it is taken.
-            if let body = terminal.body { _ = try connection?.socket.send(body) }
-            terminals.removeFirst()
-        }
+    /// Until all is sent, or the socket takes no more: then the loop wakes when it does.
+    private func flush(_ stream: MessageStream) {
+        repeat {
+            while phase == .up, let head = introductions.first, stream.send(Message(head: head)) {
+                introductions.removeFirst()
+            }
+            while phase == .up, introductions.isEmpty, let terminal = terminals.first,
+                stream.send(Message(head: terminal.head, body: terminal.body))
+            {
+                terminals.removeFirst()
+            }
+            stream.flush()
+        } while phase == .up && waitingCount + introductions.count > 0 && stream.isIdle
     }
 
     // MARK: The connection
 
-    private func connect() throws(ZeroMQError) {
-        var options = SocketOptions()
-        options.lingerMilliseconds = Limits.lingerMilliseconds
-        let socket = try context.socket(.dealer, options)
-        let monitor = try Monitor.make(of: socket)
-        try socket.connect(endpoint)
+    private func connect() {
         do throws(SystemError) {
-            // What the socket has to say is asked for at the end of each pass: the wake is enough.
-            let registrations = [
-                try loop.add(socket.descriptor, .readable) { _ in },
-                try loop.add(monitor.descriptor, .readable) { [weak self] _ in self?.monitored() },
-            ]
-            connection = Connection(socket: socket, monitor: monitor, registrations: registrations)
+            let descriptor = try UnixSocket.connect(to: path)
+            let stream = try MessageStream(
+                descriptor, as: .dealer, frameBytes: Limits.frameBytes, mostMessages: Limits.unsentMessages, loop: loop
+            ) {}
+            stream.flush()
+            self.stream = stream
+            phase = .greeting
         } catch {
-            logger.error("the broker's socket cannot be watched", metadata: ["error": "\(error)"])
-            return reconnectLater()
-        }
-        phase = .greeting
-        // The wake for what happened before the descriptor was watched may be past.
-        monitored()
-    }
-
-    private func monitored() {
-        do throws(ZeroMQError) {
-            while let event = try connection?.monitor.next() {
-                if event.kind == .disconnected { isLost = true }
-            }
-        } catch {
-            logger.error("the broker's connection cannot be watched", metadata: ["error": "\(error)"])
-            isLost = true
+            logger.debug("no broker to connect to", metadata: ["error": "\(error)"])
+            reconnectLater()
         }
     }
 
-    private func lose() {
+    private func lose(_ violation: String?) {
+        if let violation { logger.error("the broker cannot be understood", metadata: ["reason": "\(violation)"]) }
         logger.info("the broker is gone")
         disconnect()
         reconnectLater()
     }
 
     private func disconnect() {
-        isLost = false
         phase = .down
         introductions.removeAll()
-        guard let connection = connection.take() else { return }
-        for registration in connection.registrations { loop.remove(registration) }
+        stream = nil
     }
 
     private func reconnectLater() {
         loop.setTimer(after: delay) { [weak self] in
             guard let self, phase == .down else { return }
-            do throws(ZeroMQError) {
-                try connect()
-            } catch {
-                logger.error("no socket for the broker", metadata: ["error": "\(error)"])
-                reconnectLater()
-            }
+            connect()
         }
         delay = min(delay * 2, Limits.reconnectDelay.last)
     }

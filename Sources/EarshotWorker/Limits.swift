@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// The bounds of a worker, each with its reason.
 enum Limits {
     /// Bytes of a response's header fields. With a URL and the fields of its own a terminal must fit 64 KiB.
@@ -21,7 +23,7 @@ enum Limits {
     /// Terminals that may wait to be sent before no more messages are read: each slot can have one, and refusals come
     /// beside them.
     static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }
-    /// Transfers a process can run with so many descriptors: libzmq ends one that has none left. A transfer has two
+    /// Transfers a process can run with so many descriptors. A transfer has two
     /// sockets while it connects, and a file; a name lookup and the loop have some.
     static func slots(descriptors: Int) -> Int { max(1, (descriptors - 64) / 3) }
     /// Transfers in the first multi handle before others share the load: up to there its own cost stays small.
@@ -40,6 +42,10 @@ enum Limits {
     static let failedNameLifetime = Duration.seconds(1)
     /// How long what runs may go on once the worker shall leave.
     static let drainTime = Duration.seconds(10)
+    /// Bytes of a frame of the broker: a request's body, or a head with some room.
+    static let frameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
+    /// Messages that may wait for the broker's socket: terminals beyond them wait here, and can still be taken back.
+    static let unsentMessages = 256
     /// How long the last messages may take to leave the process.
     static let lingerMilliseconds: Int32 = 1000
     /// Between two attempts to be taken in by a broker that hangs up; the second doubles up to the last.

@@ -2,7 +2,6 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
-internal import ZeroMQ
 
 /// What the broker says.
 extension Worker {
@@ -13,7 +12,7 @@ extension Worker {
         case .job(let job): start(job, body)
         case .cancel(let attempt): cancel(attempt)
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
-        case .ping: pong()
+        case .ping: link.sendNow(.pong)
         case .drain: drain()
         case .error(let code, let detail):
             let metadata: Logger.Metadata = [
@@ -67,13 +66,5 @@ extension Worker {
     private func cancel(_ attempt: AttemptID) {
         guard let run = runs[attempt] else { return }
         fail(run, Refusal(.cancelled))
-    }
-
-    private func pong() {
-        do throws(ZeroMQError) {
-            try link.sendNow(.pong)
-        } catch {
-            logger.error("no answer to PING", metadata: ["error": "\(error)"])
-        }
     }
 }

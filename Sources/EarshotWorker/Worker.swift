@@ -4,7 +4,6 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 internal import Logging
-internal import ZeroMQ
 
 /// A worker on one event loop: takes jobs from the broker, runs them, tells how they ended.
 ///
@@ -64,7 +63,7 @@ final class Worker {
 
     /// Connects to the broker; the rest happens while `loop` runs.
     ///
-    /// - Throws: `CaresError` for name servers that are no addresses, `ZeroMQError` for an endpoint that is none.
+    /// - Throws: `CaresError` for name servers that are no addresses.
     init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
         self.options = options
         self.loop = loop
@@ -74,7 +73,7 @@ final class Worker {
         let watch = { DescriptorWatch(loop) { unwatched.fault = $0 } }
         pool = TransferPool(loop: loop, watch: watch)
         names = try Names(servers: options.dnsServers, loop: loop, watch: watch())
-        link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
+        link = BrokerLink(options.workPath, loop: loop, logger: logger)
         let finished = Hashed()
         hasher = try PartHasher(loop) { finished.tasks.append($0) }
         self.finished = finished
@@ -87,6 +86,7 @@ final class Worker {
         slots = min(wish, options.mostSlots)
         if slots < wish { logger.warning("too few descriptors for all slots", metadata: ["slots": "\(slots)"]) }
         pool.makeRoom(slots: slots)
+        link.mostWaiting = Limits.waitingTerminals(slots: slots)
     }
 
     // MARK: Leaving
@@ -109,11 +109,7 @@ final class Worker {
             _ = run.leave()
             forget(run)
         }
-        do throws(ZeroMQError) {
-            try link.sendNow(.bye)
-        } catch {
-            logger.error("no goodbye", metadata: ["error": "\(error)"])
-        }
+        link.sendNow(.bye)
         link.close()
         if let hook { loop.removeHook(hook) }
         loop.stop()
@@ -132,7 +128,7 @@ final class Worker {
             let isPending = try work()
             if let fault = unwatched.fault { throw fault }
             guard phase != .stopped else { return .untilEvent }
-            if isPending, hasRoomForMessages { return .none }
+            if isPending { return .none }
             guard let due = [pool.due, names.due].compactMap(\.self).min() else { return .untilEvent }
             return due <= loop.now ? .none : .until(due)
         } catch {
@@ -145,7 +141,7 @@ final class Worker {
     /// - Returns: whether messages of the broker wait.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
-        while budget > 0, hasRoomForMessages, let (message, body) = try link.next() {
+        while budget > 0, let (message, body) = link.next() {
             handle(message, body)
             budget -= 1
         }
@@ -155,14 +151,11 @@ final class Worker {
         for finished in pool.settle() { ended(finished) }
         hashWhatCame()
         try sendProgress()
-        if owesSlots, try link.sendNow(.slots(slots)) { owesSlots = false }
-        let isPending = try link.settle { ready() }
+        if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
+        let isPending = link.settle { ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending
     }
-
-    /// A broker that does not take its results is not listened to: each of its messages can have an answer.
-    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: slots) }
 
     private func hashWhatCame() {
         guard !notes.hashable.isEmpty else { return }
@@ -178,7 +171,7 @@ final class Worker {
         notes.progressed.removeAll(keepingCapacity: true)
         for run in noted where runs[run.job.attempt] === run {
             if run.progressDue <= loop.now {
-                if try link.sendNow(run.takeProgress()) { run.progressTaken() }
+                if link.sendNow(run.takeProgress()) { run.progressTaken() }
             } else {
                 loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
                     if let self, let run = runs[attempt] { notes.progressed.append(run) }

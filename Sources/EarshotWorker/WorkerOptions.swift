@@ -2,8 +2,8 @@ internal import EarshotHTTP
 
 /// What a worker is told at its start.
 public struct WorkerOptions: Sendable {
-    /// The endpoint of the broker's socket `work`, such as `ipc:///run/user/1000/earshot/work`.
-    public var workEndpoint: String
+    /// The path of the broker's socket `work`, such as `/run/user/1000/earshot/work`.
+    public var workPath: String
     /// Transfers at once, 1 to 10,000, until the broker wishes for another number.
     public var slots: Int
     /// Transfers at once at most, whatever the broker wishes: what the process has descriptors for.
@@ -21,8 +21,8 @@ public struct WorkerOptions: Sendable {
     /// A file of certificates to trust instead of the system's.
     public var caFile: String?
 
-    public init(workEndpoint: String, slots: Int) {
-        self.workEndpoint = workEndpoint
+    public init(workPath: String, slots: Int) {
+        self.workPath = workPath
         self.slots = slots
     }
 }

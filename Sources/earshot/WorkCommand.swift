@@ -73,7 +73,7 @@ struct WorkCommand: ParsableCommand {
                 throw Complaint(.noInput, "no program \(program.first ?? "") can be executed")
             }
             var options = ProgramOptions(
-                workEndpoint: folder.workEndpoint, schemes: scheme, slots: slots, program: path, arguments: program)
+                workPath: folder.workPath, schemes: scheme, slots: slots, program: path, arguments: program)
             options.contentType = contentType
             // What the program asks of the bus, it asks of the same one.
             options.variables["EARSHOT_RUNTIME"] = folder.path

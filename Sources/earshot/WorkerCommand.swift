@@ -25,7 +25,7 @@ struct WorkerCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var options = WorkerOptions(workEndpoint: try place.folder().workEndpoint, slots: slots)
+            var options = WorkerOptions(workPath: try place.folder().workPath, slots: slots)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.dnsServers = worker.dnsServers.isEmpty ? nil : worker.dnsServers

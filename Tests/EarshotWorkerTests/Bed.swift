@@ -33,7 +33,7 @@ final class Bed {
         limits.inlineBytes = inlineBytes
         limits.addressPolicy = addressPolicy
         broker = try Self.broker(loop, context, folder, limits, instance: 1)
-        var options = WorkerOptions(workEndpoint: Self.endpoint(folder), slots: slots)
+        var options = WorkerOptions(workPath: folder.appending(path: "work").path, slots: slots)
         options.secret = "c0ffee"
         if let names {
             let server = try NameServer(loop, names)

@@ -13,6 +13,7 @@ enum Rules {
         "Cares": ["CLibCares", "Glibc"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
+        "ZMTP": ["EarshotLoop", "DequeModule"],
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
@@ -24,12 +25,12 @@ enum Rules {
         ],
         "EarshotBroker": [
             "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-            "ZeroMQ", "LibCrypto", "Logging",
+            "ZMTP", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotWorker": [
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Curl", "Cares", "LibCrypto", "Logging", "Glibc",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", "Logging", "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
@@ -54,7 +55,7 @@ enum Rules {
 
     /// Targets whose public declarations others read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "LibCrypto", "EarshotLoop", "EarshotWire", "EarshotHTTP", "EarshotCore",
+        "ZeroMQ", "Curl", "Cares", "LibCrypto", "EarshotLoop", "ZMTP", "EarshotWire", "EarshotHTTP", "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 

@@ -3,8 +3,8 @@ public struct ProgramOptions: Sendable {
     /// Jobs at once, at most: each has four descriptors, and a process has 1,024 without asking for more.
     public static let mostSlots = 200
 
-    /// The endpoint of the broker's socket `work`.
-    public var workEndpoint: String
+    /// The path of the broker's socket `work`.
+    public var workPath: String
     /// What it serves, 1 to 16; see `Ready.isScheme`.
     public var schemes: [String]
     /// Jobs at once, 1 to `mostSlots`.
@@ -18,8 +18,8 @@ public struct ProgramOptions: Sendable {
     /// What is said of each body; nil for nothing.
     public var contentType: String?
 
-    public init(workEndpoint: String, schemes: [String], slots: Int, program: String, arguments: [String]) {
-        self.workEndpoint = workEndpoint
+    public init(workPath: String, schemes: [String], slots: Int, program: String, arguments: [String]) {
+        self.workPath = workPath
         self.schemes = schemes
         self.slots = slots
         self.program = program

@@ -3,7 +3,6 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 internal import Logging
-internal import ZeroMQ
 
 /// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its
 /// input, what it writes the answer.
@@ -55,7 +54,8 @@ final class ProgramWorker {
         self.loop = loop
         self.logger = logger
         self.onServing = onServing
-        link = try BrokerLink(options.workEndpoint, loop: loop, logger: logger)
+        link = BrokerLink(options.workPath, loop: loop, logger: logger)
+        link.mostWaiting = Limits.waitingTerminals(slots: options.slots)
         let finished = Hashed()
         hasher = try PartHasher(loop) { finished.tasks.append($0) }
         self.finished = finished
@@ -77,11 +77,7 @@ final class ProgramWorker {
         phase = .stopped
         for run in runs.values { run.kill() }
         runs = [:]
-        do throws(ZeroMQError) {
-            try link.sendNow(.bye)
-        } catch {
-            logger.error("no goodbye", metadata: ["error": "\(error)"])
-        }
+        link.sendNow(.bye)
         link.close()
         if let hook { loop.removeHook(hook) }
         loop.stop()
@@ -93,7 +89,7 @@ final class ProgramWorker {
         do {
             let isPending = try work()
             guard phase != .stopped else { return .untilEvent }
-            return (isPending && hasRoomForMessages) || !noted.isEmpty ? .none : .untilEvent
+            return isPending || !noted.isEmpty ? .none : .untilEvent
         } catch {
             fault = error
             stop()
@@ -104,7 +100,7 @@ final class ProgramWorker {
     /// - Returns: whether messages of the broker wait.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
-        while budget > 0, hasRoomForMessages, phase != .stopped, let (message, body) = try link.next() {
+        while budget > 0, phase != .stopped, let (message, body) = link.next() {
             handle(message, body)
             budget -= 1
         }
@@ -115,13 +111,10 @@ final class ProgramWorker {
         noted = []
         for attempt in ready { look(at: attempt) }
         try sendProgress(of: ready)
-        let isPending = try link.settle { self.ready() }
+        let isPending = link.settle { self.ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending
     }
-
-    /// A broker that does not take its results is not listened to: each of its messages can have an answer.
-    private var hasRoomForMessages: Bool { link.waitingCount < Limits.waitingTerminals(slots: options.slots) }
 
     private func ready() -> Ready {
         var ready = Ready(slots: options.slots)
@@ -135,7 +128,7 @@ final class ProgramWorker {
         for attempt in attempts {
             guard let run = runs[attempt], let due = run.progressDue else { continue }
             if due <= loop.now {
-                try link.sendNow(run.takeProgress())
+                link.sendNow(run.takeProgress())
             } else if !run.isProgressPlanned {
                 run.isProgressPlanned = true
                 loop.setTimer(at: due) { [weak self, weak run] in
@@ -154,7 +147,7 @@ final class ProgramWorker {
         case .job(let job): start(job, body)
         case .cancel(let attempt): if let run = runs[attempt] { stop(run, Refusal(.cancelled)) }
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
-        case .ping: pong()
+        case .ping: link.sendNow(.pong)
         // Its user ends it, not a broker that ends.
         case .drain: break
         case .error(let code, let detail): objected(Printable.sentence(code), Printable.sentence(detail ?? ""))
@@ -182,14 +175,6 @@ final class ProgramWorker {
         guard !link.isUp, code == "limit" || code == "not-a-child" || code == "version" else { return }
         fault = ProgramWorkerRefused(description: "the broker does not take this worker: \(detail) (\(code))")
         stop()
-    }
-
-    private func pong() {
-        do throws(ZeroMQError) {
-            try link.sendNow(.pong)
-        } catch {
-            logger.error("no answer to PING", metadata: ["error": "\(error)"])
-        }
     }
 
     // MARK: Jobs

@@ -1,0 +1,54 @@
+/// A frame's header: one byte of flags, and a length of one byte or of eight.
+enum Frame {
+    struct Header: Equatable {
+        let hasMore: Bool
+        let isCommand: Bool
+        /// Bytes of the header itself.
+        let headerBytes: Int
+        /// Bytes that follow it.
+        let count: UInt64
+    }
+
+    private static let more: UInt8 = 1
+    private static let long: UInt8 = 2
+    private static let command: UInt8 = 4
+
+    /// Bytes that tell how long a header is.
+    static let leastBytes = 2
+
+    static func headerBytes(flags: UInt8) -> Int { flags & long == 0 ? 2 : 9 }
+
+    /// - Returns: nil for flags that mean nothing: a command is one frame.
+    static func header(_ byte: (Int) -> UInt8) -> Header? {
+        let flags = byte(0)
+        guard flags & ~(more | long | command) == 0, flags & (more | command) != more | command else { return nil }
+        let bytes = headerBytes(flags: flags)
+        let count = (1..<bytes).reduce(0 as UInt64) { $0 << 8 | UInt64(byte($1)) }
+        return Header(
+            hasMore: flags & more != 0, isCommand: flags & command != 0, headerBytes: bytes, count: count)
+    }
+
+    /// The header of a frame of `count` bytes, alone.
+    static func header(count: Int, isCommand: Bool) -> [UInt8] {
+        var bytes: [UInt8] = []
+        append(to: &bytes, count: count, flags: isCommand ? command : 0)
+        return bytes
+    }
+
+    /// Appends the header of a frame of a message.
+    static func appendHeader(to bytes: inout [UInt8], count: Int, hasMore: Bool) {
+        append(to: &bytes, count: count, flags: hasMore ? more : 0)
+    }
+
+    private static func append(to bytes: inout [UInt8], count: Int, flags: UInt8) {
+        guard count > 255 else {
+            bytes.append(flags)
+            bytes.append(UInt8(truncatingIfNeeded: count))
+            return
+        }
+        bytes.append(flags | long)
+        for shift in stride(from: 56, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: count >> shift))
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/// The first bytes of a connection: rfc.zeromq.org/spec/23, version 3.0, mechanism NULL.
+enum Handshake {
+    /// Bytes of a greeting.
+    static let greetingBytes = 64
+    /// Bytes of a command at most: READY has an identity of up to 255 and some names beside it.
+    static let commandBytes = 4_096
+
+    private static let mechanism = Array("NULL".utf8) + [UInt8](repeating: 0, count: 16)
+    private static let socketType = Array("socket-type".utf8)
+    private static let identity = Array("identity".utf8)
+
+    /// What a READY tells.
+    struct Ready: Equatable {
+        var socketType: SocketType?
+        var identity: [UInt8] = []
+    }
+
+    /// A greeting, and the READY that follows it.
+    static func opening(as type: SocketType) -> [UInt8] {
+        var bytes: [UInt8] = [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0] + mechanism
+        bytes += [UInt8](repeating: 0, count: greetingBytes - bytes.count)
+        var ready = name("READY") + name("Socket-Type") + value(Array(type.rawValue.utf8))
+        // What a peer that talks to a ROUTER says of itself; empty: give me a routing ID.
+        if type != .router { ready += name("Identity") + value([]) }
+        return bytes + Frame.header(count: ready.count, isCommand: true) + ready
+    }
+
+    /// - Returns: why a greeting is refused; nil if it is not.
+    static func obstacle(in greeting: [UInt8]) -> String? {
+        guard greeting[0] == 0xff, greeting[9] & 1 == 1 else { return "what connected does not speak ZMTP" }
+        guard greeting[10] >= 3 else { return "a peer speaks a version of ZMTP before 3.0" }
+        guard Array(greeting[12..<32]) == mechanism else { return "a peer wants another mechanism than NULL" }
+        return nil
+    }
+
+    /// The name of a command, and what follows it; nil for none.
+    static func command(_ bytes: [UInt8]) -> (name: String, rest: ArraySlice<UInt8>)? {
+        guard let length = bytes.first, length > 0, bytes.count > length else { return nil }
+        return (String(decoding: bytes[1...Int(length)], as: UTF8.self), bytes[(Int(length) + 1)...])
+    }
+
+    /// What a READY says behind its name; nil if it cannot be read.
+    static func ready(_ bytes: ArraySlice<UInt8>) -> Ready? {
+        var ready = Ready()
+        var rest = bytes
+        while let nameBytes = rest.popFirst() {
+            guard rest.count >= Int(nameBytes) + 4 else { return nil }
+            let name = rest.prefix(Int(nameBytes)).map { (0x41...0x5a).contains($0) ? $0 | 0x20 : $0 }
+            rest = rest.dropFirst(Int(nameBytes))
+            let count = rest.prefix(4).reduce(0) { $0 << 8 | Int($1) }
+            rest = rest.dropFirst(4)
+            guard rest.count >= count else { return nil }
+            let value = rest.prefix(count)
+            rest = rest.dropFirst(count)
+            if name == socketType { ready.socketType = SocketType(rawValue: String(decoding: value, as: UTF8.self)) }
+            if name == identity { ready.identity = Array(value) }
+        }
+        return ready
+    }
+
+    /// The answer to PING, whose time to live is passed over and whose context is said again; nil for a PING that
+    /// cannot be read. Version 3.1, which libzmq speaks to whoever sets heartbeats.
+    static func pong(to ping: ArraySlice<UInt8>) -> [UInt8]? {
+        guard ping.count >= 2, ping.count <= 18 else { return nil }
+        let pong = name("PONG") + ping.dropFirst(2)
+        return Frame.header(count: pong.count, isCommand: true) + pong
+    }
+
+    private static func name(_ text: String) -> [UInt8] { [UInt8(text.utf8.count)] + Array(text.utf8) }
+
+    private static func value(_ bytes: [UInt8]) -> [UInt8] { [0, 0, 0, UInt8(bytes.count)] + bytes }
+}

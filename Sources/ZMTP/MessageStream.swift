@@ -1,0 +1,339 @@
+public import EarshotLoop
+
+/// One end of a ZMTP connection over a Unix socket, in a loop: messages of one or two frames, both ways.
+///
+/// `greeting -> handshake -> open -> ended`. It speaks version 3.0 with the
+/// mechanism NULL, and so to every libzmq since 4.0. Whoever is at the other end, nothing that comes is more than
+/// looked at until it is whole, and nothing that is not as it should be ends more than this connection.
+public final class MessageStream {
+    private enum Phase {
+        case greeting
+        case handshake
+        case open
+        case ended
+    }
+
+    /// A frame of which the rest is still to come.
+    private struct Partial {
+        let header: Frame.Header
+        var bytes: [UInt8]
+        var filled = 0
+    }
+
+    /// Bytes still to come of a frame that are read to where they are to be: fewer are read with what follows them.
+    private static let directBytes = 16_384
+    /// Reads in one call of ``next()``.
+    private static let mostReads = 64
+
+    /// Its own socket, which it closes.
+    public let descriptor: Int32
+    /// What the other end is; nil before it has said so.
+    public private(set) var peerType: SocketType?
+    /// Whether the other end chose a routing ID of its own.
+    public private(set) var hasIdentity = false
+    /// Why this end ended it; nil when the other end did, or nobody.
+    public private(set) var violation: String?
+    /// Whether the other end is gone. What it sent may wait all the same.
+    public private(set) var isHungUp = false
+
+    private let type: SocketType
+    private let frameBytes: Int
+    private let mostMessages: Int
+    private let loop: EventLoop
+    private let onReady: () -> Void
+    private var registration: EventLoop.Registration?
+    private var phase = Phase.greeting
+    private var input = InputBuffer()
+    private var partial: Partial?
+    /// Bytes still to come of a frame that is passed over.
+    private var surplus: UInt64 = 0
+    private var message = Message(head: [])
+    /// Frames of the message that have come, the envelope not counted.
+    private var frames = 0
+    private var output = OutputQueue()
+    /// Whether the kernel may have something to read.
+    private var isReadable = true
+    private var isWaitingForRoom = false
+
+    /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
+    ///
+    /// - Parameters:
+    ///   - frameBytes: bytes of a frame at most; a longer one ends the connection.
+    ///   - mostMessages: messages that may wait to be written.
+    ///   - onReady: called from the loop when something may have come, or the other end is gone: ask ``next()`` later
+    ///     in that pass.
+    public init(
+        _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int, loop: EventLoop,
+        onReady: @escaping () -> Void
+    ) throws(SystemError) {
+        self.descriptor = descriptor
+        self.type = type
+        self.frameBytes = frameBytes
+        self.mostMessages = mostMessages
+        self.loop = loop
+        self.onReady = onReady
+        output.append(Handshake.opening(as: type))
+        registration = try loop.add(descriptor, .readable) { [unowned self] readiness in became(readiness) }
+    }
+
+    deinit {
+        if let registration { loop.remove(registration) }
+        UnixSocket.close(descriptor)
+    }
+
+    /// Whether messages can be sent: both ends have said who they are.
+    public var isOpen: Bool { phase == .open }
+
+    /// Whether nothing more will come.
+    public var isEnded: Bool { phase == .ended }
+
+    /// Whether ``next()`` is worth a call though the loop tells of nothing.
+    public var hasPending: Bool { phase != .ended && (input.count > 0 || isReadable) }
+
+    /// Whether what comes is read. When it is not, the other end can write until the kernel's buffer is full.
+    public var isReading = true {
+        didSet { if isReading != oldValue { watch() } }
+    }
+
+    // MARK: Receiving
+
+    /// The next message; nil when no whole one has come, or it has ended.
+    public func next() -> Message? {
+        // Frames that make no message come to an end here, however fast they come.
+        for _ in 0..<Self.mostReads {
+            if let message = takeFromInput() { return message }
+            guard phase != .ended, isReading, isReadable else { break }
+            read()
+        }
+        input.release()
+        return nil
+    }
+
+    private func became(_ readiness: EventLoop.Readiness) {
+        if readiness.contains(.writable) { flush() }
+        if readiness.contains(.hangUp) || readiness.contains(.error) { isHungUp = true }
+        isReadable = true
+        onReady()
+    }
+
+    private func read() {
+        if partial != nil, input.count == 0 {
+            readFrame()
+            return
+        }
+        let (outcome, isFull) = input.read(descriptor)
+        settle(outcome, isFull: isFull)
+    }
+
+    /// Reads on in a frame that has not come whole, where that is worth a call of its own.
+    private func readFrame() {
+        guard var frame = partial.take() else { return }
+        let rest = frame.bytes.count - frame.filled
+        guard rest >= Self.directBytes else {
+            partial = frame
+            let (outcome, isFull) = input.read(descriptor)
+            settle(outcome, isFull: isFull)
+            return
+        }
+        let outcome = unsafe frame.bytes.withUnsafeMutableBytes {
+            unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[frame.filled...]))
+        }
+        if case .bytes(let count) = outcome { frame.filled += count }
+        partial = frame
+        settle(outcome, isFull: outcome == .bytes(rest))
+    }
+
+    private func settle(_ outcome: UnixSocket.Transfer, isFull: Bool) {
+        switch outcome {
+        // Less than there was room for: what comes later is told by the loop.
+        case .bytes: isReadable = isFull
+        case .wouldBlock: isReadable = false
+        case .ended: end()
+        }
+    }
+
+    /// Takes frames out of what was read, until a message is whole; nil when more must be read.
+    private func takeFromInput() -> Message? {
+        if phase == .greeting {
+            guard input.count >= Handshake.greetingBytes else { return nil }
+            if let obstacle = Handshake.obstacle(in: input.take(Handshake.greetingBytes)) {
+                refuse(obstacle)
+                return nil
+            }
+            phase = .handshake
+        }
+        while phase != .ended {
+            guard let (header, bytes) = takeFrame() else { return nil }
+            if header.isCommand {
+                obey(bytes)
+            } else if phase == .handshake {
+                refuse("a peer sent a message before READY")
+            } else if let message = add(bytes, hasMore: header.hasMore) {
+                return message
+            }
+        }
+        return nil
+    }
+
+    /// The next frame that is whole.
+    private func takeFrame() -> (Frame.Header, [UInt8])? {
+        if var frame = partial.take() {
+            frame.filled += input.move(into: &frame.bytes, at: frame.filled)
+            guard frame.filled == frame.bytes.count else {
+                partial = frame
+                return nil
+            }
+            return (frame.header, frame.bytes)
+        }
+        while true {
+            if surplus > 0 {
+                let count = Int(min(surplus, UInt64(input.count)))
+                input.drop(count)
+                surplus -= UInt64(count)
+                guard surplus == 0 else { return nil }
+            }
+            guard input.count >= Frame.leastBytes, input.count >= Frame.headerBytes(flags: input[0]) else { return nil }
+            guard let header = Frame.header({ input[$0] }) else {
+                refuse("a peer sent a frame with unknown flags")
+                return nil
+            }
+            let most = header.isCommand ? Handshake.commandBytes : frameBytes
+            guard header.count <= UInt64(most) else {
+                refuse("a peer sent a frame of \(header.count) bytes; \(most) are the most")
+                return nil
+            }
+            input.drop(header.headerBytes)
+            let count = Int(header.count)
+            if !header.isCommand, frames >= 2, phase == .open {
+                // Not kept, so that a message without end costs nothing.
+                surplus = header.count
+                message.isLonger = true
+                guard !header.hasMore else { continue }
+                return (header, [])
+            }
+            guard input.count < count else { return (header, input.take(count)) }
+            var frame = Partial(header: header, bytes: [UInt8](repeating: 0, count: count))
+            frame.filled = input.move(into: &frame.bytes, at: 0)
+            partial = frame
+            return nil
+        }
+    }
+
+    /// Adds a frame to the message that is coming; the message when it was its last.
+    private func add(_ bytes: [UInt8], hasMore: Bool) -> Message? {
+        switch frames {
+        case 0 where bytes.isEmpty && hasMore && !message.hasEnvelope: message.hasEnvelope = true
+        case 0:
+            message.head = bytes
+            frames = 1
+        case 1:
+            message.body = bytes
+            frames = 2
+        default: break
+        }
+        guard !hasMore else { return nil }
+        let whole = message
+        message = Message(head: [])
+        frames = 0
+        return whole
+    }
+
+    private func obey(_ bytes: [UInt8]) {
+        guard let (name, rest) = Handshake.command(bytes) else { return refuse("a peer sent a command without a name") }
+        switch (name, phase) {
+        case ("READY", .handshake):
+            guard let ready = Handshake.ready(rest), let other = ready.socketType, type.takes(other) else {
+                return refuse("a peer's socket is of no type that a \(type.rawValue) talks to")
+            }
+            peerType = other
+            hasIdentity = !ready.identity.isEmpty
+            phase = .open
+        case ("ERROR", _): end()
+        case ("PING", .open):
+            guard let pong = Handshake.pong(to: rest) else { return refuse("a peer sent a PING that is none") }
+            // Who pings and does not read is not answered without end.
+            guard output.messages == 0 || !isWaitingForRoom else { return }
+            output.append(pong)
+            flush()
+        default:
+            // Those of later versions mean nothing to one that says it speaks 3.0.
+            if phase != .open { refuse("a peer sent another command than READY") }
+        }
+    }
+
+    // MARK: Sending
+
+    /// Puts a message behind those that wait to be written; ``flush()`` writes them.
+    ///
+    /// - Returns: false when as many wait as may, or it is not open: libzmq ends a connection on which a message comes
+    ///   before it has sent its own READY.
+    public func send(_ message: Message) -> Bool {
+        guard phase == .open, output.messages < mostMessages else { return false }
+        output.append(message)
+        return true
+    }
+
+    /// Whether nothing waits to be written.
+    public var isIdle: Bool { output.isEmpty }
+
+    /// Whether so many fewer messages wait than may that it is worth while to go on.
+    public var hasRoom: Bool { output.messages <= mostMessages / 2 }
+
+    /// Writes what waits, as far as the kernel takes it; the loop writes the rest when it takes more.
+    public func flush() {
+        guard phase != .ended, !output.isEmpty else { return }
+        switch output.write(to: descriptor) {
+        case .bytes: setWaiting(false)
+        case .wouldBlock: setWaiting(true)
+        case .ended:
+            // Its last words may still be read.
+            output.removeAll()
+            setWaiting(false)
+        }
+    }
+
+    /// Writes what waits for at most so many milliseconds, which the caller has. The socket ends with this object.
+    public func linger(milliseconds: Int32) {
+        flush()
+        guard phase != .ended, !output.isEmpty else { return }
+        let end = LoopTime.read().advanced(by: .milliseconds(Int64(milliseconds)))
+        while phase != .ended, !output.isEmpty {
+            let rest = end.since(LoopTime.read())
+            guard rest > .zero else { return }
+            UnixSocket.awaitRoom(descriptor, milliseconds: Int32(rest / .milliseconds(1)) + 1)
+            flush()
+        }
+    }
+
+    private func setWaiting(_ isWaiting: Bool) {
+        guard isWaiting != isWaitingForRoom else { return }
+        isWaitingForRoom = isWaiting
+        watch()
+    }
+
+    private func watch() {
+        guard let registration else { return }
+        var interest: EventLoop.Interest = isReading ? .readable : []
+        if isWaitingForRoom { interest.insert(.writable) }
+        // A descriptor that is watched can be watched otherwise, unless memory is out.
+        do throws(SystemError) { try loop.change(registration, to: interest) } catch { end() }
+    }
+
+    // MARK: The end
+
+    private func refuse(_ reason: String) {
+        violation = reason
+        end()
+    }
+
+    private func end() {
+        guard phase != .ended else { return }
+        phase = .ended
+        isHungUp = true
+        if let registration { loop.remove(registration) }
+        registration = nil
+        UnixSocket.shutDown(descriptor)
+        output.removeAll()
+        partial = nil
+    }
+}

@@ -1,0 +1,89 @@
+internal import DequeModule
+internal import EarshotLoop
+
+/// Messages that the kernel has not taken yet.
+///
+/// Small ones lie one behind the other, so that one call writes many; a long body is written from where it is.
+struct OutputQueue: ~Copyable {
+    /// Bytes of a body that is not copied.
+    private static let longBytes = 16_384
+    /// Bytes of small messages in one piece at most.
+    private static let pieceBytes = 65_536
+
+    private struct Piece {
+        var bytes: [UInt8] = []
+        /// Messages that end in it.
+        var messages = 0
+    }
+
+    private var pieces: Deque<Piece> = []
+    /// What is added to, behind all pieces.
+    private var last = Piece()
+    /// Bytes of the first piece, or of the last where there is no other, that the kernel took.
+    private var sent = 0
+    /// Messages that were not written to their end.
+    private(set) var messages = 0
+
+    var isEmpty: Bool { pieces.isEmpty && last.bytes.isEmpty }
+
+    /// Adds bytes that are no message.
+    mutating func append(_ bytes: [UInt8]) { last.bytes += bytes }
+
+    mutating func append(_ message: Message) {
+        if last.bytes.count >= Self.pieceBytes { closePiece() }
+        if message.hasEnvelope { Frame.appendHeader(to: &last.bytes, count: 0, hasMore: true) }
+        Frame.appendHeader(to: &last.bytes, count: message.head.count, hasMore: message.body != nil)
+        last.bytes += message.head
+        messages += 1
+        if let body = message.body {
+            Frame.appendHeader(to: &last.bytes, count: body.count, hasMore: false)
+            if body.count >= Self.longBytes {
+                closePiece()
+                pieces.append(Piece(bytes: body, messages: 1))
+                return
+            }
+            last.bytes += body
+        }
+        last.messages += 1
+    }
+
+    private mutating func closePiece() {
+        pieces.append(last)
+        last = Piece()
+    }
+
+    /// Writes until it is empty or the kernel takes no more.
+    ///
+    /// - Returns: `.bytes` when it is empty, else why not.
+    mutating func write(to descriptor: Int32) -> UnixSocket.Transfer {
+        while true {
+            let isLast = pieces.isEmpty
+            let bytes = isLast ? last.bytes : pieces[0].bytes
+            guard sent < bytes.count else {
+                sent = 0
+                if isLast {
+                    messages -= last.messages
+                    last.messages = 0
+                    last.bytes.removeAll(keepingCapacity: last.bytes.capacity <= 2 * Self.pieceBytes)
+                    return .bytes(0)
+                }
+                messages -= pieces[0].messages
+                pieces.removeFirst()
+                continue
+            }
+            let outcome = unsafe bytes.withUnsafeBytes {
+                unsafe UnixSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sent...]))
+            }
+            guard case .bytes(let count) = outcome else { return outcome }
+            sent += count
+        }
+    }
+
+    /// Gives up all.
+    mutating func removeAll() {
+        pieces = []
+        last = Piece()
+        sent = 0
+        messages = 0
+    }
+}

@@ -1,0 +1,32 @@
+import EarshotLoop
+import Glibc
+import Testing
+
+@testable import ZMTP
+
+/// A stream in a loop that it shares, and what came over it.
+final class StreamEnd {
+    let loop: EventLoop
+    let stream: MessageStream
+    private(set) var messages: [Message] = []
+
+    init(_ descriptor: Int32, as type: SocketType, mostMessages: Int = 1_000, _ loop: EventLoop) throws {
+        self.loop = loop
+        stream = try MessageStream(
+            descriptor, as: type, frameBytes: 4 << 20, mostMessages: mostMessages, loop: loop
+        ) {}
+        _ = loop.addHook { [weak self] in
+            guard let self else { return .untilEvent }
+            while let message = stream.next() { messages.append(message) }
+            stream.flush()
+            return stream.isReading && stream.hasPending ? .none : .untilEvent
+        }
+    }
+
+    static func descriptors() throws -> (Int32, Int32) {
+        var ends: [Int32] = [-1, -1]
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        try #require(unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0)
+        return (ends[0], ends[1])
+    }
+}

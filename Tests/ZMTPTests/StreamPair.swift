@@ -1,0 +1,77 @@
+import EarshotLoop
+import Glibc
+import Testing
+
+@testable import ZMTP
+
+/// A stream, and the bare socket at its other end.
+final class StreamPair {
+    let loop: EventLoop
+    let stream: MessageStream
+    let other: Int32
+    private(set) var messages: [Message] = []
+    private var hook: EventLoop.HookID?
+
+    init(as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000) throws {
+        var ends: [Int32] = [-1, -1]
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        try #require(unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0)
+        loop = try EventLoop()
+        other = ends[1]
+        stream = try MessageStream(
+            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, loop: loop
+        ) {}
+        hook = loop.addHook { [unowned self] in
+            while let message = stream.next() { messages.append(message) }
+            stream.flush()
+            return stream.isReading && stream.hasPending ? .none : .untilEvent
+        }
+    }
+
+    deinit { UnixSocket.close(other) }
+
+    /// One whose other end has shaken hands, as a DEALER.
+    static func open(frameBytes: Int = 1 << 20, mostMessages: Int = 1_000) throws -> StreamPair {
+        let pair = try StreamPair(frameBytes: frameBytes, mostMessages: mostMessages)
+        try pair.write(Handshake.opening(as: .dealer))
+        try #require(try pair.run { pair.stream.isOpen })
+        _ = pair.read()
+        return pair
+    }
+
+    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+
+    /// Has what was written dealt with: one pass of the loop for it.
+    func pass() throws {
+        var asked = 0
+        try #require(
+            try run {
+                asked += 1
+                return asked == 2
+            })
+    }
+
+    /// Writes at the other end, as much as it takes without waiting, which is all of less than 100 KiB.
+    func write(_ bytes: [UInt8]) throws {
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes[written...].withUnsafeBytes { unsafe UnixSocket.send(other, $0) }
+            guard case .bytes(let sent) = count else { break }
+            written += sent
+        }
+        try #require(written == bytes.count)
+    }
+
+    /// What can be read at the other end; nil when the stream has ended.
+    func read() -> [UInt8]? {
+        var read: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            switch unsafe buffer.withUnsafeMutableBytes({ unsafe UnixSocket.receive(other, into: $0) }) {
+            case .bytes(let count): read += buffer[..<count]
+            case .wouldBlock: return read
+            case .ended: return read.isEmpty ? nil : read
+            }
+        }
+    }
+}
