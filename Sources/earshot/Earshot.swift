@@ -23,9 +23,20 @@ struct Earshot: ParsableCommand {
             CacheCommand.self,
             WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
         ])
+
+    /// What runs as a copy of this program. Each is parsed as a command of its own: to look through all of them first
+    /// takes two milliseconds.
+    private static let serving: [String: any ParsableCommand.Type] = [
+        "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
+    ]
+
     /// This program with other arguments, in a process of its own.
     static let copy = ChildProgram.this { arguments in
-        main(arguments)
+        if let name = arguments.first, let command = serving[name] {
+            command.main(Array(arguments.dropFirst()))
+        } else {
+            main(arguments)
+        }
         Glibc.exit(ExitStatus.done.rawValue)
     }
 }
