@@ -122,7 +122,9 @@ enum Rules {
     static func undocumented(_ file: SourceFile) -> [String] {
         guard let target = file.target, libraries.contains(target) else { return [] }
         return file.code.enumerated().filter { index, line in
-            line.contains(publicDeclaration) && needsWords(line) && !file.hasCommentAbove(index)
+            // The words first: the expression takes a thousand times as long.
+            (line.contains("public") || line.contains("open")) && line.contains(publicDeclaration) && needsWords(line)
+                && !file.hasCommentAbove(index)
         }.map { "\(file.path):\($0.offset + 1): public and without a doc comment: \($0.element.trimmed)" }
     }
 
@@ -153,13 +155,13 @@ enum Rules {
     private static func matches(
         _ patterns: [String], in lines: [String], of file: SourceFile
     ) -> [(index: Int, found: String)] {
-        lines.enumerated().compactMap { index, line in
-            for pattern in patterns {
-                if let range = line.range(of: pattern, options: .regularExpression) {
-                    return (index, String(line[range]))
-                }
-            }
-            return nil
+        // All these patterns stand in this file: one that cannot be read is a fault here.
+        let expression = try! NSRegularExpression(pattern: patterns.joined(separator: "|"))
+        return lines.enumerated().compactMap { index, line in
+            let whole = NSRange(line.startIndex..., in: line)
+            guard let match = expression.firstMatch(in: line, range: whole), let range = Range(match.range, in: line)
+            else { return nil }
+            return (index, String(line[range]))
         }
     }
 }

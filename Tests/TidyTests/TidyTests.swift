@@ -2,14 +2,12 @@ import Testing
 
 /// What the rules say of this checkout.
 @Suite struct TidyTests {
-    /// All Swift of the package.
-    private func swift() throws -> [SourceFile] {
-        try Checkout.files(in: ["Sources", "Tests"], endings: [".swift"])
-    }
+    /// All Swift of the package, read once.
+    private static let files = Result { try Checkout.files(in: ["Sources", "Tests"], endings: [".swift"]) }
 
-    private func sources() throws -> [SourceFile] {
-        try Checkout.files(in: ["Sources"], endings: [".swift"])
-    }
+    private func swift() throws -> [SourceFile] { try Self.files.get() }
+
+    private func sources() throws -> [SourceFile] { try swift().filter { $0.path.hasPrefix("Sources/") } }
 
     /// Fails once for each thing found, so that all are seen.
     private func expectNone(_ found: [String], sourceLocation: SourceLocation = #_sourceLocation) {
