@@ -29,7 +29,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 /// Only for `bin/fuzz`, which links it with libFuzzer: it has no main.
 let fuzzing =
-    Context.environment["EARSHOT_FUZZ"] == nil ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire"])]
+    Context.environment["EARSHOT_FUZZ"] == nil ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP"])]
 
 let package = Package(
     name: "earshot",

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// What is fuzzed: `wire`, the default, or `core`; from the environment, EARSHOT_FUZZ_TARGET.
+/// What is fuzzed: `wire`, the default, `core` or `stream`; from the environment, EARSHOT_FUZZ_TARGET.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
 /// Whether there is a trap to be found, to show that finds are told: EARSHOT_FUZZ_CANARY.
@@ -14,6 +14,10 @@ private func environment(_ name: String) -> String? {
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = unsafe [UInt8](UnsafeBufferPointer(start: start, count: count))
-    if target == "core" { CoreTarget.run(bytes) } else { WireTarget.run(bytes) }
+    switch target {
+    case "core": CoreTarget.run(bytes)
+    case "stream": StreamTarget.run(bytes)
+    default: WireTarget.run(bytes)
+    }
     return 0
 }

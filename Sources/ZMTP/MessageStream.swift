@@ -252,7 +252,7 @@ public final class MessageStream {
         case ("PING", .open):
             guard let pong = Handshake.pong(to: rest) else { return refuse("a peer sent a PING that is none") }
             // Who pings and does not read is not answered without end.
-            guard output.messages == 0 || !isWaitingForRoom else { return }
+            guard !isWaitingForRoom else { return }
             output.append(pong)
             flush()
         default:

@@ -5,10 +5,13 @@ internal import EarshotLoop
 ///
 /// Small ones lie one behind the other, so that one call writes many; a long body is written from where it is.
 struct OutputQueue: ~Copyable {
-    /// Bytes of a body that is not copied.
-    private static let longBytes = 16_384
+    /// Bytes of a body that is not copied: a call of its own costs about as much as to copy so many, and who shares it
+    /// has it in memory once.
+    private static let longBytes = 8_192
     /// Bytes of small messages in one piece at most.
     private static let pieceBytes = 65_536
+    /// Bytes of memory that stay for what comes next.
+    private static let keptBytes = 16_384
 
     private struct Piece {
         var bytes: [UInt8] = []
@@ -64,7 +67,7 @@ struct OutputQueue: ~Copyable {
                 if isLast {
                     messages -= last.messages
                     last.messages = 0
-                    last.bytes.removeAll(keepingCapacity: last.bytes.capacity <= 2 * Self.pieceBytes)
+                    last.bytes.removeAll(keepingCapacity: last.bytes.capacity <= Self.keptBytes)
                     return .bytes(0)
                 }
                 messages -= pieces[0].messages

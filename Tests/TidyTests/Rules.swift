@@ -38,7 +38,7 @@ enum Rules {
             "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
-        "EarshotFuzz": ["EarshotCore", "EarshotWire", "Glibc"],
+        "EarshotFuzz": ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Glibc"],
         "earshot-lab": [
             "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
             "ArgumentParser", "Glibc",

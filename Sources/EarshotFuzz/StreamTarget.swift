@@ -1,0 +1,61 @@
+internal import EarshotLoop
+internal import Glibc
+internal import ZMTP
+
+/// A connection at whose other end is whatever the input says. However the bytes are cut, the same messages come of
+/// them, and the connection ends in the same way.
+///
+/// The first byte is odd for one that says its greeting itself, and its half is how many bytes come at a time.
+enum StreamTarget {
+    /// What came of an input.
+    private struct Outcome: Equatable {
+        var messages: [Message] = []
+        var isOpen = false
+        var isRefused = false
+    }
+
+    /// Pieces of one input at most, so that inputs stay quick to run.
+    private static let pieces = 64
+    private static let opening: [UInt8] =
+        [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1] + Array("NULL".utf8) + [UInt8](repeating: 0, count: 48)
+        + [4, 28] + Array("\u{5}READY\u{b}Socket-Type\0\0\0\u{6}DEALER".utf8)
+
+    static func run(_ bytes: [UInt8]) {
+        guard let first = bytes.first else { return }
+        let input = (first & 1 == 0 ? opening : []) + bytes.dropFirst()
+        guard let whole = outcome(of: input, pieceBytes: input.count),
+            let cut = outcome(of: input, pieceBytes: max(Int(first / 2) + 1, input.count / pieces + 1))
+        else { return }
+        precondition(whole == cut, "\(whole), and cut \(cut)")
+    }
+
+    /// Nil without descriptors.
+    private static func outcome(of input: [UInt8], pieceBytes: Int) -> Outcome? {
+        var ends: [Int32] = [-1, -1]
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        guard unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0, let loop = try? EventLoop() else { return nil }
+        defer { UnixSocket.close(ends[1]) }
+        guard let stream = try? MessageStream(
+            ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
+        else { return nil }
+        // It looks once for what was written, and never waits.
+        _ = loop.addHook { .none }
+        var outcome = Outcome()
+        var rest = input[...]
+        while !rest.isEmpty, !stream.isEnded {
+            let piece = rest.prefix(pieceBytes)
+            rest = rest.dropFirst(pieceBytes)
+            _ = unsafe piece.withUnsafeBytes { unsafe UnixSocket.send(ends[1], $0) }
+            var asked = 0
+            _ = try? loop.run(until: {
+                while let message = stream.next() { outcome.messages.append(message) }
+                stream.flush()
+                asked += 1
+                return asked == 2 || stream.isEnded
+            })
+        }
+        outcome.isOpen = stream.isOpen
+        outcome.isRefused = stream.violation != nil
+        return outcome
+    }
+}
