@@ -30,6 +30,20 @@ let patience = Duration.seconds(10)
         #expect(fired == [7, 1007, 2007, 3007, 4007])
     }
 
+    @Test func `a timer that is cancelled twice takes no later one with it`() throws {
+        let loop = try EventLoop()
+        let first = loop.setTimer(after: .zero) { Issue.record("a cancelled timer fired") }
+        loop.cancelTimer(first)
+        var fired = 0
+        let second = loop.setTimer(after: .zero) { fired += 1 }
+        loop.cancelTimer(first)
+        #expect(try loop.run(for: patience) { fired == 1 })
+        // Nor is it in the way of the next once it has fired.
+        loop.setTimer(after: .zero) { fired += 1 }
+        loop.cancelTimer(second)
+        #expect(try loop.run(for: patience) { fired == 2 })
+    }
+
     @Test func `a timer that sets itself again does not keep the loop`() throws {
         let loop = try EventLoop()
         var count = 0
