@@ -53,12 +53,30 @@ enum Hexadecimal {
         return value
     }
 
-    static func text(_ value: UInt64) -> String {
-        let digits = (0..<16).map { place in
-            let digit = UInt8(truncatingIfNeeded: value >> (60 - 4 * place)) & 0xf
-            return digit < 10 ? digit + 0x30 : digit + 0x57
+    /// The same, of bytes in place.
+    static func number(_ bytes: Span<UInt8>) -> UInt64? {
+        guard bytes.count == 16 else { return nil }
+        var value: UInt64 = 0
+        for index in bytes.indices {
+            guard let digit = Ascii.hexadecimalDigit(bytes[index]) else { return nil }
+            value = value << 4 | UInt64(digit)
         }
+        return value
+    }
+
+    static func text(_ value: UInt64) -> String {
+        var digits: [UInt8] = []
+        digits.reserveCapacity(16)
+        append(value, to: &digits)
         return String(decoding: digits, as: UTF8.self)
+    }
+
+    /// Appends the 16 digits.
+    static func append(_ value: UInt64, to text: inout [UInt8]) {
+        for shift in stride(from: 60, through: 0, by: -4) {
+            let digit = UInt8(truncatingIfNeeded: value >> shift) & 0xf
+            text.append(digit < 10 ? digit + 0x30 : digit + 0x57)
+        }
     }
 }
 
@@ -78,22 +96,44 @@ enum Decimal {
         return value
     }
 
+    /// The same, of bytes in place.
+    static func unsigned(_ bytes: Span<UInt8>) -> UInt64? {
+        guard !bytes.isEmpty else { return nil }
+        var value: UInt64 = 0
+        for index in bytes.indices {
+            guard Ascii.isDigit(bytes[index]) else { return nil }
+            let (product, overflow) = value.multipliedReportingOverflow(by: 10)
+            let (sum, carry) = product.addingReportingOverflow(UInt64(bytes[index] - Ascii.zero))
+            guard !overflow, !carry else { return nil }
+            value = sum
+        }
+        return value
+    }
+
+    /// Appends the digits of `value`.
+    static func append(_ value: UInt64, to text: inout [UInt8]) {
+        if value > 9 { append(value / 10, to: &text) }
+        text.append(Ascii.zero + UInt8(value % 10))
+    }
+
     /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `limit` seconds.
     static func milliseconds(_ text: String, atMost limit: Int = WireLimits.seconds) -> Int? {
-        let parts = text.utf8.split(separator: Ascii.dot, maxSplits: 1, omittingEmptySubsequences: false)
-        guard let first = parts.first, let whole = unsigned(first), whole <= UInt64(limit) else {
-            return nil
-        }
-        var fraction = 0
-        if parts.count == 2 {
-            guard !parts[1].isEmpty, parts[1].count <= 9, parts[1].allSatisfy(Ascii.isDigit) else { return nil }
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        var point = 0
+        while point < bytes.count, bytes[point] != Ascii.dot { point += 1 }
+        guard let whole = unsigned(bytes.extracting(0..<point)), whole <= UInt64(limit) else { return nil }
+        var total = Int(whole) * 1000
+        if point < bytes.count {
+            let digits = bytes.extracting((point + 1)...)
+            guard (1...9).contains(digits.count) else { return nil }
             var scale = 100
-            for byte in parts[1].prefix(3) {
-                fraction += Int(byte - Ascii.zero) * scale
+            for index in digits.indices {
+                guard Ascii.isDigit(digits[index]) else { return nil }
+                total += Int(digits[index] - Ascii.zero) * scale
                 scale /= 10
             }
         }
-        let total = Int(whole) * 1000 + fraction
         return total <= limit * 1000 ? total : nil
     }
 

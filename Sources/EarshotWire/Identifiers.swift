@@ -74,6 +74,9 @@ public struct RequestID: Hashable, Sendable, CustomStringConvertible {
 
 /// One life of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
 public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
+    /// The length of its text.
+    static let textBytes = 16
+
     public let rawValue: UInt64
 
     public init(rawValue: UInt64) {
@@ -127,14 +130,29 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not `instance.flight.attempt`.
     public init?(_ text: String) {
-        let parts = text.utf8.split(separator: Ascii.dot, maxSplits: 3, omittingEmptySubsequences: false)
-        guard parts.count == 3, let broker = Hexadecimal.number(parts[0]), let flight = Decimal.unsigned(parts[1]),
-            let attempt = Decimal.unsigned(parts[2]).flatMap({ UInt32(exactly: $0) })
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        let flightStart = BrokerInstance.textBytes + 1
+        var flightEnd = flightStart
+        while flightEnd < bytes.count, bytes[flightEnd] != Ascii.dot { flightEnd += 1 }
+        guard flightEnd < bytes.count, bytes[flightStart - 1] == Ascii.dot,
+            let broker = Hexadecimal.number(bytes.extracting(0..<BrokerInstance.textBytes)),
+            let flight = Decimal.unsigned(bytes.extracting(flightStart..<flightEnd)),
+            let attempt = Decimal.unsigned(bytes.extracting((flightEnd + 1)...)).flatMap({ UInt32(exactly: $0) })
         else { return nil }
         self.init(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
     }
 
-    public var description: String { "\(broker).\(flight).\(attempt)" }
+    public var description: String {
+        var text: [UInt8] = []
+        text.reserveCapacity(48)
+        Hexadecimal.append(broker.rawValue, to: &text)
+        text.append(Ascii.dot)
+        Decimal.append(flight, to: &text)
+        text.append(Ascii.dot)
+        Decimal.append(UInt64(attempt), to: &text)
+        return String(decoding: text, as: UTF8.self)
+    }
 }
 
 extension HandlerID {
