@@ -10,8 +10,7 @@ public enum ContentLength: Hashable, Sendable {
 
     /// Reads the fields of an answer that can have a body. One number that stands there several times is one number.
     public init(_ fields: HeaderFields) {
-        let lines = fields.values(bytes: "content-length")
-        guard !lines.isEmpty, !fields.contains("transfer-encoding") else {
+        guard let lines = fields.values(bytes: "content-length", unless: "transfer-encoding"), !lines.isEmpty else {
             self = .absent
             return
         }

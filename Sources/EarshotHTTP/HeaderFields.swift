@@ -105,20 +105,37 @@ public struct HeaderFields: Hashable, Sendable {
 
     private func line(named name: String, from start: Int) -> HeaderLine? {
         let span = bytes.span
-        let length = name.utf8.count
         var start = start
         while start < span.count {
             let end = HeaderLine.lineEnd(span, from: start)
-            // A line is taken apart only if it begins as the field does: nearly all are told from it by their length.
-            if end - start > length, span[start + length] == UInt8(ascii: ":"),
-                matches(span, start..<start + length, lowercase: name),
-                let line = try? HeaderLine(span, start..<end, number: 0)
-            {
-                return line
-            }
+            if let line = Self.line(span, start..<end, named: name) { return line }
             start = end + 1
         }
         return nil
+    }
+
+    /// The line, if it is a field of this name.
+    private static func line(_ bytes: Span<UInt8>, _ line: Range<Int>, named name: String) -> HeaderLine? {
+        let length = name.utf8.count
+        // A line is taken apart only if it begins as the field does: nearly all are told from it by their length.
+        guard line.count > length, bytes[line.lowerBound + length] == UInt8(ascii: ":"),
+            matches(bytes, line.lowerBound..<line.lowerBound + length, lowercase: name)
+        else { return nil }
+        return try? HeaderLine(bytes, line, number: 0)
+    }
+
+    /// `values(bytes:)` of a field, unless there is another: one look at each line for both. Nil if there is the other.
+    func values(bytes name: String, unless other: String) -> [ArraySlice<UInt8>]? {
+        var values: [ArraySlice<UInt8>] = []
+        let span = bytes.span
+        var start = 0
+        while start < span.count {
+            let end = HeaderLine.lineEnd(span, from: start)
+            if Self.line(span, start..<end, named: other) != nil { return nil }
+            if let line = Self.line(span, start..<end, named: name) { values.append(bytes[line.value]) }
+            start = end + 1
+        }
+        return values
     }
 }
 

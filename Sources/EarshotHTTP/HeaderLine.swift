@@ -20,9 +20,9 @@ struct HeaderLine {
 
     /// The LF, or the end of `bytes`, that ends the line that begins at `start`.
     static func lineEnd(_ bytes: Span<UInt8>, from start: Int) -> Int {
-        var end = start
-        while end < bytes.count, bytes[end] != UInt8(ascii: "\n") { end += 1 }
-        return end
+        let rest = bytes.extracting(start...)
+        for index in rest.indices where rest[index] == UInt8(ascii: "\n") { return start + index }
+        return bytes.count
     }
 
     /// Takes a line apart.
