@@ -2,13 +2,15 @@
 public enum Hex {
     /// Two lower-case digits a byte.
     public static func encode(_ bytes: some Collection<UInt8>) -> String {
-        var digits: [UInt8] = []
-        digits.reserveCapacity(bytes.count * 2)
-        for byte in bytes {
-            digits.append(digit(byte >> 4))
-            digits.append(digit(byte & 0x0f))
+        unsafe String(unsafeUninitializedCapacity: bytes.count * 2) { digits in
+            var place = 0
+            for byte in bytes {
+                unsafe digits[place] = digit(byte >> 4)
+                unsafe digits[place + 1] = digit(byte & 0x0f)
+                place += 2
+            }
+            return place
         }
-        return String(decoding: digits, as: UTF8.self)
     }
 
     /// The bytes that `text` spells; nil when it has an odd number of characters or one that is no digit.
