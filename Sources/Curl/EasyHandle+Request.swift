@@ -13,8 +13,8 @@ extension EasyHandle {
         try set(CURLOPT_URL, request.url)
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
-        try setHeaderFields(try headerLines(request))
-        try setResolve(request.resolve)
+        if request.hasOwnLines { try setHeaderFields(try request.headerLines()) }
+        if !request.resolve.isEmpty { try setResolve(request.resolve) }
     }
 
     private func configureLasting(_ request: TransferRequest) throws(CurlError) {
@@ -28,9 +28,10 @@ extension EasyHandle {
         // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.
         try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
         try configureTLS(request)
-        if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
         // An empty value stands for all encodings built in.
         if request.decodes { try set(CURLOPT_ACCEPT_ENCODING, "") }
+        // libcurl would print the two anew for each request, byte by byte.
+        try setUsualHeaderFields(request.usualHeaderLines)
     }
 
     private func configureProxy(_ request: TransferRequest) throws(CurlError) {
@@ -38,6 +39,8 @@ extension EasyHandle {
         guard !request.proxy.isEmpty else { return }
         // The environment's exceptions are not this request's.
         try set(CURLOPT_NOPROXY, "")
+        // What CONNECT says to the proxy; the lines of the request are for the server.
+        if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
         try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_PROXY_SSL_VERIFYPEER, 1)
@@ -78,18 +81,6 @@ extension EasyHandle {
             try set(CURLOPT_PIPEWAIT, 1)
         }
     }
-
-    private func headerLines(_ request: TransferRequest) throws(CurlError) -> [[UInt8]] {
-        var lines: [[UInt8]] = []
-        for field in request.headerFields { lines.append(try field.line()) }
-        if case .other = request.method {
-            // What libcurl would say by itself of a body: that it is a form, and that it waits to be asked for.
-            let hasType = request.headerFields.contains { $0.name.lowercased() == "content-type" }
-            if !hasType { lines.append(Array("Content-Type:".utf8)) }
-            lines.append(Array("Expect:".utf8))
-        }
-        return lines
-    }
 }
 
 extension TransferRequest {
@@ -103,15 +94,48 @@ extension TransferRequest {
     /// met by another, and no password of its URL.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, clientCertificate == nil, version == .http1,
-            !url.utf8.contains(UInt8(ascii: "@"))
+            !mayHoldPassword
         else { return nil }
         return LastingOptions(userAgent: userAgent, decodes: decodes)
     }
 
-    /// Whether content codings are undone. A caller with a field of its own wants the bytes as sent.
-    fileprivate var decodes: Bool {
-        alwaysDecodes || !headerFields.contains { $0.name.lowercased() == "accept-encoding" }
+    private var mayHoldPassword: Bool {
+        let utf8 = url.utf8
+        let bytes = utf8.span
+        for index in bytes.indices where bytes[index] == UInt8(ascii: "@") { return true }
+        return false
     }
+
+    /// Whether content codings are undone. A caller with a field of its own wants the bytes as sent.
+    fileprivate var decodes: Bool { alwaysDecodes || !hasField("accept-encoding") }
+
+    /// What goes out with a request that says nothing of it.
+    fileprivate var usualHeaderLines: [[UInt8]] {
+        var lines: [[UInt8]] = []
+        if !userAgent.isEmpty, !hasField("user-agent") { lines.append(Array("User-Agent: \(userAgent)".utf8)) }
+        if !hasField("accept-encoding") { lines.append(Array("Accept-Encoding: \(Library.codings)".utf8)) }
+        return lines
+    }
+
+    /// Whether there is more to say than the usual.
+    fileprivate var hasOwnLines: Bool {
+        if case .other = method { return true }
+        return !headerFields.isEmpty
+    }
+
+    fileprivate func headerLines() throws(CurlError) -> [[UInt8]] {
+        var lines = usualHeaderLines
+        for field in headerFields { lines.append(try field.line()) }
+        if case .other = method {
+            // What libcurl would say by itself of a body: that it is a form, and that it waits to be asked for.
+            if !hasField("content-type") { lines.append(Array("Content-Type:".utf8)) }
+            lines.append(Array("Expect:".utf8))
+        }
+        return lines
+    }
+
+    /// - Parameter name: in lower case.
+    private func hasField(_ name: String) -> Bool { headerFields.contains { $0.name.lowercased() == name } }
 }
 
 extension TransferRequest.HeaderField {

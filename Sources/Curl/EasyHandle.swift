@@ -8,6 +8,9 @@ internal import CLibCurl
     private let errorText: UnsafeMutablePointer<CChar>
     /// The options that are set, if the next request may find them; nil if it has to begin with none.
     var lastingOptions: TransferRequest.LastingOptions?
+    /// What goes with each request that has no fields of its own, as long as `lastingOptions` last.
+    private var usualHeaderFields = StringList()
+    /// Instead of those, for one request.
     private var headerFields = StringList()
     private var resolve = StringList()
 
@@ -33,11 +36,15 @@ internal import CLibCurl
     /// Forgets what was the last transfer's alone, of one that ended well; all of it, unless its options may last.
     func rest() {
         guard lastingOptions != nil else { return reset() }
-        // As `reset` sets it; neither fails, since libcurl only notes a pointer.
-        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, nil)
-        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
-        headerFields = StringList()
-        resolve = StringList()
+        // Neither fails, since libcurl only notes a pointer.
+        if !headerFields.isEmpty {
+            _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head)
+            headerFields = StringList()
+        }
+        if !resolve.isEmpty {
+            _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
+            resolve = StringList()
+        }
     }
 
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
@@ -47,6 +54,7 @@ internal import CLibCurl
         // libcurl 7.88 keeps a list of addresses through a reset, beside its options, if the transfer never began: the
         // next one would read the list that is freed here.
         _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
+        usualHeaderFields = StringList()
         headerFields = StringList()
         resolve = StringList()
         unsafe errorText.pointee = 0
@@ -81,15 +89,20 @@ internal import CLibCurl
             })
     }
 
+    /// Sends these lines with each request, until the next `reset`.
+    func setUsualHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
+        usualHeaderFields = StringList(lines)
+        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head))
+    }
+
+    /// Sends these lines instead of the usual ones, until the next `rest`.
     func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
-        headerFields = StringList()
-        for line in lines { headerFields.append(line) }
+        headerFields = StringList(lines)
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
     }
 
     func setResolve(_ lines: [String]) throws(CurlError) {
-        resolve = StringList()
-        for line in lines { resolve.append(Array(line.utf8)) }
+        resolve = StringList(lines.map { Array($0.utf8) })
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))
     }
 

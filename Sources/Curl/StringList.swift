@@ -4,16 +4,21 @@ internal import CLibCurl
 @safe struct StringList: ~Copyable {
     private(set) var head: UnsafeMutablePointer<curl_slist>?
 
-    init() {
+    /// Whether there is no string.
+    var isEmpty: Bool { unsafe head == nil }
+
+    /// Takes copies of `lines`, which hold no NUL.
+    init(_ lines: [[UInt8]] = []) {
         unsafe head = nil
+        for line in lines { append(line) }
     }
 
     deinit {
         unsafe curl_slist_free_all(head)
     }
 
-    /// Adds a copy of `line`, which holds no NUL. Stops the process when there is no memory for it.
-    mutating func append(_ line: [UInt8]) {
+    /// Adds a copy of `line`. Stops the process when there is no memory for it.
+    private mutating func append(_ line: [UInt8]) {
         let text = line.map { CChar(bitPattern: $0) } + [0]
         guard let grown = unsafe curl_slist_append(head, text) else { preconditionFailure("curl_slist_append failed") }
         unsafe head = grown
