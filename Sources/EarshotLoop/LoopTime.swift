@@ -27,6 +27,14 @@ public struct LoopTime: Comparable, Hashable, Sendable {
         return LoopTime(nanoseconds: last ? .max : total)
     }
 
+    /// As `advanced(by:)`, for so many milliseconds: a `Duration` is a number of 128 bits.
+    public func advanced(milliseconds: Int) -> LoopTime {
+        let (delay, overflow) = Int64(milliseconds).multipliedReportingOverflow(by: 1_000_000)
+        let (total, overflowed) = nanoseconds.addingReportingOverflow(delay)
+        guard !overflow, !overflowed else { return LoopTime(nanoseconds: milliseconds < 0 ? .min : .max) }
+        return LoopTime(nanoseconds: total)
+    }
+
     /// The time from `earlier` to this moment.
     public func since(_ earlier: LoopTime) -> Duration {
         .nanoseconds(nanoseconds.subtractingReportingOverflow(earlier.nanoseconds).partialValue)

@@ -26,12 +26,13 @@ enum Limits {
     /// Transfers a process can run with so many descriptors. A transfer has two
     /// sockets while it connects, and a file; a name lookup and the loop have some.
     static func slots(descriptors: Int) -> Int { max(1, (descriptors - 64) / 3) }
-    /// Transfers in the first multi handle before others share the load: up to there its own cost stays small.
-    static let firstShardTransfers = 400
-    /// Multi handles, the first included.
-    static let shards = 16
-    /// Connections a multi handle keeps at least: its transfers and some idle ones for the next requests.
-    static let connectionsPerShard = 512
+    /// Transfers in one multi handle before another takes the next: up to there its own cost stays small.
+    static let mostShardTransfers = 128
+    /// Slots for which there is one multi handle: fewer than it may run, so that there is always one with room, and its
+    /// server's first with some luck.
+    static let usualShardTransfers = 80
+    /// Connections that a multi handle keeps which is the only one.
+    static let onlyShardConnections = 512
     /// Names whose answers are kept.
     static let names = 4096
     /// How long a positive answer is kept, whatever the server says: not at all would ask again for each request.

@@ -15,15 +15,17 @@ final class Names {
     private(set) var due: LoopTime?
     private let resolver: Resolver
     private let loop: EventLoop
-    private let watch: DescriptorWatch
+    private let makeWatch: DescriptorWatch.Maker
+    // What it calls goes with it.
+    private lazy var watch = makeWatch { [unowned self] in ready($0, $1) }
     private var table = NameTable<AttemptID>()
     private var answered: [Answered] = []
 
     /// - Throws: `CaresError` for name servers that are no addresses.
-    init(servers: [String]?, loop: EventLoop, watch: DescriptorWatch) throws(CaresError) {
+    init(servers: [String]?, loop: EventLoop, makeWatch: @escaping DescriptorWatch.Maker) throws(CaresError) {
         resolver = try Resolver.make(ResolverOptions(servers: servers))
         self.loop = loop
-        self.watch = watch
+        self.makeWatch = makeWatch
     }
 
     /// The addresses of a name, if they are known. Else `settle` hands them out later.
@@ -67,11 +69,8 @@ final class Names {
 
     private func take() {
         for interest in resolver.takeInterests() {
-            let descriptor = interest.descriptor
             // c-ares does not say when it opens one.
-            watch.set(descriptor, reads: interest.reads, writes: interest.writes, isNew: true) { [weak self] in
-                self?.ready(descriptor, $0)
-            }
+            watch.set(interest.descriptor, reads: interest.reads, writes: interest.writes, isNew: true)
         }
         for finished in resolver.takeFinished() {
             let (answer, lifetime) = Self.judge(finished.result)

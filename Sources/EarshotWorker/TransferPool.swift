@@ -1,8 +1,7 @@
 internal import Curl
 internal import EarshotLoop
 
-/// The transfers that run, spread over several multi handles: what libcurl does for one transfer takes time in
-/// proportion to the connections of its multi handle.
+/// The transfers that run, spread over several multi handles as `TransferSpread` says.
 final class TransferPool {
     /// A transfer and where it runs.
     struct Running {
@@ -16,6 +15,8 @@ final class TransferPool {
         let watch: DescriptorWatch
         /// When libcurl wants to be called; nil if it does not.
         var due: LoopTime?
+        /// How many of its transfers run, as was told last.
+        var runningCount = 0
 
         init(_ multi: Multi, _ watch: DescriptorWatch) {
             self.multi = multi
@@ -24,33 +25,46 @@ final class TransferPool {
     }
 
     private let loop: EventLoop
-    private let watch: () -> DescriptorWatch
-    private var connectionsPerShard = Limits.connectionsPerShard
-    /// By `index`; made when first needed.
-    private var shards: [Int: Shard] = [:]
+    private let makeWatch: DescriptorWatch.Maker
+    private var spread = TransferSpread(slots: 1)
+    /// By number; made when first needed.
+    private var shards: [Shard?] = []
     private var finished: [FinishedTransfer] = []
 
-    /// - Parameter watch: makes one for each multi handle.
-    init(loop: EventLoop, watch: @escaping () -> DescriptorWatch) {
-        self.loop = loop
-        self.watch = watch
-    }
-
-    /// Makes the multi handles keep enough connections for so many transfers.
-    func makeRoom(slots: Int) {
-        connectionsPerShard = max(Limits.connectionsPerShard, 2 * slots / Limits.shards)
-        for shard in shards.values { shard.multi.keepConnections(connectionsPerShard) }
-    }
-
     /// How many transfers run.
-    var count: Int { shards.values.reduce(0) { $0 + $1.multi.runningCount } }
+    private(set) var count = 0
+
+    /// - Parameter makeWatch: called once for each multi handle.
+    init(loop: EventLoop, makeWatch: @escaping DescriptorWatch.Maker) {
+        self.loop = loop
+        self.makeWatch = makeWatch
+    }
+
+    /// Spreads transfers from now on as is good for so many.
+    func makeRoom(slots: Int) {
+        spread = TransferSpread(slots: slots)
+        for case let shard? in shards { shard.multi.keepConnections(spread.connectionsPerShard) }
+    }
 
     /// The next moment at which libcurl wants to be called.
-    var due: LoopTime? { shards.values.compactMap(\.due).min() }
+    var due: LoopTime? {
+        var first: LoopTime?
+        for case let shard? in shards {
+            if let due = shard.due { first = min(first ?? due, due) }
+        }
+        return first
+    }
 
     /// Starts a transfer. Its end is handed out by `settle`.
-    func start(_ request: TransferRequest, host: String, sink: any TransferSink) throws(CurlError) -> Running {
-        let shard = try shard(Self.index(host: host, running: count))
+    ///
+    /// - Parameters:
+    ///   - host: whom it connects to.
+    ///   - port: the port there.
+    func start(
+        _ request: TransferRequest, host: String, port: UInt16, sink: any TransferSink
+    ) throws(CurlError) -> Running {
+        let number = spread.shard(host: host, port: port, running: count) { runningCount(in: $0) }
+        let shard = try shard(number)
         let transfer = try shard.multi.start(request, sink: sink)
         take(shard)
         return Running(shard: shard, transfer: transfer)
@@ -65,7 +79,7 @@ final class TransferPool {
 
     /// Does what is due, and hands out the transfers that ended.
     func settle() -> [FinishedTransfer] {
-        for shard in shards.values {
+        for case let shard? in shards {
             guard let due = shard.due, due <= loop.now else { continue }
             shard.due = nil
             shard.multi.timerFired()
@@ -75,24 +89,23 @@ final class TransferPool {
         return finished
     }
 
-    /// The multi handle for a transfer to `host`: the first one while few run, then one by the host's name, so that
-    /// its connections are found again.
-    static func index(host: String, running: Int) -> Int {
-        guard running >= Limits.firstShardTransfers else { return 0 }
-        // FNV-1a.
-        let hash = host.utf8.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
-        return Int(hash % UInt64(Limits.shards))
+    private func runningCount(in number: Int) -> Int {
+        number < shards.count ? shards[number]?.runningCount ?? 0 : 0
     }
 
-    private func shard(_ index: Int) throws(CurlError) -> Shard {
-        if let shard = shards[index] { return shard }
-        let multi = try Multi.make(maxConnections: connectionsPerShard)
-        let shard = Shard(multi, watch())
-        shards[index] = shard
+    private func shard(_ number: Int) throws(CurlError) -> Shard {
+        while shards.count <= number { shards.append(nil) }
+        if let shard = shards[number] { return shard }
+        let multi = try Multi.make(maxConnections: spread.connectionsPerShard)
+        // The watch, which calls it, goes with its shard, and that with the pool.
+        let watch = makeWatch { [unowned self] in ready($0, $1, number) }
+        let shard = Shard(multi, watch)
+        shards[number] = shard
         return shard
     }
 
-    private func ready(_ descriptor: Int32, _ readiness: EventLoop.Readiness, _ shard: Shard) {
+    private func ready(_ descriptor: Int32, _ readiness: EventLoop.Readiness, _ number: Int) {
+        guard let shard = shards[number] else { return }
         shard.multi.descriptorReady(
             descriptor, reads: !readiness.isDisjoint(with: [.readable, .hangUp]),
             writes: readiness.contains(.writable), fails: readiness.contains(.error))
@@ -101,21 +114,19 @@ final class TransferPool {
 
     private func take(_ shard: Shard) {
         for interest in shard.multi.takeInterests() {
-            let descriptor = interest.descriptor
             shard.watch.set(
-                descriptor, reads: interest.reads, writes: interest.writes, isNew: interest.isNew
-            ) {
-                // The watch, which calls it, goes with its shard.
-                [weak self, unowned shard] in self?.ready(descriptor, $0, shard)
-            }
+                interest.descriptor, reads: interest.reads, writes: interest.writes, isNew: interest.isNew)
         }
         switch shard.multi.takeTimeout() {
         // At once is this pass's time: a later one would make the loop sleep a millisecond.
         case .after(0): shard.due = loop.now
-        case .after(let milliseconds): shard.due = LoopTime.read().advanced(by: .milliseconds(milliseconds))
+        case .after(let milliseconds): shard.due = LoopTime.read().advanced(milliseconds: milliseconds)
         case .cancel: shard.due = nil
         case nil: break
         }
         finished += shard.multi.takeFinished()
+        let running = shard.multi.runningCount
+        count += running - shard.runningCount
+        shard.runningCount = running
     }
 }

@@ -192,7 +192,8 @@ extension Worker {
         request.connectTimeout = connect
         request.totalTimeout = total ?? .zero
         do throws(CurlError) {
-            run.phase = .transferring(try pool.start(request, host: run.plan.host, sink: run))
+            run.phase = .transferring(
+                try pool.start(request, host: run.plan.host, port: run.plan.hostPort, sink: run))
         } catch {
             fail(run, Refusal(.internalError, error.description))
         }

@@ -70,9 +70,9 @@ final class Worker {
         self.logger = logger
         slots = options.slots
         let unwatched = unwatched
-        let watch = { DescriptorWatch(loop) { unwatched.fault = $0 } }
-        pool = TransferPool(loop: loop, watch: watch)
-        names = try Names(servers: options.dnsServers, loop: loop, watch: watch())
+        let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.fault = $0 } }
+        pool = TransferPool(loop: loop, makeWatch: makeWatch)
+        names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
         let finished = Hashed()
         hasher = try PartHasher(loop) { finished.tasks.append($0) }
@@ -129,7 +129,7 @@ final class Worker {
             if let fault = unwatched.fault { throw fault }
             guard phase != .stopped else { return .untilEvent }
             if isPending { return .none }
-            guard let due = [pool.due, names.due].compactMap(\.self).min() else { return .untilEvent }
+            guard let due = pool.due.map({ min($0, names.due ?? $0) }) ?? names.due else { return .untilEvent }
             return due <= loop.now ? .none : .until(due)
         } catch {
             fault = error

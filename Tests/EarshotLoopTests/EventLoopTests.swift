@@ -19,6 +19,14 @@ let patience = Duration.seconds(10)
         #expect(loop.now.since(start) >= .milliseconds(3))
     }
 
+    @Test func `a moment after the end of time is the end of time`() {
+        let start = LoopTime(nanoseconds: 5)
+        #expect(start.advanced(milliseconds: 3) == start.advanced(by: .milliseconds(3)))
+        #expect(start.advanced(milliseconds: .max) == LoopTime(nanoseconds: .max))
+        #expect(start.advanced(milliseconds: .min) == LoopTime(nanoseconds: .min))
+        #expect(LoopTime(nanoseconds: .max - 5).advanced(milliseconds: 1) == LoopTime(nanoseconds: .max))
+    }
+
     @Test func `a cancelled timer does not fire, also among thousands`() throws {
         let loop = try EventLoop()
         var fired: [Int] = []

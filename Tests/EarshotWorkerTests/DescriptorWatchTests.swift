@@ -6,20 +6,18 @@ import Testing
 
 @Suite final class DescriptorWatchTests {
     private let loop: EventLoop
-    private var watch: DescriptorWatch
+    private lazy var watch = makeWatch()
     private var told = 0
 
     init() throws {
-        let loop = try EventLoop()
-        self.loop = loop
-        watch = DescriptorWatch(loop) { Issue.record($0) }
+        loop = try EventLoop()
     }
 
     @Test func `a descriptor that is wanted again is told of again`() throws {
         let pair = SocketPair()
         defer { pair.close() }
         want(pair.near)
-        watch.set(pair.near, reads: false, writes: false, isNew: false) { _ in }
+        watch.set(pair.near, reads: false, writes: false, isNew: false)
         want(pair.near)
         pair.send()
         #expect(try loop.run(for: .seconds(10)) { told == 1 })
@@ -29,7 +27,7 @@ import Testing
         let pair = SocketPair()
         defer { pair.close() }
         want(pair.near)
-        watch.set(pair.near, reads: false, writes: false, isNew: false) { _ in }
+        watch.set(pair.near, reads: false, writes: false, isNew: false)
         pair.send()
         var passes = 0
         let hook = loop.addHook {
@@ -51,7 +49,7 @@ import Testing
     @Test func `a number that means another socket is watched for that one`() throws {
         let first = SocketPair()
         want(first.near)
-        watch.set(first.near, reads: false, writes: false, isNew: false) { _ in }
+        watch.set(first.near, reads: false, writes: false, isNew: false)
         let second = SocketPair()
         defer { second.close() }
         // As if the first had been closed without a word, and the second opened under its number.
@@ -67,15 +65,21 @@ import Testing
         defer { pair.close() }
         want(pair.near)
         pair.send()
-        watch = DescriptorWatch(loop) { Issue.record($0) }
+        watch = makeWatch()
         #expect(try !loop.run(for: .milliseconds(20)) { told > 0 })
     }
 
-    private func want(_ descriptor: Int32, isNew: Bool = false) {
-        watch.set(descriptor, reads: true, writes: false, isNew: isNew) { [unowned self] _ in
+    private func makeWatch() -> DescriptorWatch {
+        DescriptorWatch(loop) { [unowned self] descriptor, _ in
             told += 1
             var byte: UInt8 = 0
             unsafe recv(descriptor, &byte, 1, Int32(MSG_DONTWAIT))
+        } failed: {
+            Issue.record($0)
         }
+    }
+
+    private func want(_ descriptor: Int32, isNew: Bool = false) {
+        watch.set(descriptor, reads: true, writes: false, isNew: isNew)
     }
 }

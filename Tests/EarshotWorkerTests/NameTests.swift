@@ -63,13 +63,6 @@ import Testing
         #expect(NameAnswer.unknown.resolveEntries(host: "a", port: 80) == nil)
     }
 
-    @Test func `few transfers share a multi handle and many are spread by host`() {
-        #expect(TransferPool.index(host: "a.example", running: Limits.firstShardTransfers - 1) == 0)
-        let hosts = (0..<200).map { "host-\($0).example" }
-        let shards = Set(hosts.map { TransferPool.index(host: $0, running: Limits.firstShardTransfers) })
-        #expect(shards == Set(0..<Limits.shards))
-    }
-
     @Test func `text from outside is made printable and short`() {
         #expect(Printable.sentence("a\u{1b}[1m\nb\u{e9}") == "a?[1m?b??")
         #expect(Printable.sentence(String(repeating: "x", count: 900)).count == Limits.sentenceBytes)
