@@ -33,6 +33,8 @@ struct BodyStore: ~Copyable {
     private var maximum: Int
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
+    /// Bytes of body that there is to be room for.
+    private var expected = 0
     private var file: SpoolFile?
     /// Nil while a thread has it.
     private var hash: SHA256? = SHA256()
@@ -107,6 +109,12 @@ struct BodyStore: ~Copyable {
         self.maximum = max(self.maximum, maximum ?? .max)
     }
 
+    /// Has room for so many bytes when the first come, if they may stay in memory: what grows by and by is copied
+    /// each time.
+    mutating func expect(_ bytes: Int) {
+        expected = min(bytes, inlineLimit, Limits.reservedBytes)
+    }
+
     /// Takes the next bytes. After a fault the body is of no use.
     mutating func append(_ bytes: Span<UInt8>) throws(Fault) {
         guard bytes.count <= maximum - count else { throw .tooLarge }
@@ -114,6 +122,7 @@ struct BodyStore: ~Copyable {
             if let file {
                 try file.write(bytes)
             } else if count + bytes.count <= inlineLimit {
+                if count == 0 { memory.reserveCapacity(expected) }
                 unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
             } else {
                 let made = try makeFile()

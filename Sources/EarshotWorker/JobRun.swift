@@ -195,6 +195,7 @@ final class JobRun: TransferSink {
             case .misplaced: return false
             }
         }
+        body?.expect(length)
         guard case .bytes(let length) = length, !fields.contains("content-encoding") else { return true }
         announcedBytes = length
         guard length > maxBytes else { return true }

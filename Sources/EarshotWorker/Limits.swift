@@ -7,6 +7,9 @@ enum Limits {
     /// Bytes that a response's header fields have room for at once: enough for most, few beside a transfer's other
     /// memory.
     static let usualFieldBytes = 512
+    /// Bytes that a body in memory has room for at once when its length is announced: what is usual, and little beside
+    /// what a server makes a worker keep anyway.
+    static let reservedBytes = 128 * 1024
     /// Messages taken from the broker in one pass: transfers and timers get their turn between.
     static let messagesPerPass = 256
     /// Bytes a file may grow by before it is looked again how much is free on its disk.
