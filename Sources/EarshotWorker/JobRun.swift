@@ -26,8 +26,7 @@ final class JobRun: TransferSink {
     let job: Job
     let plan: TransferPlan
     let started: LoopTime
-    /// Where its body's file is; nil without a spool.
-    let spool: SpoolFolder?
+    private let terms: Worker.Terms
     var phase = Phase.resolving
     /// The timer that asks for `overdue`.
     var timer: TimerID?
@@ -61,23 +60,19 @@ final class JobRun: TransferSink {
     /// Whether the answer fits nothing: the whole has to be asked for.
     private(set) var wantsWhole = false
     private var maxBytes: Int
-    private let addresses: AddressPolicy
     /// When its time began to count.
     private var begun: LoopTime
     private var lastByte: LoopTime
     /// When the pass began in which the last bytes of body came, and how many there were before it.
     private var lastBytes: (pass: LoopTime, before: Int)?
-    private let inlineBytes: Int
     private let loop: EventLoop
     private let notes: JobNotes
 
     init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop, notes: JobNotes) {
         self.job = job
         self.plan = plan
-        spool = terms.spool
-        inlineBytes = terms.inlineBytes
-        addresses = terms.addresses
-        lent = spool.flatMap { LentPart(job, in: $0) }
+        self.terms = terms
+        if job.resume != nil { lent = terms.spool.flatMap { LentPart(job, in: $0) } }
         self.loop = loop
         self.notes = notes
         maxBytes = job.maxBytes ?? .max
@@ -109,9 +104,9 @@ final class JobRun: TransferSink {
     }
 
     private func makeBody() -> BodyStore {
-        BodyStore(inlineLimit: inlineBytes, maximum: maxBytes) {
-            [spool, attempt = job.attempt, isAnew = job.resume != nil] () throws(SystemError) in
-            guard let spool else { throw SystemError("no spool", number: ENOENT) }
+        BodyStore(inlineLimit: terms.inlineBytes, maximum: maxBytes) {
+            [terms, attempt = job.attempt, isAnew = job.resume != nil] () throws(SystemError) in
+            guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolFile.name(attempt, pid: getpid(), isAnew: isAnew), in: spool)
         }
     }
@@ -120,6 +115,9 @@ final class JobRun: TransferSink {
     var request: TransferRequest {
         lent.flatMap { plan.request(toResume: $0.kept) } ?? plan.request
     }
+
+    /// Where its body's file is; nil without a spool.
+    var spool: SpoolFolder? { terms.spool }
 
     // MARK: What arrives
 
@@ -133,9 +131,9 @@ final class JobRun: TransferSink {
     }
 
     func admits(address: String) -> Bool {
-        guard addresses.isRestricting else { return true }
+        guard terms.addresses.isRestricting else { return true }
         guard let address = IPAddress(address) else { return false }
-        return addresses.verdict(host: String(plan.url.host), address: address).isAllowed
+        return terms.addresses.verdict(host: String(plan.url.host), address: address).isAllowed
     }
 
     func received(headerLine: Span<UInt8>) -> Bool {
@@ -195,9 +193,9 @@ final class JobRun: TransferSink {
             case .misplaced: return false
             }
         }
-        body?.expect(length)
         guard case .bytes(let length) = length, !fields.contains("content-encoding") else { return true }
         announcedBytes = length
+        body?.expect(length)
         guard length > maxBytes else { return true }
         refusal = Refusal(.tooLarge)
         return false
@@ -267,11 +265,11 @@ final class JobRun: TransferSink {
 
     /// When to ask for `overdue`.
     var deadline: LoopTime {
-        let silence = lastByte.advanced(by: .milliseconds(job.timeoutMilliseconds))
+        let silence = lastByte.advanced(milliseconds: job.timeoutMilliseconds)
         switch phase {
         // The worker's own time: nobody else's trouble.
-        case .hashing, .sealing: return loop.now.advanced(by: .milliseconds(job.timeoutMilliseconds))
-        case .resolving: return [silence, connectDeadline, totalDeadline].compactMap(\.self).min() ?? silence
+        case .hashing, .sealing: return loop.now.advanced(milliseconds: job.timeoutMilliseconds)
+        case .resolving: return min(silence, connectDeadline, totalDeadline ?? silence)
         // libcurl watches over the other two.
         case .transferring: return silence
         }
@@ -290,9 +288,9 @@ final class JobRun: TransferSink {
         return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })
     }
 
-    private var connectDeadline: LoopTime { begun.advanced(by: .milliseconds(job.connectMilliseconds)) }
+    private var connectDeadline: LoopTime { begun.advanced(milliseconds: job.connectMilliseconds) }
 
-    private var totalDeadline: LoopTime? { job.totalMilliseconds.map { begun.advanced(by: .milliseconds($0)) } }
+    private var totalDeadline: LoopTime? { job.totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 
     // MARK: The hash of a large body
 
@@ -354,7 +352,7 @@ final class JobRun: TransferSink {
 
     /// When the next PROGRESS may go out; a job that ends before the first is due sends none.
     var progressDue: LoopTime {
-        (progressSent ?? started).advanced(by: .milliseconds(job.progressMilliseconds ?? 0))
+        (progressSent ?? started).advanced(milliseconds: job.progressMilliseconds ?? 0)
     }
 
     /// The PROGRESS that tells how far it is; the next bytes are worth another.

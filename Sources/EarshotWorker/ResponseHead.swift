@@ -33,16 +33,16 @@ struct ResponseHead {
         var count = line.count
         if count > 0, line[count - 1] == UInt8(ascii: "\n") { count -= 1 }
         if count > 0, line[count - 1] == UInt8(ascii: "\r") { count -= 1 }
-        for index in 0..<count {
-            let byte = line[index]
-            if byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n") { throw .malformed }
-        }
         let content = line.extracting(0..<count)
+        let hasControls = Self.hasControls(content)
+        if hasControls {
+            for index in content.indices where Self.isForbidden(content[index]) { throw .malformed }
+        }
         switch phase {
         case .block where count == 0:
             phase = .complete
             return isComplete
-        case .block: try appendField(content)
+        case .block: try appendField(content, hasControls: hasControls)
         case .start: try begin(content)
         case .complete: if Self.isStatusLine(content) { try begin(content) }
         }
@@ -68,13 +68,13 @@ struct ResponseHead {
         phase = .block
     }
 
-    private mutating func appendField(_ line: Span<UInt8>) throws(Fault) {
+    private mutating func appendField(_ line: Span<UInt8>, hasControls: Bool) throws(Fault) {
         guard fields.count + line.count < Limits.responseFieldBytes else { throw .tooLong }
         guard Self.isBlank(line[0]) else {
             // What has no name is no field: it is dropped, as clients do.
             guard line[0] != UInt8(ascii: ":"), Self.hasColon(line) else { return }
             if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
-            appendText(line, from: 0)
+            appendText(line, hasControls: hasControls)
             return
         }
         // Obsolete line folding: RFC 9112, section 5.2.
@@ -82,17 +82,36 @@ struct ResponseHead {
         var start = 0
         while start < line.count, Self.isBlank(line[start]) { start += 1 }
         fields.append(UInt8(ascii: " "))
-        appendText(line, from: start)
+        appendText(line.extracting(start...), hasControls: hasControls)
     }
 
     /// Controls other than the tab as spaces: RFC 9110, section 5.5, lets a recipient, and no head may carry one.
-    private mutating func appendText(_ line: Span<UInt8>, from start: Int) {
+    private mutating func appendText(_ text: Span<UInt8>, hasControls: Bool) {
         let place = fields.count
-        unsafe line.extracting(start..<line.count).withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
+        unsafe text.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
+        guard hasControls else { return }
         for index in place..<fields.count {
             let byte = fields[index]
             if byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f { fields[index] = UInt8(ascii: " ") }
         }
+    }
+
+    /// Whether any byte is a control. Hardly a line has one, and this passes over sixteen bytes at a time, as a loop
+    /// that ends with the first could not.
+    private static func hasControls(_ line: Span<UInt8>) -> Bool {
+        unsafe line.withUnsafeBufferPointer { bytes in
+            var found: UInt8 = 0
+            for index in bytes.indices {
+                let byte = unsafe bytes[index]
+                found |= byte < 0x20 || byte == 0x7f ? 1 : 0
+            }
+            return found != 0
+        }
+    }
+
+    /// What may stand in no line: NUL, and a CR or LF that does not end it.
+    private static func isForbidden(_ byte: UInt8) -> Bool {
+        byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n")
     }
 
     private static func isStatusLine(_ line: Span<UInt8>) -> Bool {

@@ -5,48 +5,52 @@ internal import EarshotWire
 /// A JOB understood: what is asked of libcurl, and of whom.
 struct TransferPlan {
     let url: FetchURL
-    let port: UInt16
     let isHead: Bool
     /// Without addresses and times, which are known when the transfer starts.
     let request: TransferRequest
-    /// What is asked of the server, but for what the worker adds.
-    let asked: HTTPRequest
-
+    /// The fields sent to the server, but for what the worker adds.
+    let fields: HeaderFields
     /// The proxy that it goes through; nil for none.
     let proxy: ProxyAddress?
-
     /// Whose address is needed, and where it is connected to: lower-case, without brackets.
-    var host: String { proxy?.host ?? String(url.host) }
+    let host: String
     /// The port there.
-    var hostPort: UInt16 { proxy?.port ?? port }
+    let hostPort: UInt16
 
-    init(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) {
-        do throws(FetchURL.ParseError) { url = try FetchURL(job.url) } catch { throw Refusal(.malformedURL) }
+    /// What is asked of the server.
+    var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
+
+    /// Understands a job. An initializer would be given copies of all three.
+    static func make(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) -> TransferPlan {
+        let url = try parsed(job.url)
         guard url.isHTTP else { throw Refusal(.unsupportedScheme) }
         guard let port = url.port, port != 0 else { throw Refusal(.malformedURL) }
-        self.port = port
-        var request = TransferRequest(url: url.description)
         guard let method = HTTPMethod(job.method), method.isAllowed else { throw Refusal(.unsupportedMethod) }
-        isHead = method == .head
-        switch method {
-        case .get: request.method = .get
-        case .head: request.method = .head
-        default: request.method = .other(method.description, isRepeatable: method.isIdempotent)
-        }
-        request.body = body
         let fields: HeaderFields
         do throws(HeaderFieldError) { fields = try HeaderFields(request: job.httpFields) } catch {
             throw Refusal(.badHeader)
         }
-        request.headerFields = Self.list(fields)
-        asked = HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields)
+        let proxy = try proxy(job.route.proxy, url, options)
+        var request = TransferRequest(url: url.description)
+        switch method {
+        case .get: break
+        case .head: request.method = .head
+        default: request.method = .other(method.description, isRepeatable: method.isIdempotent)
+        }
+        request.body = body
+        request.headerFields = list(fields)
         request.userAgent = options.userAgent
-        proxy = try Self.proxy(job.route.proxy, url, options)
-        request.proxy = proxy?.url ?? ""
+        if let proxy { request.proxy = proxy.url }
         request.caFile = job.route.caFile ?? options.caFile
         request.clientCertificate = job.route.clientCertificate
         request.clientKey = job.route.clientKey
-        self.request = request
+        return TransferPlan(
+            url: url, isHead: method == .head, request: request, fields: fields, proxy: proxy,
+            host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)
+    }
+
+    private static func parsed(_ url: String) throws(Refusal) -> FetchURL {
+        do throws(FetchURL.ParseError) { return try FetchURL(url) } catch { throw Refusal(.malformedURL) }
     }
 
     /// The request for what is missing of a body; nil if the whole has to be asked for.

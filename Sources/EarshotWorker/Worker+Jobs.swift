@@ -16,7 +16,7 @@ extension Worker {
             guard phase == .serving, runs.count < slots else { throw Refusal(.workerLost) }
             // Before its LIMITS a broker has no job to give.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
-            let plan = try TransferPlan(job, body, options)
+            let plan = try TransferPlan.make(job, body, options)
             // The proxy connects, where to is out of sight.
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")

@@ -18,8 +18,8 @@ final class Worker {
         case stopped
     }
 
-    /// What the broker's LIMITS said.
-    struct Terms {
+    /// What the broker's LIMITS said; an object, since each run has it.
+    final class Terms {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
@@ -27,6 +27,13 @@ final class Worker {
         let spoolPath: String
         /// Where connections may go.
         let addresses: AddressPolicy
+
+        init(inlineBytes: Int, spool: SpoolFolder?, spoolPath: String, addresses: AddressPolicy) {
+            self.inlineBytes = inlineBytes
+            self.spool = spool
+            self.spoolPath = spoolPath
+            self.addresses = addresses
+        }
     }
 
     /// Where a descriptor that the kernel would not watch is noted.
