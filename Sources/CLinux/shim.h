@@ -154,6 +154,13 @@ static inline int linux_epoll_control(int epoll, int operation, int descriptor, 
 static inline unsigned int linux_epoll_events(const struct epoll_event *events, int index) { return events[index].events; }
 static inline unsigned long long linux_epoll_data(const struct epoll_event *events, int index) { return events[index].data.u64; }
 
+/* mallopt(3): what is freed at the end of the heap stays there up to so much, and what is a quarter as large is got from it.
+   Setting one of the two ends what the allocator learns by itself of the other. */
+static inline void linux_keep_free_memory(int bytes) {
+    (void)mallopt(M_TRIM_THRESHOLD, bytes);
+    (void)mallopt(M_MMAP_THRESHOLD, bytes / 4);
+}
+
 /* malloc_trim(3): free memory of all arenas back to the system. */
 static inline void linux_trim_memory(void) { (void)malloc_trim(0); }
 

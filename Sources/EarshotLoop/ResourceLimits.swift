@@ -8,6 +8,12 @@ public enum ResourceLimits {
         linux_trim_memory()
     }
 
+    /// Has the allocator keep so many bytes of freed memory for what is asked for next, where it gives back all beyond
+    /// 128 KiB otherwise, to get it again page by page.
+    public static func keepFreeMemory(bytes: Int32) {
+        linux_keep_free_memory(bytes)
+    }
+
     /// Raises the number of descriptors this process may open as far as it may itself.
     ///
     /// libzmq ends the process when it runs out of them on ipc, so cap connections well below what this returns.

@@ -24,6 +24,7 @@ public final class WorkerProcess {
         ProcessName.set("earshot-worker")
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
+        ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             logger.notice("the parent is gone")
             return 0
