@@ -41,9 +41,9 @@ extension EasyHandle {
 
     private func configureProxy(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_PROXY, request.proxy)
-        guard !request.proxy.isEmpty else { return }
-        // The environment's exceptions are not this request's.
+        // The environment's exceptions are not this request's: nor are they looked up for each.
         try set(CURLOPT_NOPROXY, "")
+        guard !request.proxy.isEmpty else { return }
         // What CONNECT says to the proxy; the lines of the request are for the server.
         if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
         try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
