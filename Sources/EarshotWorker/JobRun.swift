@@ -181,7 +181,7 @@ final class JobRun: TransferSink {
     private func accepted() -> Bool {
         keepability = nil
         let fields = HeaderFields(lines: head.fields)
-        let length = hasBody ? ContentLength(fields) : .absent
+        let length = hasBody && head.mayHave("content-length") ? ContentLength(fields) : .absent
         guard length != .invalid else {
             refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
             return false
@@ -193,7 +193,8 @@ final class JobRun: TransferSink {
             case .misplaced: return false
             }
         }
-        guard case .bytes(let length) = length, !fields.contains("content-encoding") else { return true }
+        let isCoded = head.mayHave("content-encoding") && fields.contains("content-encoding")
+        guard case .bytes(let length) = length, !isCoded else { return true }
         announcedBytes = length
         body?.expect(length)
         guard length > maxBytes else { return true }

@@ -23,8 +23,15 @@ struct ResponseHead {
     /// The fields of the last block, a LF between two and none at the end; folded ones in one line.
     private(set) var fields: [UInt8] = []
 
+    /// The lengths of the names in `fields`, a bit for each, the last for all that are longer.
+    private var nameLengths: UInt64 = 0
+
     /// Whether the last block is there to its end, and is that of an answer: not of an interim one.
     var isComplete: Bool { phase == .complete && status >= 200 }
+
+    /// Whether a field of this name can be in `fields`. Most names that are not there have another length than all that
+    /// are, so that nobody has to search for them.
+    func mayHave(_ name: String) -> Bool { nameLengths & Self.bit(nameLength: name.utf8.count) != 0 }
 
     /// Takes one line with its line end.
     ///
@@ -63,6 +70,7 @@ struct ResponseHead {
         }
         guard code >= 100, start + 3 == line.count || line[start + 3] == UInt8(ascii: " ") else { throw .malformed }
         status = code
+        nameLengths = 0
         fields.removeAll(keepingCapacity: true)
         fields.reserveCapacity(Limits.usualFieldBytes)
         phase = .block
@@ -72,7 +80,8 @@ struct ResponseHead {
         guard fields.count + line.count < Limits.responseFieldBytes else { throw .tooLong }
         guard Self.isBlank(line[0]) else {
             // What has no name is no field: it is dropped, as clients do.
-            guard line[0] != UInt8(ascii: ":"), Self.hasColon(line) else { return }
+            guard let nameLength = Self.nameLength(line), nameLength > 0 else { return }
+            nameLengths |= Self.bit(nameLength: nameLength)
             if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
             appendText(line, hasControls: hasControls)
             return
@@ -100,12 +109,7 @@ struct ResponseHead {
     /// that ends with the first could not.
     private static func hasControls(_ line: Span<UInt8>) -> Bool {
         unsafe line.withUnsafeBufferPointer { bytes in
-            var found: UInt8 = 0
-            for index in bytes.indices {
-                let byte = unsafe bytes[index]
-                found |= byte < 0x20 || byte == 0x7f ? 1 : 0
-            }
-            return found != 0
+            unsafe bytes.reduce(0 as UInt8) { $0 | ($1 < 0x20 || $1 == 0x7f ? 1 : 0) } != 0
         }
     }
 
@@ -115,15 +119,16 @@ struct ResponseHead {
     }
 
     private static func isStatusLine(_ line: Span<UInt8>) -> Bool {
-        guard line.count > 5 else { return false }
-        for (index, byte) in "HTTP/".utf8.enumerated() where line[index] != byte { return false }
-        return true
+        line.count > 5 && line[0] == UInt8(ascii: "H") && line[1] == UInt8(ascii: "T")
+            && line[2] == UInt8(ascii: "T") && line[3] == UInt8(ascii: "P") && line[4] == UInt8(ascii: "/")
     }
 
-    private static func hasColon(_ line: Span<UInt8>) -> Bool {
-        for index in line.indices where line[index] == UInt8(ascii: ":") { return true }
-        return false
+    private static func nameLength(_ line: Span<UInt8>) -> Int? {
+        for index in line.indices where line[index] == UInt8(ascii: ":") { return index }
+        return nil
     }
+
+    private static func bit(nameLength: Int) -> UInt64 { 1 << UInt64(min(nameLength, 63)) }
 
     private static func isBlank(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }

@@ -35,6 +35,16 @@ import Testing
         #expect(try !head(["HTTP/1.1 103 Early Hints\r\n", "\r\n"]).isComplete)
     }
 
+    @Test func `a name is known not to be there by its length`() throws {
+        let long = String(repeating: "n", count: 70)
+        let head = try head(["HTTP/1.1 103\r\n", "Abc: 1\r\n", "\r\n", "HTTP/1.1 200\r\n", "Abcd: 1\r\n", "\r\n"])
+        #expect(head.mayHave("abcd") && head.mayHave("wxyz"))
+        #expect(!head.mayHave("abc") && !head.mayHave("abcde") && !head.mayHave(long))
+        let other = try self.head(["HTTP/1.1 200\r\n", "\(long): 1\r\n", " folded: 2\r\n", "\r\n"])
+        #expect(other.mayHave(long) && other.mayHave(long + long))
+        #expect(!other.mayHave("folded"))
+    }
+
     @Test func `trailers are dropped`() throws {
         let head = try head(["HTTP/1.1 200\r\n", "A: 1\r\n", "\r\n", "Sum: 5\r\n", "\r\n"])
         #expect(head.fields == Array("A: 1".utf8))
