@@ -1,53 +1,58 @@
 /// Records under small numbers that are used again: one allocation for many, four bytes to name one.
+///
+/// A record is looked at and changed where it lies. The records are a `RecordStorage` and not an array of optionals,
+/// out of which each look at one field takes a copy of the whole record, with all that it refers to.
 struct Slab<Element> {
-    private var records: [Element?] = []
+    private var storage = RecordStorage<Element>(capacity: 0)
     private var free: [Int32] = []
 
-    var count: Int { records.count - free.count }
-
     /// One more than the largest number in use or free.
-    var bound: Int { records.count }
+    private(set) var bound = 0
+
+    var count: Int { bound - free.count }
 
     /// O(1) amortised.
     mutating func insert(_ element: Element) -> Int32 {
-        if let index = free.popLast() {
-            records[Int(index)] = element
-            return index
+        let isShared = !isKnownUniquelyReferenced(&storage)
+        if bound == storage.capacity, free.isEmpty {
+            storage = storage.grown(isShared: isShared)
+        } else if isShared {
+            storage = storage.copied()
         }
-        records.append(element)
-        return Int32(records.count - 1)
+        let index = free.popLast() ?? Int32(bound)
+        if Int(index) == bound { bound += 1 }
+        storage.put(element, at: Int(index))
+        return index
     }
 
     /// The number must be in use.
     mutating func remove(_ index: Int32) {
-        precondition(records[Int(index)] != nil, "record \(index) is removed twice")
-        records[Int(index)] = nil
+        makeUnique()
+        storage.clear(Int(index))
         free.append(index)
     }
 
-    func contains(_ index: Int32) -> Bool {
-        index >= 0 && Int(index) < records.count && records[Int(index)] != nil
-    }
+    func contains(_ index: Int32) -> Bool { storage.contains(Int(index)) }
 
     /// The number must be in use.
     subscript(index: Int32) -> Element {
-        get {
-            guard let record = records[Int(index)] else { preconditionFailure("record \(index) is not in use") }
-            return record
-        }
-        _modify {
-            precondition(records[Int(index)] != nil, "record \(index) is not in use")
-            yield &records[Int(index)]!
+        @inline(__always) _read { yield storage[Int(index)] }
+        @inline(__always) _modify {
+            makeUnique()
+            yield &storage[Int(index)]
         }
     }
 
     /// Goes through all records in use, without a list of them. O(bound).
-    func forEach(_ body: (Int32, Element) -> Void) {
-        for index in records.indices {
-            if let record = records[index] { body(Int32(index), record) }
-        }
+    func forEach(_ body: (Int32, borrowing Element) -> Void) {
+        for index in 0..<Int32(bound) where contains(index) { body(index, self[index]) }
     }
 
     /// All numbers in use, for audits and reports. O(bound).
-    var indices: [Int32] { (0..<Int32(records.count)).filter { records[Int($0)] != nil } }
+    var indices: [Int32] { (0..<Int32(bound)).filter { contains($0) } }
+
+    @inline(__always)
+    private mutating func makeUnique() {
+        if !isKnownUniquelyReferenced(&storage) { storage = storage.copied() }
+    }
 }

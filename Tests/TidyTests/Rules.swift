@@ -53,6 +53,9 @@ enum Rules {
     /// Targets that decide: no clock, no output, no concurrency, no memory by hand.
     static let pure: Set = ["EarshotWire", "EarshotCore", "EarshotHTTP"]
 
+    /// The one file of a pure target that may keep memory by hand: a type of its own, small, with tests, and measured.
+    static let handmade: Set = ["Sources/EarshotCore/RecordStorage.swift"]
+
     /// Targets whose public declarations others read.
     static let libraries: Set = [
         "ZeroMQ", "Curl", "Cares", "LibCrypto", "EarshotLoop", "ZMTP", "EarshotWire", "EarshotHTTP", "EarshotCore",
@@ -102,10 +105,12 @@ enum Rules {
     /// In a pure target: what makes its answer depend on more than its arguments.
     static func impure(_ file: SourceFile) -> [String] {
         guard let target = file.target, pure.contains(target) else { return [] }
-        let patterns = [
-            #"\basync\b"#, #"\bawait\b"#, #"\bTask\b"#, #"\bprint\("#, #"\bunsafe\b"#, #"\bUnsafe\w+"#,
-            #"\b(Continuous|Suspending)Clock\b"#, #"\bSystemRandomNumberGenerator\b"#, #"\.random\(in:[^,)]*\)"#,
-        ]
+        let memory = handmade.contains(file.path) ? [] : [#"\bunsafe\b"#, #"\bUnsafe\w+"#]
+        let patterns =
+            memory + [
+                #"\basync\b"#, #"\bawait\b"#, #"\bTask\b"#, #"\bprint\("#,
+                #"\b(Continuous|Suspending)Clock\b"#, #"\bSystemRandomNumberGenerator\b"#, #"\.random\(in:[^,)]*\)"#,
+            ]
         return matches(patterns, in: file.code, of: file)
             .map { "\(file.path):\($0.index + 1): \($0.found) in a pure target" }
     }

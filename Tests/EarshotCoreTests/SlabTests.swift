@@ -1,0 +1,111 @@
+import Testing
+
+@testable import EarshotCore
+
+/// Records are where their numbers say, for as long as they are in use, and what they refer to ends with them.
+struct SlabTests {
+    /// Tells by how many there are whether one was lost or ended twice.
+    private final class Token {}
+
+    private struct Record {
+        var value: Int
+        var token: Token
+        var text: String
+    }
+
+    @Test(arguments: [1, 2, 3])
+    func `a slab agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
+        var slab = Slab<Record>()
+        var model: [Int32: Int] = [:]
+        var random = SplitMix(seed: seed)
+        let token = Token()
+        for step in 0..<4_000 {
+            if let number = model.keys.sorted().randomElement(using: &random), Bool.random(using: &random) {
+                if Bool.random(using: &random) {
+                    slab.remove(number)
+                    model[number] = nil
+                } else {
+                    slab[number].value += step
+                    model[number, default: 0] += step
+                }
+            } else {
+                let number = slab.insert(Record(value: step, token: token, text: "a text too long to be inline: \(step)"))
+                #expect(model.updateValue(step, forKey: number) == nil)
+            }
+            #expect(slab.count == model.count)
+        }
+        #expect(slab.indices == model.keys.sorted())
+        for (number, value) in model { #expect(slab[number].value == value) }
+        var sum = 0
+        slab.forEach { sum += $1.value }
+        #expect(sum == model.values.reduce(0, +))
+    }
+
+    @Test func `a number is free once its record is removed, and then used again before a new one`() {
+        var slab = Slab<Int>()
+        let numbers = (0..<20).map { slab.insert($0) }
+        slab.remove(numbers[7])
+        #expect(!slab.contains(numbers[7]))
+        #expect(!slab.contains(-1))
+        #expect(!slab.contains(20))
+        #expect(slab.insert(100) == numbers[7])
+        #expect(slab.bound == 20)
+        #expect(slab[numbers[7]] == 100)
+    }
+
+    @Test func `what a record refers to ends with its removal, and with the slab`() {
+        weak var removed: Token?
+        weak var kept: Token?
+        do {
+            var slab = Slab<Token>()
+            var numbers: [Int32] = []
+            do {
+                let tokens = (0..<100).map { _ in Token() }
+                numbers = tokens.map { slab.insert($0) }
+                removed = tokens[3]
+                kept = tokens[99]
+            }
+            slab.remove(numbers[3])
+            #expect(removed == nil)
+            #expect(kept != nil)
+        }
+        #expect(kept == nil)
+    }
+
+    @Test func `a copy keeps its records when the other changes or ends`() {
+        var slab = Slab<String>()
+        let numbers = (0..<8).map { slab.insert("record number \($0) of the first slab") }
+        var copy = slab
+        slab.remove(numbers[0])
+        slab[numbers[1]] += ", changed"
+        // The eighth place was the last one: this makes both grow.
+        _ = slab.insert("in place of the first")
+        _ = slab.insert("in a new place")
+        _ = copy.insert("in a new place of the copy")
+        #expect(copy.count == 9)
+        #expect(slab.count == 9)
+        for number in numbers { #expect(copy[number] == "record number \(number) of the first slab") }
+        #expect(slab[numbers[1]].hasSuffix(", changed"))
+        slab = Slab()
+        #expect(copy[numbers[7]] == "record number 7 of the first slab")
+    }
+
+    @Test func `a number that is not in use traps`() async {
+        await #expect(processExitsWith: .failure) {
+            var slab = Slab<Int>()
+            let number = slab.insert(1)
+            slab.remove(number)
+            slab[number] += 1
+        }
+        await #expect(processExitsWith: .failure) {
+            var slab = Slab<Int>()
+            let number = slab.insert(1)
+            slab.remove(number)
+            slab.remove(number)
+        }
+        await #expect(processExitsWith: .failure) {
+            let slab = Slab<Int>()
+            _ = slab[-1]
+        }
+    }
+}
