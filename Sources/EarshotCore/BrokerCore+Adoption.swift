@@ -35,7 +35,7 @@ extension BrokerCore {
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
             return
         }
-        take(held, identity, from: url.origin, at: worker, now: now)
+        take(held, identity, from: url, at: worker, now: now)
         guard let adopter else { return }
         switch flights[adopter].phase {
         case .queued, .backingOff: _ = adopts(adopter)
@@ -65,11 +65,11 @@ extension BrokerCore {
 
     /// Makes a lease of what a worker runs.
     private mutating func take(
-        _ held: HeldAttempt, _ identity: FlightIdentity, from named: Origin, at worker: Int32, now: Tick
+        _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
     ) {
         workers[worker].foreign.remove(held.attempt)
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
-        let origin = originNumber(named)
+        let origin = originNumber(of: url)
         origins[origin].takeTransfer(startedAt: start)
         pause(origin, now: now)
         // A pause that was over and whose timer was still to come has no timer now.
@@ -156,8 +156,8 @@ extension BrokerCore {
 
     private mutating func adopt(_ attempt: AttemptID, at worker: Int32, for flight: Int32) {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        if let part = parts.removeValue(forKey: flight) { remove(part) }
-        pauses[flight] = nil
+        if let part = parts.drop(flight) { remove(part) }
+        pauses.drop(flight)
         noteProbe(flight)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1

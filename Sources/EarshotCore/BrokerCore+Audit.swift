@@ -138,7 +138,7 @@ extension BrokerCore {
                 cachePlans[number]?.reading == nil || flight.phase == .asking,
                 "4: flight \(flight.id) waits for a body and is \(flight.phase)")
             check(
-                flightNumbers.find(flight.key.hashValue) { flights[$0].has(flight.key) } == number,
+                flightNumbers.find(flight.keyHash) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
             if flight.isAlone {
                 let members = flightChains.members(of: flight.interests) + parentChains.members(of: flight.parents)

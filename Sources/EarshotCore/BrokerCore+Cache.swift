@@ -60,16 +60,19 @@ extension BrokerCore {
 
     /// Has the cache asked before a new flight is queued, if it may answer.
     mutating func askCache(for flight: Int32) {
-        let record = flights[flight]
-        let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
-        let isKept = isCaching && record.url.isHTTP
-        guard isKept, !record.isAlone, !isPast || mayNotFetch(record) else {
-            if record.mode != .default { planFields(of: flight) }
+        guard isCaching, flights[flight].url.isHTTP, !flights[flight].isAlone, asksCache(flights[flight]) else {
+            if flights[flight].mode != .default { planFields(of: flight) }
             return
         }
+        let record = flights[flight]
         enter(.asking, flight)
         ledger.cache.asked += 1
         actions.append(.lookUp(FlightName(number: flight, id: record.id), cacheKey(of: flight), record.request))
+    }
+
+    private func asksCache(_ record: Flight) -> Bool {
+        let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
+        return !isPast || mayNotFetch(record)
     }
 
     /// Whether a request that goes past the cache may go nowhere else: that is told as if nothing had been found.
@@ -352,7 +355,7 @@ extension BrokerCore {
 
     /// Forgets what a flight that ends had to do with the cache.
     mutating func dropCachePlan(of flight: Int32) {
-        guard let plan = cachePlans.removeValue(forKey: flight) else { return }
+        guard let plan = cachePlans.drop(flight) else { return }
         if let response = plan.fallback?.response { drop(response) }
     }
 

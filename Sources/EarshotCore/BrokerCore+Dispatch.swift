@@ -82,9 +82,9 @@ extension BrokerCore {
         let clients = clients
         let scopes = scopes
         let origins = origins
-        let limits = limits
+        let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
-            if client >= 0, clients[client].isClosed(limits) { return .client }
+            if client >= 0, clients[client].isClosed(dueDeliveries: dueDeliveries) { return .client }
             if !scopes[scope].admits { return .scope }
             // A refusal takes no room.
             return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? .none : .origin

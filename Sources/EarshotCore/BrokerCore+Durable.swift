@@ -27,7 +27,9 @@ extension BrokerCore {
         let age = calendarSeconds - min(max(entry.acceptedAt, 0), calendarSeconds)
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
         let handler = handlerNumber(fetch.handler)
-        let interest = list(fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, now: acceptedAt)
+        let interest = list(
+            fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, hash(fetch.request, of: handler),
+            now: acceptedAt)
         durables[interest] = DurableRecord(id: entry.id, acceptedAt: acceptedAt)
         durableNumbers[entry.id] = interest
         setExpiry(of: interest)

@@ -3,21 +3,24 @@ internal import EarshotHTTP
 /// Origins: how much each is given at once and how quickly one after the other, and when it is left alone.
 extension BrokerCore {
     mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
-        let origin = originNumber(request.url.origin)
-        let key = OriginScopeKey(origin: origin, scope: CredentialRule().scope(of: request))
-        if let scope = scopeNumbers[key] { return scope }
-        let scope = scopes.insert(OriginScope(origin: origin, scope: key.scope))
-        scopeNumbers[key] = scope
+        let origin = originNumber(of: request.url)
+        let trust = CredentialRule.standard.scope(of: request)
+        if trust.isShared, origins[origin].sharedScope >= 0 { return origins[origin].sharedScope }
+        let key = OriginScopeKey(origin: origin, scope: trust)
+        if !trust.isShared, let scope = scopeNumbers[key] { return scope }
+        let scope = scopes.insert(OriginScope(origin: origin, scope: trust))
+        if trust.isShared { origins[origin].sharedScope = scope } else { scopeNumbers[key] = scope }
         origins[origin].scopes += 1
         return scope
     }
 
-    mutating func originNumber(_ named: Origin) -> Int32 {
-        let hash = named.hashValue
-        if let origin = originNumbers.find(hash, { origins[$0].origin == named }) { return origin }
-        guard let pool = poolNumbers[named.scheme] else { preconditionFailure("\(named.scheme) has no pool") }
-        var entry = OriginEntry(named, pool: pool)
-        entry.set(terms(for: named, in: pool))
+    mutating func originNumber(of url: FetchURL) -> Int32 {
+        let name = url.originName
+        let hash = NumberHash.of(UInt64(truncatingIfNeeded: name.hashValue))
+        if let origin = originNumbers.find(hash, { origins[$0].name == name }) { return origin }
+        guard let pool = poolNumbers[String(url.scheme)] else { preconditionFailure("\(url.scheme) has no pool") }
+        var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
+        entry.set(terms(for: entry.origin, in: pool))
         let origin = origins.insert(entry)
         pools[pool].origins += 1
         originNumbers.insert(origin, hash)
@@ -35,7 +38,11 @@ extension BrokerCore {
         }
         if scopes[scope].isResting { restingScopes -= 1 }
         let origin = scopes[scope].origin
-        scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
+        if scopes[scope].scope.isShared {
+            origins[origin].sharedScope = -1
+        } else {
+            scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
+        }
         scopes.remove(scope)
         origins[origin].scopes -= 1
         dropOriginIfIdle(origin)
@@ -59,7 +66,7 @@ extension BrokerCore {
 
     private mutating func dropOriginIfIdle(_ origin: Int32) {
         guard origins[origin].isIdle else { return }
-        originNumbers.remove(origin, origins[origin].origin.hashValue)
+        originNumbers.remove(origin, origins[origin].nameHash)
         let pool = origins[origin].pool
         origins.remove(origin)
         pools[pool].origins -= 1

@@ -100,7 +100,7 @@ extension BrokerCore {
 
     /// Keeps what is left of a flight that ends.
     mutating func putPartAside(of flight: Int32) {
-        guard let part = parts.removeValue(forKey: flight) else { return }
+        guard let part = parts.drop(flight) else { return }
         putAside(part, flights[flight].key)
     }
 
@@ -140,7 +140,7 @@ extension BrokerCore {
     mutating func lendPart(
         of flight: Int32, as attempt: AttemptID, to worker: Int32, maxBytes: Int?
     ) -> (resume: Job.Resume, part: GrowingPart)? {
-        guard let part = parts.removeValue(forKey: flight) else { return nil }
+        guard let part = parts.drop(flight) else { return nil }
         guard part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange else {
             remove(part)
             return nil

@@ -91,10 +91,10 @@ extension BrokerCore {
     /// whose window is full wait for that first, as ever.
     mutating func failQueued(in pool: Int32, now: Tick) {
         let clients = clients
-        let limits = limits
+        let dueDeliveries = limits.dueDeliveries
         for _ in 0..<limits.refusalsPerPass {
             let next = queue.next(in: pool, isForHigh: false) { client, _, _ in
-                client >= 0 && clients[client].isClosed(limits) ? .client : .none
+                client >= 0 && clients[client].isClosed(dueDeliveries: dueDeliveries) ? .client : .none
             }
             guard let interest = next else { return }
             if isPurged(interest) {

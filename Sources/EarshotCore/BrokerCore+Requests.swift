@@ -22,19 +22,20 @@ extension BrokerCore {
         if fetch.options.replacesHandler { withdraw(from: client) { $0 == fetch.handler } }
         settlePurges(of: fetch.request, fetch.handler)
         let handler = handlerNumber(fetch.handler)
-        guard !fetch.options.subscribes || clients[client].subscriptions.contains(handler) || hasRoomToSubscribe(client)
-        else {
+        let isHeard = !fetch.options.subscribes || hears(client, handler)
+        guard isHeard || hasRoomToSubscribe(client) else {
             dropHandlerIfIdle(handler)
             refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
             return
         }
         let fingerprint = Fingerprint(of: fetch, body: body).value
-        if let known = listedInterest(fetch.request, of: handler) {
+        let hash = hash(fetch.request, of: handler)
+        if let known = listedInterest(fetch.request, of: handler, hash) {
             askedAgain(known, fetch, fingerprint, by: client)
             return
         }
-        let interest = list(fetch, fingerprint, handler, client, now: now)
-        if fetch.options.subscribes { subscribe(client, toHandler: handler) }
+        let interest = list(fetch, fingerprint, handler, client, hash, now: now)
+        if !isHeard { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)
             return
@@ -56,6 +57,11 @@ extension BrokerCore {
             return ("limit", "the body is longer than \(limits.requestBodyBytes) bytes")
         }
         return nil
+    }
+
+    /// The first of a handler's subscribers is mostly the only one.
+    private func hears(_ client: Int32, _ handler: Int32) -> Bool {
+        handlers[handler].subscribers.first == client || clients[client].subscriptions.contains(handler)
     }
 
     private func hasRoomToSubscribe(_ client: Int32) -> Bool {
@@ -94,9 +100,11 @@ extension BrokerCore {
     }
 
     /// Makes the record of a new request.
-    /// - Parameter client: who asked; of no account for one that belongs to its handler.
+    /// - Parameters:
+    ///   - client: who asked; of no account for one that belongs to its handler.
+    ///   - hash: of its ID, as `hash(_:of:)` says.
     mutating func list(
-        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, now: Tick
+        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, _ hash: UInt32, now: Tick
     ) -> Int32 {
         let interest = interests.insert(
             Interest(
@@ -104,7 +112,7 @@ extension BrokerCore {
                 owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
                 isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
-        requestNumbers.insert(interest, hash(fetch.request, of: handler))
+        requestNumbers.insert(interest, hash)
         handlers[handler].references += 1
         handlerChains.append(interest, to: &handlers[handler].interests)
         if fetch.options.isOwned {
@@ -173,7 +181,7 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL)
         }
         // A worker of the user's own may be gone when the broker has gone: who serves the scheme is not on the disk.
-        guard url.isHTTP || !fetch.options.isDurable, takes(String(url.scheme)) else {
+        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme)) else {
             throw Refusal(code: .unsupportedScheme)
         }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
@@ -234,7 +242,7 @@ extension BrokerCore {
                 id: lastFlight, request: request, redirect: redirect, ownKey: own, key: key, scope: scope,
                 isAlone: isAlone, body: body))
         if let body { requestBodies.retain(body) }
-        flightNumbers.insert(flight, key.hashValue)
+        flightNumbers.insert(flight, key.hash)
         flightCounts[.queued] += 1
         if key.mode != .default { modedFlights += 1 }
         ledger.flights.started += 1
@@ -243,7 +251,7 @@ extension BrokerCore {
     }
 
     func openFlight(_ key: FlightKey) -> Int32? {
-        flightNumbers.find(key.hashValue) { flights[$0].has(key) }
+        flightNumbers.find(key.hash) { flights[$0].has(key) }
     }
 
     /// The flight of that name, if it has not ended.
@@ -253,16 +261,16 @@ extension BrokerCore {
 
     /// The request of this ID, while the ID is taken.
     func listedInterest(_ request: RequestID, of handler: Int32) -> Int32? {
-        requestNumbers.find(hash(request, of: handler)) {
-            interests[$0].handler == handler && interests[$0].request == request
-        }
+        listedInterest(request, of: handler, hash(request, of: handler))
     }
 
-    func hash(_ request: RequestID, of handler: Int32) -> Int {
-        var hasher = Hasher()
-        hasher.combine(handler)
-        hasher.combine(request)
-        return hasher.finalize()
+    /// - Parameter hash: what `hash(_:of:)` says.
+    func listedInterest(_ request: RequestID, of handler: Int32, _ hash: UInt32) -> Int32? {
+        requestNumbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
+    }
+
+    func hash(_ request: RequestID, of handler: Int32) -> UInt32 {
+        NumberHash.of(UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler)))
     }
 
     private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
@@ -366,8 +374,8 @@ extension BrokerCore {
     /// Frees a flight's record and its key.
     mutating func forget(_ flight: Int32) {
         putPartAside(of: flight)
-        flightNumbers.remove(flight, flights[flight].key.hashValue)
-        pauses[flight] = nil
+        flightNumbers.remove(flight, flights[flight].keyHash)
+        pauses.drop(flight)
         dropCachePlan(of: flight)
         if flights[flight].mode != .default { modedFlights -= 1 }
         probeEnded(flight, isAnswered: false)

@@ -40,7 +40,7 @@ extension BrokerCore {
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
             guard lease.flight >= 0 else { continue }
-            adopted[lease.flight] = nil
+            adopted.drop(lease.flight)
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
             if isDeath { flights[lease.flight].workerDeaths += 1 }
@@ -267,7 +267,7 @@ extension BrokerCore {
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(progress), to: client)
-            clients[client].missedProgress[interest] = nil
+            clients[client].missedProgress.drop(interest)
         }
     }
 
@@ -310,7 +310,7 @@ extension BrokerCore {
 
     /// What nobody wants any more has no outcome: its attempt is cancelled, if late, before it ends.
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
-        guard let lease = workers[worker].leases[attempt], lease.flight >= 0 else { return }
+        guard !purging.isEmpty, let lease = workers[worker].leases[attempt], lease.flight >= 0 else { return }
         settlePurges(of: lease.flight)
     }
 
@@ -333,7 +333,7 @@ extension BrokerCore {
         if !lease.isHigh { workers[worker].lower -= 1 }
         keepPart(of: lease, attempt)
         guard lease.flight < 0 else {
-            adopted[lease.flight] = nil
+            adopted.drop(lease.flight)
             return lease
         }
         guard lease.orphan == nil else { return lease }
@@ -344,7 +344,7 @@ extension BrokerCore {
     /// Tells a worker to stop; slot and origin stay taken until it confirms.
     mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
         let attempt = attempt(of: flight)
-        adopted[flight] = nil
+        adopted.drop(flight)
         workers[worker].leases[attempt]?.flight = -1
         // Anything else is not gone on with.
         if flights[flight].method == .get {

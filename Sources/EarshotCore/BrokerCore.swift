@@ -84,6 +84,7 @@ public struct BrokerCore {
     /// Clients that are away, in the order in which they went.
     var awayClients: OrderedSet<Int32> = []
     var workerNumbers: [WorkerID: Int32] = [:]
+    /// Scopes of requests with credentials; the others are in their origins' records.
     var scopeNumbers: [OriginScopeKey: Int32] = [:]
     /// Pools by the schemes they fetch.
     var poolNumbers: [String: Int32] = [:]

@@ -90,8 +90,11 @@ struct ClientSession {
 
     /// Whether no work is to be started that only this client wants. One that is away fills its window; without a
     /// window nothing brakes what it would be due.
-    func isClosed(_ limits: CoreLimits) -> Bool {
-        isGone || isBlocked || isAway && window == nil || owed >= window ?? limits.dueDeliveries
+    func isClosed(_ limits: CoreLimits) -> Bool { isClosed(dueDeliveries: limits.dueDeliveries) }
+
+    /// - Parameter dueDeliveries: the limit of that name.
+    func isClosed(dueDeliveries: Int) -> Bool {
+        isGone || isBlocked || isAway && window == nil || owed >= window ?? dueDeliveries
     }
 }
 

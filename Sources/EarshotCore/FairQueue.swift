@@ -34,22 +34,28 @@ struct FairQueue {
         case origin
     }
 
-    private struct RootKey: Hashable {
+    private struct RootKey: Equatable {
         var pool: Int32
         var priority: PriorityClass
         var root: Int32
+
+        var hash: UInt32 { NumberHash.of(pool, Int32(priority.rawValue), root) }
     }
 
-    private struct LaneKey: Hashable {
+    private struct LaneKey: Equatable {
         var root: Int32
         var client: Int32
         var origin: Int32
         var scope: Int32
+
+        var hash: UInt32 { NumberHash.of(root, client, origin, scope) }
     }
 
-    private struct LeafKey: Hashable {
+    private struct LeafKey: Equatable {
         var lane: Int32
         var handler: Int32
+
+        var hash: UInt32 { NumberHash.of(lane, handler) }
     }
 
     /// One root in one class.
@@ -61,11 +67,19 @@ struct FairQueue {
     }
 
     /// What a parked lane waits for.
-    private enum ParkingKey: Hashable {
+    private enum ParkingKey: Equatable {
         /// In each pool on its own: what returns is to be looked at by those who give out that pool's slots.
         case client(Int32, pool: Int32)
         case scope(Int32)
         case origin(Int32)
+
+        var hash: UInt32 {
+            switch self {
+            case .client(let client, let pool): NumberHash.of(0, client, pool)
+            case .scope(let scope): NumberHash.of(1, scope)
+            case .origin(let origin): NumberHash.of(2, origin)
+            }
+        }
     }
 
     private struct Lane {
@@ -98,6 +112,7 @@ struct FairQueue {
 
     /// Lanes that wait for the same thing, by class.
     private struct Parking {
+        let key: ParkingKey
         var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
         var isEmpty: Bool { byClass.allSatisfy(\.isEmpty) }
     }
@@ -107,9 +122,12 @@ struct FairQueue {
     private var roots = Slab<RootNode>()
     private var lanes = Slab<Lane>()
     private var leaves = Slab<Leaf>()
-    private var rootNumbers: [RootKey: Int32] = [:]
-    private var laneNumbers: [LaneKey: Int32] = [:]
-    private var leafNumbers: [LeafKey: Int32] = [:]
+    private var parkings = Slab<Parking>()
+    /// The four by their keys.
+    private var rootNumbers = NumberTable()
+    private var laneNumbers = NumberTable()
+    private var leafNumbers = NumberTable()
+    private var parkingNumbers = NumberTable()
 
     /// By pool.
     private var lines: [Line] = []
@@ -120,8 +138,6 @@ struct FairQueue {
     private var interestChains = Chains()
     /// The leaf of each interest; -1 for one that does not wait.
     private var leafOfInterest: [Int32] = []
-
-    private var parkings: [ParkingKey: Parking] = [:]
 
     /// Interests that wait, of all pools.
     private(set) var count = 0
@@ -280,10 +296,11 @@ struct FairQueue {
     private mutating func park(_ lane: Int32, _ parking: ParkingKey) {
         unlinkFromRotation(lane)
         let row = Int(lanes[lane].priority.rawValue)
+        let number = parkingNumber(parking) ?? insertParking(parking)
         if lanes[lane].cameFrom == parking {
-            laneChains.prepend(lane, to: &parkings[parking, default: Parking()].byClass[row])
+            laneChains.prepend(lane, to: &parkings[number].byClass[row])
         } else {
-            laneChains.append(lane, to: &parkings[parking, default: Parking()].byClass[row])
+            laneChains.append(lane, to: &parkings[number].byClass[row])
         }
         lanes[lane].parking = parking
         lanes[lane].cameFrom = nil
@@ -299,9 +316,10 @@ struct FairQueue {
 
     /// Returns the longest parked lane of each class to the rotation.
     private mutating func unpark(_ parking: ParkingKey) {
-        guard parkings[parking] != nil else { return }
-        for priority in ClassSchedule.classes {
-            guard let lane = parkings[parking]?.byClass[Int(priority.rawValue)].first, lane >= 0 else { continue }
+        guard let number = parkingNumber(parking) else { return }
+        var returning: [Int32] = []
+        for chain in parkings[number].byClass { if let lane = chain.firstMember { returning.append(lane) } }
+        for lane in returning {
             unlinkFromParking(lane, parking)
             lanes[lane].parking = nil
             lanes[lane].cameFrom = parking
@@ -310,11 +328,11 @@ struct FairQueue {
     }
 
     private mutating func unlinkFromParking(_ lane: Int32, _ parking: ParkingKey) {
-        guard var parked = parkings.removeValue(forKey: parking) else {
-            preconditionFailure("lane \(lane) is parked nowhere")
-        }
-        laneChains.remove(lane, from: &parked.byClass[Int(lanes[lane].priority.rawValue)])
-        if !parked.isEmpty { parkings[parking] = parked }
+        guard let number = parkingNumber(parking) else { preconditionFailure("lane \(lane) is parked nowhere") }
+        laneChains.remove(lane, from: &parkings[number].byClass[Int(lanes[lane].priority.rawValue)])
+        guard parkings[number].isEmpty else { return }
+        parkingNumbers.remove(number, parking.hash)
+        parkings.remove(number)
     }
 
     // MARK: Nodes
@@ -323,26 +341,37 @@ struct FairQueue {
 
     private mutating func leafNumber(for place: Place) -> Int32 {
         let rootKey = RootKey(pool: place.pool, priority: place.priority, root: place.root)
-        let root = rootNumbers[rootKey] ?? insertRoot(rootKey)
+        let root = rootNumbers.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
         let laneKey = LaneKey(root: root, client: place.client, origin: place.origin, scope: place.scope)
-        let lane = laneNumbers[laneKey] ?? insertLane(laneKey, place.priority)
+        let lane = laneNumbers.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
         let leafKey = LeafKey(lane: lane, handler: place.handler)
-        if let leaf = leafNumbers[leafKey] { return leaf }
+        let hash = leafKey.hash
+        if let leaf = leafNumbers.find(hash, { leaves[$0].key == leafKey }) { return leaf }
         let leaf = leaves.insert(Leaf(key: leafKey))
-        leafNumbers[leafKey] = leaf
+        leafNumbers.insert(leaf, hash)
         leafChains.append(leaf, to: &lanes[lane].leaves)
         return leaf
     }
 
     private mutating func insertRoot(_ key: RootKey) -> Int32 {
         let root = roots.insert(RootNode(key: key))
-        rootNumbers[key] = root
+        rootNumbers.insert(root, key.hash)
         return root
+    }
+
+    private func parkingNumber(_ key: ParkingKey) -> Int32? {
+        parkingNumbers.isEmpty ? nil : parkingNumbers.find(key.hash) { parkings[$0].key == key }
+    }
+
+    private mutating func insertParking(_ key: ParkingKey) -> Int32 {
+        let number = parkings.insert(Parking(key: key))
+        parkingNumbers.insert(number, key.hash)
+        return number
     }
 
     private mutating func insertLane(_ key: LaneKey, _ priority: PriorityClass) -> Int32 {
         let lane = lanes.insert(Lane(key: key, priority: priority))
-        laneNumbers[key] = lane
+        laneNumbers.insert(lane, key.hash)
         roots[key.root].laneCount += 1
         linkToRotation(lane)
         return lane
@@ -375,7 +404,7 @@ struct FairQueue {
     private mutating func dropLeaf(_ leaf: Int32) {
         let key = leaves[leaf].key
         unlink(leaf)
-        leafNumbers[key] = nil
+        leafNumbers.remove(leaf, key.hash)
         leaves.remove(leaf)
         if lanes[key.lane].leaves.isEmpty, lanes[key.lane].fresh.isEmpty { dropLane(key.lane) }
     }
@@ -388,11 +417,11 @@ struct FairQueue {
             unlinkFromRotation(lane)
         }
         succeed(key)
-        laneNumbers[key] = nil
+        laneNumbers.remove(lane, key.hash)
         lanes.remove(lane)
         roots[key.root].laneCount -= 1
         if roots[key.root].laneCount == 0 {
-            rootNumbers[roots[key.root].key] = nil
+            rootNumbers.remove(key.root, roots[key.root].key.hash)
             roots.remove(key.root)
         }
     }

@@ -6,15 +6,18 @@ internal import EarshotWire
 /// (`CacheMode.stricter`); one that is to be alone has a number in it that no other has.
 /// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
 struct FlightKey: Hashable {
-    var url: String
+    let url: String
     /// All else; empty for a plain GET without fields.
-    var variant: String
+    let variant: String
     var mode: CacheMode
+    /// Of `url` and `variant`: flights are looked for in several modes.
+    let hash: UInt32
 
-    init(url: String, variant: String, mode: CacheMode = .default) {
-        self.url = url
-        self.variant = variant
-        self.mode = mode
+    init(_ flight: Flight) {
+        url = flight.url.description
+        variant = flight.variant
+        mode = flight.mode
+        hash = flight.keyHash
     }
 
     init(
@@ -22,18 +25,30 @@ struct FlightKey: Hashable {
     ) {
         self.mode = mode
         url = request.url.description
-        variant = ""
         let isPlain =
             request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
             && request.jar == nil
-        guard !isPlain || own != nil || alone != nil else { return }
-        variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
+        guard !isPlain || own != nil || alone != nil else {
+            variant = ""
+            hash = Self.hash(url, "")
+            return
+        }
+        var variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
         // Fields never hold an empty line, so these are not taken for some.
         variant += request.jar.map { "\n\($0)\n" } ?? ""
         variant += request.route.canonical
         // Byte by byte: fields that are not UTF-8 stay apart.
         variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
+        self.variant = variant
+        hash = Self.hash(url, variant)
     }
+
+    private static func hash(_ url: String, _ variant: String) -> UInt32 {
+        let rest = variant.isEmpty ? 0 : variant.hashValue
+        return NumberHash.of(UInt64(truncatingIfNeeded: url.hashValue), UInt64(truncatingIfNeeded: rest))
+    }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
 /// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
@@ -86,6 +101,8 @@ struct Flight {
     let url: FetchURL
     /// Nil for a plain GET.
     private let particulars: Particulars?
+    /// That of its key.
+    let keyHash: UInt32
     /// Its origin, as its credentials see it.
     let scope: Int32
     /// Requests that wait for it.
@@ -118,6 +135,7 @@ struct Flight {
     ) {
         self.id = id
         url = request.url
+        keyHash = key.hash
         let isPlain = key.variant.isEmpty && key.mode == .default
         particulars = isPlain ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
         self.scope = scope
@@ -150,14 +168,16 @@ struct Flight {
 
     var mode: CacheMode { particulars?.mode ?? .default }
 
-    var key: FlightKey { FlightKey(url: url.description, variant: particulars?.variant ?? "", mode: mode) }
+    var variant: String { particulars?.variant ?? "" }
+
+    var key: FlightKey { FlightKey(self) }
 
     /// Whether anybody waits for it.
     var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
 
     /// Without making its key.
     func has(_ key: FlightKey) -> Bool {
-        url.description == key.url && particulars?.variant ?? "" == key.variant && mode == key.mode
+        url.description == key.url && variant == key.variant && mode == key.mode
     }
 }
 

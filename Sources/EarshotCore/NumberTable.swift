@@ -10,29 +10,30 @@ struct NumberTable {
     private var places: [Place] = []
     private(set) var count = 0
 
+    var isEmpty: Bool { count == 0 }
+
     /// The number under this hash that `isMatch` accepts.
-    func find(_ hash: Int, _ isMatch: (Int32) -> Bool) -> Int32? {
+    func find(_ hash: UInt32, _ isMatch: (Int32) -> Bool) -> Int32? {
         guard !places.isEmpty else { return nil }
-        let short = UInt32(truncatingIfNeeded: hash)
-        var index = home(of: short)
+        var index = home(of: hash)
         while places[index].number >= 0 {
-            if places[index].hash == short, isMatch(places[index].number) { return places[index].number }
+            if places[index].hash == hash, isMatch(places[index].number) { return places[index].number }
             index = next(index)
         }
         return nil
     }
 
     /// The number must not be in the table under this hash. O(1) amortised.
-    mutating func insert(_ number: Int32, _ hash: Int) {
+    mutating func insert(_ number: Int32, _ hash: UInt32) {
         if (count + 1) * 4 > places.count * 3 { grow() }
-        place(Place(number: number, hash: UInt32(truncatingIfNeeded: hash)))
+        place(Place(number: number, hash: hash))
         count += 1
     }
 
     /// Takes a number out; nothing happens if it is not there.
-    mutating func remove(_ number: Int32, _ hash: Int) {
+    mutating func remove(_ number: Int32, _ hash: UInt32) {
         guard !places.isEmpty else { return }
-        var gap = home(of: UInt32(truncatingIfNeeded: hash))
+        var gap = home(of: hash)
         while places[gap].number != number {
             guard places[gap].number >= 0 else { return }
             gap = next(gap)

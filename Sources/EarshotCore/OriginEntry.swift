@@ -3,8 +3,11 @@ internal import EarshotWire
 
 /// One origin: how many transfers it has, over all workers, and when the next may start.
 struct OriginEntry {
-    /// Its name; what its terms are looked up by.
+    /// What its terms are looked up by.
     let origin: Origin
+    /// What it is found by, and its hash in the table.
+    let name: String
+    let nameHash: UInt32
     /// Whose workers fetch its URLs.
     let pool: Int32
     /// When its last transfer was started.
@@ -21,11 +24,15 @@ struct OriginEntry {
     private(set) var spacingMilliseconds: Int32 = 0
     /// Scopes that name it.
     var scopes: Int32 = 0
+    /// That of requests without credentials; -1 if there is none.
+    var sharedScope: Int32 = -1
     /// The present pause after a start, for the timer that ends it; 0 while there is none.
     var pause: UInt64 = 0
 
-    init(_ origin: Origin, pool: Int32) {
-        self.origin = origin
+    init(of url: FetchURL, nameHash: UInt32, pool: Int32) {
+        origin = url.origin
+        name = String(url.originName)
+        self.nameHash = nameHash
         self.pool = pool
     }
 

@@ -2,6 +2,9 @@ public import EarshotWire
 
 /// Which header fields are credentials, and so belong to one origin and one trust scope.
 public struct CredentialRule: Hashable, Sendable {
+    /// The rule without a setting.
+    public static let standard = CredentialRule()
+
     /// Lower-case names: the standard ones and those of a setting.
     public let names: [String]
 
@@ -18,7 +21,9 @@ public struct CredentialRule: Hashable, Sendable {
     /// The scope of a request: who may share its flight, its stored answer, and its origin's cool-down.
     public func scope(of request: HTTPRequest) -> TrustScope {
         let isPlain = request.route.isUsual && request.jar == nil && !request.url.hasUserinfo
-        guard !isPlain || names.contains(where: request.fields.contains) else { return .shared }
+        guard !isPlain || !request.fields.isEmpty && names.contains(where: request.fields.contains) else {
+            return .shared
+        }
         var material = request.fields.canonical(where: isCredential)
         // No header line begins with a LF, so user information and fields cannot be taken for one another.
         if let userinfo = request.url.userinfo { material += ("\n" + userinfo).utf8 }

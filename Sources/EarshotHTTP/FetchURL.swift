@@ -96,6 +96,17 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return Origin(scheme: String(scheme), host: String(name), port: port)
     }
 
+    /// What its origin can be known by: two URLs have the same one if, and only if, they have the same origin.
+    ///
+    /// A part of the URL as it is, unless there is user information or a dot at the end of the host.
+    public var originName: Substring {
+        guard layout.hostStart < layout.pathStart else { return slice(0, layout.schemeEnd + 1) }
+        let hasFinalDot = slice(layout.hostStart, layout.hostEnd).utf8.last == UInt8(ascii: ".")
+        guard hasUserinfo || hasFinalDot else { return slice(0, layout.pathStart) }
+        let host = slice(layout.hostStart, layout.hostEnd - (hasFinalDot ? 1 : 0))
+        return slice(0, layout.schemeEnd + 3) + host + slice(layout.hostEnd, layout.pathStart)
+    }
+
     /// The URL without user information and query, which hold passwords and tokens: the form for logs.
     public var redacted: String {
         let authority = layout.hasAuthority ? layout.schemeEnd + 3 : layout.pathStart
@@ -136,8 +147,9 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     }
 
     private func slice(_ start: UInt16, _ end: UInt16) -> Substring {
+        // Not of the text itself, which would look for the beginnings of characters: all of it is ASCII.
         let utf8 = description.utf8
         let first = utf8.index(utf8.startIndex, offsetBy: Int(start))
-        return description[first..<utf8.index(first, offsetBy: Int(end - start))]
+        return Substring(utf8[first..<utf8.index(first, offsetBy: Int(end - start))])
     }
 }

@@ -25,7 +25,9 @@ public struct HTTPMethod: Hashable, Sendable, CustomStringConvertible {
 
     /// Whether a request may have it: CONNECT is for proxies, TRACE shows credentials to whoever reads the answer. The
     /// Fetch standard, "forbidden method".
-    public var isAllowed: Bool { !["CONNECT", "TRACE", "TRACK"].contains(description.uppercased()) }
+    public var isAllowed: Bool {
+        canCoalesce || !["CONNECT", "TRACE", "TRACK"].contains(description.uppercased())
+    }
 
     /// Whether others may share a request of it, which has no body then.
     public var canCoalesce: Bool { self == .get || self == .head }

@@ -5,16 +5,16 @@ import Testing
 /// The table finds what was put in and nothing else, whatever hashes meet.
 struct NumberTableTests {
     @Test(arguments: [1, 7, 1 << 20])
-    func `a table agrees with a dictionary over random insertions and removals`(hashes: Int) {
+    func `a table agrees with a dictionary over random insertions and removals`(hashes: UInt32) {
         var table = NumberTable()
-        var model: [Int32: Int] = [:]
+        var model: [Int32: UInt32] = [:]
         var random = SplitMix(seed: UInt64(hashes))
         for _ in 0..<6_000 {
             let number = Int32.random(in: 0..<300, using: &random)
             if let hash = model.removeValue(forKey: number) {
                 table.remove(number, hash)
             } else {
-                let hash = Int.random(in: 0..<hashes, using: &random)
+                let hash = UInt32.random(in: 0..<hashes, using: &random)
                 model[number] = hash
                 table.insert(number, hash)
             }

@@ -183,6 +183,21 @@ import Testing
         #expect(try FetchURL(row.input).origin.description == row.expected)
     }
 
+    @Test func `two URLs have the same origin if, and only if, they have the same name for it`() throws {
+        let urls = try [
+            "http://h/", "http://h:80/a?b", "http://u:p@h./", "http://u@h:81", "http://h:81/", "http://h.:81/x",
+            "https://h/", "https://h:443/", "https://h:80/", "http://hh/", "http://h.h", "http://h.h./",
+            "http://127.0.0.1/", "http://0x7f.1./x", "http://[::1]/", "http://[0:0::1]:80/", "http://[::1]:81/",
+            "http://xn--e1afmkfd/", "thumb:x", "thumb:y", "thumb:", "thumb:///x", "thumb://u@/x", "thumb://h/x",
+            "thumb://h./y", "thumb://h:80/x", "thumb://u@h:80/x", "thumb://:80/x", "thumb:80", "thumbs:x",
+        ].map { try FetchURL($0) }
+        for left in urls {
+            for right in urls {
+                #expect((left.originName == right.originName) == (left.origin == right.origin), "\(left) \(right)")
+            }
+        }
+    }
+
     @Test func `origins differ by scheme, host and port, and by nothing else`() throws {
         let origin = try FetchURL("http://h/").origin
         #expect(try FetchURL("http://u@h.:80/x?y").origin == origin)
