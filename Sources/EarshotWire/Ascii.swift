@@ -12,6 +12,9 @@ enum Ascii {
     /// `VCHAR` of RFC 5234.
     static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7f }
 
+    /// What words of a first line are made of: all but spaces and controls.
+    static func isWord(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
+
     /// `CTL` of RFC 5234.
     static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7f }
 
@@ -32,8 +35,8 @@ enum Ascii {
     }
 
     /// 64 lower-case hexadecimal digits.
-    static func isSHA256(_ text: String) -> Bool {
-        text.utf8.count == 64 && text.utf8.allSatisfy { hexadecimalDigit($0) != nil }
+    static func isSHA256(_ bytes: some Collection<UInt8>) -> Bool {
+        bytes.count == 64 && bytes.allSatisfy { hexadecimalDigit($0) != nil }
     }
 }
 
@@ -53,35 +56,37 @@ enum Hexadecimal {
         return value
     }
 
-    /// The same, of bytes in place.
-    static func number(_ bytes: Span<UInt8>) -> UInt64? {
-        guard bytes.count == 16 else { return nil }
-        var value: UInt64 = 0
-        for index in bytes.indices {
-            guard let digit = Ascii.hexadecimalDigit(bytes[index]) else { return nil }
-            value = value << 4 | UInt64(digit)
-        }
-        return value
-    }
-
     static func text(_ value: UInt64) -> String {
         var digits: [UInt8] = []
-        digits.reserveCapacity(16)
         append(value, to: &digits)
         return String(decoding: digits, as: UTF8.self)
     }
 
-    /// Appends the 16 digits.
-    static func append(_ value: UInt64, to text: inout [UInt8]) {
-        for shift in stride(from: 60, through: 0, by: -4) {
-            let digit = UInt8(truncatingIfNeeded: value >> shift) & 0xf
-            text.append(digit < 10 ? digit + 0x30 : digit + 0x57)
+    static func append(_ value: UInt64, to bytes: inout [UInt8]) {
+        bytes.append(addingCapacity: 16) { output in
+            for place in 0..<16 {
+                let digit = UInt8(truncatingIfNeeded: value >> (60 - 4 * UInt64(place))) & 0xf
+                output.append(digit < 10 ? digit + 0x30 : digit + 0x57)
+            }
         }
     }
 }
 
 /// Decimal numbers as the wire writes them: digits only, no sign, no space.
 enum Decimal {
+    /// Appends a number's digits; there must be room for 20.
+    static func append(_ number: UInt64, to output: inout OutputSpan<UInt8>) {
+        var digits = InlineArray<20, UInt8>(repeating: 0)
+        var first = digits.count
+        var rest = number
+        repeat {
+            first -= 1
+            digits[first] = Ascii.zero + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        } while rest > 0
+        for index in first..<digits.count { output.append(digits[index]) }
+    }
+
     /// Nil if empty, not digits, or over 64 bits.
     static func unsigned(_ bytes: some Collection<UInt8>) -> UInt64? {
         guard !bytes.isEmpty else { return nil }
@@ -117,20 +122,16 @@ enum Decimal {
     }
 
     /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `limit` seconds.
-    static func milliseconds(_ text: String, atMost limit: Int = WireLimits.seconds) -> Int? {
-        let utf8 = text.utf8
-        let bytes = utf8.span
-        var point = 0
-        while point < bytes.count, bytes[point] != Ascii.dot { point += 1 }
-        guard let whole = unsigned(bytes.extracting(0..<point)), whole <= UInt64(limit) else { return nil }
-        var total = Int(whole) * 1000
-        if point < bytes.count {
-            let digits = bytes.extracting((point + 1)...)
-            guard (1...9).contains(digits.count) else { return nil }
+    static func milliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.seconds) -> Int? {
+        let dot = bytes.firstIndex(of: Ascii.dot)
+        guard let whole = unsigned(bytes[..<(dot ?? bytes.endIndex)]), whole <= UInt64(limit) else { return nil }
+        var fraction = 0
+        if let dot {
+            let digits = bytes[dot...].dropFirst()
+            guard !digits.isEmpty, digits.count <= 9, digits.allSatisfy(Ascii.isDigit) else { return nil }
             var scale = 100
-            for index in digits.indices {
-                guard Ascii.isDigit(digits[index]) else { return nil }
-                total += Int(digits[index] - Ascii.zero) * scale
+            for byte in digits.prefix(3) {
+                fraction += Int(byte - Ascii.zero) * scale
                 scale /= 10
             }
         }

@@ -42,7 +42,7 @@ public enum BrokerMessage: Equatable, Sendable {
         case "ERROR": self = .error(try ErrorReply(reader))
         case "GOODBYE":
             try reader.expectOperands(0)
-            self = .goodbye(reason: reader.fields.last { $0.name == "reason" }?.value ?? "")
+            self = .goodbye(reason: reader.fields["reason"]?.string ?? "")
         default: throw WireError(.unknownVerb, "EAR/1 has no such verb for brokers")
         }
     }
@@ -164,7 +164,7 @@ public struct Progress: Equatable, Sendable {
         (received, total) = try HeadReader.progress(try reader.operand(2, "progress"))
         for (name, value) in reader.fields {
             switch name {
-            case "file": file = value
+            case "file": file = value.string
             case "generation": generation = try HeadReader.generation(value)
             case "tag": tag = try HeadReader.identifier(value, "tag")
             default: break
@@ -213,10 +213,10 @@ public struct ErrorReply: Equatable, Sendable {
         code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
         for (name, value) in reader.fields {
             switch name {
-            case "detail": detail = value
+            case "detail": detail = value.string
             case "verb": verb = try HeadReader.identifier(value, "verb")
-            case "handler": handler = HandlerID(value)
-            case "request": request = RequestID(value)
+            case "handler": handler = HandlerID(value.bytes)
+            case "request": request = RequestID(value.bytes)
             default: break
             }
         }

@@ -25,7 +25,7 @@ public enum ClientMessage: Equatable, Sendable {
             self = try Self.decoded(reader)
         } catch {
             var error = error
-            if error.code != .unknownVerb { error.verb = reader.verb }
+            if error.code != .unknownVerb { error.verb = reader.verb.string }
             throw error
         }
     }

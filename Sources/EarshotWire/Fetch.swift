@@ -70,7 +70,7 @@ public struct Fetch: Equatable, Sendable {
         handler = try reader.handler(0)
         request = try reader.request(1)
         do throws(WireError) {
-            url = try reader.operand(2, "URL")
+            url = try reader.operand(2, "URL").string
             try reader.expectOperands(3)
             guard url.utf8.count <= WireLimits.urlBytes else {
                 throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
@@ -108,24 +108,24 @@ extension Fetch.Options {
     /// Whether it may be asked again by itself when nobody knows what became of it.
     public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
 
-    mutating func set(_ name: String, _ value: String) throws(WireError) {
+    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
         switch name {
         case "priority":
             priority = try HeadReader.priorityClass(value)
         case "method":
-            guard Ascii.isIdentifier(value.utf8) else { throw WireError(.badMessage, "method is an HTTP method") }
-            method = value
+            guard Ascii.isIdentifier(value.bytes) else { throw WireError(.badMessage, "method is an HTTP method") }
+            method = value.string
         case "coalesce": coalesces = try HeadReader.flag(value, "coalesce")
         case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
         case "deadline": deadlineMilliseconds = try HeadReader.milliseconds(value, "deadline")
         case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
         case "redirect":
-            guard let mode = RedirectMode(rawValue: value) else {
+            guard let mode = RedirectMode(rawValue: value.string) else {
                 throw WireError(.badMessage, "redirect is follow, error or manual")
             }
             redirect = mode
         case "cache":
-            guard let mode = CacheMode(rawValue: value) else {
+            guard let mode = CacheMode(rawValue: value.string) else {
                 throw WireError(
                     .badMessage,
                     "cache is default, no-store, reload, no-cache, force-cache or only-if-cached")
@@ -135,19 +135,21 @@ extension Fetch.Options {
         case "progress":
             progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
         case "deliver":
-            guard let form = BodyDelivery(rawValue: value) else {
+            guard let form = BodyDelivery(rawValue: value.string) else {
                 throw WireError(.badMessage, "deliver is auto, inline or file")
             }
             delivery = form
         case "stream": streams = try HeadReader.flag(value, "stream")
         case "digest":
-            guard value.hasPrefix("sha-256=") else { throw WireError(.badMessage, "digest is sha-256=HEX") }
-            digest = try HeadReader.sha256(String(value.dropFirst(8)), "digest")
+            guard value.bytes.starts(with: "sha-256=".utf8) else {
+                throw WireError(.badMessage, "digest is sha-256=HEX")
+            }
+            digest = try HeadReader.sha256(HeadText(bytes: value.bytes.dropFirst(8)), "digest")
         case "key":
-            guard (1...WireLimits.keyBytes).contains(value.utf8.count), value.utf8.allSatisfy(Ascii.isVisible) else {
+            guard (1...WireLimits.keyBytes).contains(value.bytes.count), value.bytes.allSatisfy(Ascii.isVisible) else {
                 throw WireError(.badMessage, "key is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
             }
-            key = value
+            key = value.string
         case "cookies": usesCookies = try HeadReader.flag(value, "cookies")
         case "replace": replacesHandler = try HeadReader.flag(value, "replace")
         case "warm": isWarm = try HeadReader.flag(value, "warm")

@@ -25,8 +25,8 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension HeadReader {
-    static func flight(_ text: String) throws(WireError) -> FlightIdentity {
-        guard let identity = FlightIdentity(text) else {
+    static func flight(_ text: HeadText) throws(WireError) -> FlightIdentity {
+        guard let identity = FlightIdentity(text.string) else {
             throw WireError(.badMessage, "flight is 32 lower-case hexadecimal digits")
         }
         return identity

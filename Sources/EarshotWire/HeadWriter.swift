@@ -2,8 +2,9 @@
 struct HeadWriter {
     private(set) var bytes: [UInt8] = []
 
-    init(_ verb: String) {
-        bytes.reserveCapacity(192)
+    /// - Parameter capacity: bytes that the head will have, about.
+    init(_ verb: String, capacity: Int = 192) {
+        bytes.reserveCapacity(capacity)
         bytes.append(contentsOf: verb.utf8)
     }
 
@@ -12,18 +13,35 @@ struct HeadWriter {
         append(text)
     }
 
+    mutating func operand(_ number: Int) {
+        bytes.append(Ascii.space)
+        append(number)
+    }
+
+    mutating func operand(_ attempt: AttemptID) {
+        bytes.append(Ascii.space)
+        Hexadecimal.append(attempt.broker.rawValue, to: &bytes)
+        bytes.append(Ascii.dot)
+        append(attempt.flight)
+        bytes.append(Ascii.dot)
+        append(UInt64(attempt.attempt))
+    }
+
     mutating func field(_ name: String, _ value: String?) {
         guard let value else { return }
-        bytes.append(Ascii.lineFeed)
-        bytes.append(contentsOf: name.utf8)
-        bytes.append(Ascii.colon)
-        bytes.append(Ascii.space)
+        begin(name)
         append(value)
     }
 
     mutating func field(_ name: String, _ value: Int?) {
         guard let value else { return }
-        field(name, String(value))
+        begin(name)
+        append(value)
+    }
+
+    mutating func field(_ name: String, _ value: UInt64) {
+        begin(name)
+        append(value)
     }
 
     mutating func field(_ name: String, seconds milliseconds: Int?) {
@@ -46,13 +64,47 @@ struct HeadWriter {
         return bytes
     }
 
+    private mutating func begin(_ name: String) {
+        let utf8 = name.utf8
+        bytes.append(addingCapacity: utf8.count + 3) { output in
+            let name = utf8.span
+            output.append(Ascii.lineFeed)
+            for index in name.indices { output.append(name[index]) }
+            output.append(Ascii.colon)
+            output.append(Ascii.space)
+        }
+    }
+
+    private mutating func append(_ number: Int) {
+        if number < 0 { bytes.append(UInt8(ascii: "-")) }
+        append(UInt64(number.magnitude))
+    }
+
+    private mutating func append(_ number: UInt64) {
+        bytes.append(addingCapacity: 20) { Decimal.append(number, to: &$0) }
+    }
+
     /// Appends text with every control character as a space: the last guard against a head split by a value.
     private mutating func append(_ text: String) {
+        let utf8 = text.utf8
+        guard utf8.count > Self.shortBytes else {
+            bytes.append(addingCapacity: utf8.count) { output in
+                let text = utf8.span
+                for index in text.indices {
+                    let byte = text[index]
+                    output.append(Ascii.isControl(byte) ? Ascii.space : byte)
+                }
+            }
+            return
+        }
         let start = bytes.count
-        bytes.append(contentsOf: text.utf8)
+        bytes.append(contentsOf: utf8)
         guard Self.hasControls(bytes.span.extracting(start...)) else { return }
         for index in start..<bytes.count where Ascii.isControl(bytes[index]) { bytes[index] = Ascii.space }
     }
+
+    /// Text up to so many bytes is sooner copied byte by byte than by a call.
+    private static let shortBytes = 24
 
     private static func hasControls(_ bytes: Span<UInt8>) -> Bool {
         for index in bytes.indices where Ascii.isControl(bytes[index]) { return true }

@@ -24,7 +24,7 @@ public struct HeldAttempt: Equatable, Sendable {
     init(_ reader: HeadReader) throws(WireError) {
         try reader.expectOperands(2)
         attempt = try reader.attempt(0)
-        url = try reader.operand(1, "URL")
+        url = try reader.operand(1, "URL").string
         part = try BodyPart(reader)
         for (name, value) in reader.fields {
             switch name {
@@ -41,7 +41,7 @@ public struct HeldAttempt: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("HOLDS")
-        writer.operand(attempt.description)
+        writer.operand(attempt)
         writer.operand(url)
         writer.field("flight", flight?.description)
         writer.field("received", receivedBytes)

@@ -9,6 +9,11 @@ public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
         description = text
     }
 
+    init?(_ bytes: ArraySlice<UInt8>) {
+        guard HandlerID.isValid(bytes) else { return nil }
+        description = String(decoding: bytes, as: UTF8.self)
+    }
+
     /// The first segment: one application, to whom the queue's turns belong.
     public var root: Substring {
         description[..<(description.utf8.firstIndex(of: Ascii.slash) ?? description.endIndex)]
@@ -70,6 +75,11 @@ public struct RequestID: Hashable, Sendable, CustomStringConvertible {
         guard Ascii.isIdentifier(text.utf8) else { return nil }
         description = text
     }
+
+    init?(_ bytes: ArraySlice<UInt8>) {
+        guard Ascii.isIdentifier(bytes) else { return nil }
+        description = String(decoding: bytes, as: UTF8.self)
+    }
 }
 
 /// One life of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
@@ -129,16 +139,12 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Nil if `text` is not `instance.flight.attempt`.
-    public init?(_ text: String) {
-        let utf8 = text.utf8
-        let bytes = utf8.span
-        let flightStart = BrokerInstance.textBytes + 1
-        var flightEnd = flightStart
-        while flightEnd < bytes.count, bytes[flightEnd] != Ascii.dot { flightEnd += 1 }
-        guard flightEnd < bytes.count, bytes[flightStart - 1] == Ascii.dot,
-            let broker = Hexadecimal.number(bytes.extracting(0..<BrokerInstance.textBytes)),
-            let flight = Decimal.unsigned(bytes.extracting(flightStart..<flightEnd)),
-            let attempt = Decimal.unsigned(bytes.extracting((flightEnd + 1)...)).flatMap({ UInt32(exactly: $0) })
+    public init?(_ text: String) { self.init(Array(text.utf8)[...]) }
+
+    init?(_ bytes: ArraySlice<UInt8>) {
+        guard let first = bytes.firstIndex(of: Ascii.dot), let last = bytes.lastIndex(of: Ascii.dot), first < last,
+            let broker = Hexadecimal.number(bytes[..<first]), let flight = Decimal.unsigned(bytes[(first + 1)..<last]),
+            let attempt = Decimal.unsigned(bytes[(last + 1)...]).flatMap({ UInt32(exactly: $0) })
         else { return nil }
         self.init(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
     }

@@ -32,7 +32,7 @@ public enum PoolMessage: Equatable, Sendable {
         case "DRAIN": self = .drain
         case "ERROR":
             let code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
-            self = .error(code: code, detail: reader.fields.last { $0.name == "detail" }?.value)
+            self = .error(code: code, detail: reader.fields["detail"]?.string)
         default: throw WireError(.unknownVerb, "EARW/1 has no such verb for brokers")
         }
     }
@@ -44,11 +44,11 @@ public enum PoolMessage: Equatable, Sendable {
         case .job(let job): return job.encoded()
         case .cancel(let attempt):
             var writer = HeadWriter("CANCEL")
-            writer.operand(attempt.description)
+            writer.operand(attempt)
             return writer.finished()
         case .raise(let attempt, let maxBytes):
             var writer = HeadWriter("RAISE")
-            writer.operand(attempt.description)
+            writer.operand(attempt)
             writer.field("max-bytes", maxBytes)
             return writer.finished()
         case .ping: return HeadWriter("PING").finished()
@@ -93,11 +93,11 @@ public struct WorkerLimits: Equatable, Sendable {
             switch name {
             case "broker": broker = try HeadReader.instance(value)
             case "inline-bytes": inlineBytes = try HeadReader.integer(value, in: 0...1 << 30, "inline-bytes")
-            case "spool": spool = value
+            case "spool": spool = value.string
             case "heartbeat":
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
-            case "address-policy": addressPolicy = value
+            case "address-policy": addressPolicy = value.string
             case "adoption": adopts = try HeadReader.flag(value, "adoption")
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             default: break
@@ -178,7 +178,7 @@ public struct Job: Equatable, Sendable {
     init(_ reader: HeadReader) throws(WireError) {
         try reader.expectOperands(2)
         attempt = try reader.attempt(0)
-        url = try reader.operand(1, "URL")
+        url = try reader.operand(1, "URL").string
         httpFields = reader.httpFields
         var begun: (received: Int, total: Int?)?
         var validator: String?
@@ -188,7 +188,7 @@ public struct Job: Equatable, Sendable {
             case "stream": streams = try HeadReader.flag(value, "stream")
             case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
-            case "if-range": validator = value
+            case "if-range": validator = value.string
             case "method": method = try HeadReader.identifier(value, "method")
             case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
             case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
@@ -208,7 +208,7 @@ public struct Job: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("JOB")
-        writer.operand(attempt.description)
+        writer.operand(attempt)
         writer.operand(url)
         writer.field("method", if: method != "GET", method)
         writer.field("timeout", seconds: timeoutMilliseconds)

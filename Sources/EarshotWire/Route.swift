@@ -5,19 +5,61 @@ public struct Route: Hashable, Sendable {
     /// Schemes a proxy may have.
     static let proxySchemes = ["http", "https", "socks5"]
 
+    /// What is said; nil for nothing, as with nearly all, so that a request carries no more than a reference.
+    private var particulars: Particulars?
+
+    private final class Particulars: Hashable, Sendable {
+        let values: Values
+
+        init(_ values: Values) {
+            self.values = values
+        }
+
+        static func == (left: Particulars, right: Particulars) -> Bool { left.values == right.values }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(values) }
+    }
+
+    private struct Values: Hashable, Sendable {
+        var proxy: String?
+        var caFile: String?
+        var clientCertificate: String?
+        var clientKey: String?
+    }
+
     /// A proxy's URL, user information included, or `noProxy`; nil for what the environment of the workers says.
-    public var proxy: String?
+    public var proxy: String? {
+        get { particulars?.values.proxy }
+        set { values.proxy = newValue }
+    }
+
     /// Absolute path of the certificates to trust instead of the system's, in PEM.
-    public var caFile: String?
+    public var caFile: String? {
+        get { particulars?.values.caFile }
+        set { values.caFile = newValue }
+    }
+
     /// Absolute path of the client's certificate, in PEM.
-    public var clientCertificate: String?
+    public var clientCertificate: String? {
+        get { particulars?.values.clientCertificate }
+        set { values.clientCertificate = newValue }
+    }
+
     /// Absolute path of its key; nil if that is in the same file.
-    public var clientKey: String?
+    public var clientKey: String? {
+        get { particulars?.values.clientKey }
+        set { values.clientKey = newValue }
+    }
+
+    private var values: Values {
+        get { particulars?.values ?? Values() }
+        set { particulars = newValue == Values() ? nil : Particulars(newValue) }
+    }
 
     public init() {}
 
     /// Whether nothing is said.
-    public var isUsual: Bool { self == Route() }
+    public var isUsual: Bool { particulars == nil }
 
     /// All of it in an order, for keys: one line each, with the name of the field; empty for the usual one.
     public var canonical: String {
@@ -28,18 +70,19 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Takes a field of these names; false for others.
-    mutating func set(_ name: String, _ value: String) throws(WireError) -> Bool {
+    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
         switch name {
-        case "proxy": proxy = try Self.proxy(value)
-        case "ca-file": caFile = try Self.path(value)
-        case "client-certificate": clientCertificate = try Self.path(value)
-        case "client-key": clientKey = try Self.path(value)
+        case "proxy": proxy = try Self.proxy(value.string)
+        case "ca-file": caFile = try Self.path(value.string)
+        case "client-certificate": clientCertificate = try Self.path(value.string)
+        case "client-key": clientKey = try Self.path(value.string)
         default: return false
         }
         return true
     }
 
     func write(to writer: inout HeadWriter) {
+        guard !isUsual else { return }
         writer.field("proxy", proxy)
         writer.field("ca-file", caFile)
         writer.field("client-certificate", clientCertificate)

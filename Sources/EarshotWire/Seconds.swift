@@ -5,7 +5,7 @@ public enum Seconds {
     /// - Parameter limit: the most seconds that it may say.
     /// - Returns: nil for what is no such number, or more than `limit`.
     public static func milliseconds(_ text: String, atMost limit: Int = WireLimits.seconds) -> Int? {
-        Decimal.milliseconds(text, atMost: limit)
+        Decimal.milliseconds(text.utf8, atMost: limit)
     }
 
     /// The shortest text for so many milliseconds, which are not below 0.

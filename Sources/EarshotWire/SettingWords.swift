@@ -17,7 +17,8 @@ public struct SettingWords: Equatable, Sendable, CustomStringConvertible {
     init(_ reader: HeadReader) throws(WireError) {
         guard let said = SettingWords(reader.operands) else {
             throw WireError(
-                .badMessage, "\(reader.verb) takes a setting's name and 1 to \(WireLimits.settingWords - 1) words")
+                .badMessage,
+                "\(reader.verb.string) takes a setting's name and 1 to \(WireLimits.settingWords - 1) words")
         }
         self = said
     }

@@ -110,7 +110,7 @@ extension Terminal {
         response.httpFields = reader.httpFields
         for (name, value) in reader.fields {
             switch name {
-            case "detail": failure.detail = value
+            case "detail": failure.detail = value.string
             case "status": failure.status = try HeadReader.status(value)
             default: try response.set(name, value)
             }
@@ -134,11 +134,15 @@ extension Terminal {
     func encoded() -> [UInt8] {
         switch outcome {
         case .result(let status, let response):
-            var writer = begin("RESULT", String(status))
+            var writer = begin("RESULT", response)
+            writer.operand(status)
+            writeSequence(to: &writer)
             response.write(to: &writer)
             return writer.finished(httpFields: response.httpFields)
         case .failed(let failure):
-            var writer = begin("FAILED", failure.code)
+            var writer = begin("FAILED", failure.response)
+            writer.operand(failure.code)
+            writeSequence(to: &writer)
             writer.field("detail", failure.detail)
             writer.field("status", failure.status)
             if let response = failure.response {
@@ -150,29 +154,33 @@ extension Terminal {
         }
     }
 
-    private func begin(_ verb: String, _ last: String) -> HeadWriter {
-        var writer = HeadWriter(verb)
+    private func begin(_ verb: String, _ response: Response?) -> HeadWriter {
+        // All that is not URL and fields comes to less than that; a handler with a long name makes it grow.
+        let capacity = 384 + (response.map { $0.url.utf8.count + $0.httpFields.count } ?? 0)
+        var writer = HeadWriter(verb, capacity: capacity)
         writer.operand(handler.description)
         writer.operand(request.description)
-        writer.operand(last)
-        writer.field("seq", String(sequence))
-        writer.field("tag", tag)
         return writer
+    }
+
+    private func writeSequence(to writer: inout HeadWriter) {
+        writer.field("seq", sequence)
+        writer.field("tag", tag)
     }
 }
 
 extension Terminal.Response {
-    mutating func set(_ name: String, _ value: String) throws(WireError) {
+    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
         switch name {
-        case "url": url = value
+        case "url": url = value.string
         case "source":
-            guard let named = Terminal.Source(rawValue: value) else {
+            guard let named = Terminal.Source(rawValue: value.string) else {
                 throw WireError(.badMessage, "source is network, shared, resumed, cache or revalidated")
             }
             source = named
         case "length": length = try HeadReader.count(value, "length")
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
-        case "file": file = value
+        case "file": file = value.string
         case "generation": generation = try HeadReader.generation(value)
         case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
         case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
@@ -196,7 +204,7 @@ extension Terminal.Response {
 
 extension HeadReader {
     /// An HTTP status of a final response.
-    static func status(_ text: String) throws(WireError) -> Int {
+    static func status(_ text: HeadText) throws(WireError) -> Int {
         try integer(text, in: 200...999, "status")
     }
 }

@@ -35,7 +35,7 @@ public enum WorkerMessage: Equatable, Sendable {
         guard words.count >= 2, ["DONE", "FAILED"].contains(String(decoding: words[0], as: UTF8.self)) else {
             return nil
         }
-        return AttemptID(String(decoding: words[1], as: UTF8.self))
+        return AttemptID(words[1])
     }
 
     private static func decoded(_ reader: HeadReader) throws(WireError) -> WorkerMessage {
@@ -50,7 +50,7 @@ public enum WorkerMessage: Equatable, Sendable {
             var unwanted = 0
             for (name, value) in reader.fields {
                 switch name {
-                case "detail": detail = value
+                case "detail": detail = value.string
                 case "received": received = try HeadReader.count(value, "received")
                 case "unwanted": unwanted = try HeadReader.count(value, "unwanted")
                 default: break
@@ -82,7 +82,7 @@ public enum WorkerMessage: Equatable, Sendable {
         case .done(let completion): return completion.encoded()
         case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
             var writer = HeadWriter("FAILED")
-            writer.operand(attempt.description)
+            writer.operand(attempt)
             writer.operand(code)
             writer.field("detail", detail)
             writer.field("received", received)
@@ -91,13 +91,13 @@ public enum WorkerMessage: Equatable, Sendable {
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .progress(let attempt, let received, let total, let part):
             var writer = HeadWriter("PROGRESS")
-            writer.operand(attempt.description)
+            writer.operand(attempt)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
             writer.field("file", part?.file)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
-            writer.operand(String(slots))
+            writer.operand(slots)
             return writer.finished()
         case .pong: return HeadWriter("PONG").finished()
         case .bye: return HeadWriter("BYE").finished()
@@ -138,14 +138,14 @@ public struct Ready: Equatable, Sendable {
         for (name, value) in reader.fields {
             switch name {
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
-            case "schemes": schemes = value.split(separator: " ").map { String($0) }
+            case "schemes": schemes = value.string.split(separator: " ").map { String($0) }
             case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
             case "host": host = try HeadReader.identifier(value, "host")
             case "secret": secret = try HeadReader.identifier(value, "secret")
             case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "holds":
-                for word in value.split(separator: " ") {
-                    guard let attempt = AttemptID(String(word)) else {
+                for word in value.bytes.split(separator: Ascii.space) {
+                    guard let attempt = AttemptID(word) else {
                         throw WireError(.badMessage, "holds is attempts, one space apart")
                     }
                     holds.append(attempt)
@@ -217,7 +217,7 @@ public struct Completion: Equatable, Sendable {
             switch name {
             case "length": length = try HeadReader.count(value, "length")
             case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
-            case "file": file = try Self.baseName(value)
+            case "file": file = try Self.baseName(value.string)
             case "resumed": isResumed = try HeadReader.flag(value, "resumed")
             case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
             default: break
@@ -237,8 +237,8 @@ public struct Completion: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("DONE")
-        writer.operand(attempt.description)
-        writer.operand(String(status))
+        writer.operand(attempt)
+        writer.operand(status)
         writer.field("length", length)
         writer.field("sha-256", sha256)
         writer.field("file", file)
@@ -262,8 +262,8 @@ public struct BodyPart: Equatable, Sendable {
     }
 
     init?(_ reader: HeadReader) throws(WireError) {
-        guard let name = reader.fields.last(where: { $0.name == "file" })?.value else { return nil }
-        file = try Completion.baseName(name)
+        guard let name = reader.fields["file"] else { return nil }
+        file = try Completion.baseName(name.string)
         httpFields = reader.httpFields
     }
 }

@@ -1,0 +1,68 @@
+/// A word, a name or a value of a head, looked at where it stands. Text is made only of what a message keeps.
+struct HeadText {
+    /// Free of control characters.
+    let bytes: ArraySlice<UInt8>
+
+    /// Bytes that are not UTF-8 become U+FFFD.
+    var string: String { String(decoding: bytes, as: UTF8.self) }
+
+    /// Inlined: nearly all are told apart by their lengths, of which one is known to the compiler.
+    @inline(__always)
+    static func == (text: HeadText, name: String) -> Bool {
+        name.utf8.count == text.bytes.count && text.isSpelled(name)
+    }
+
+    /// Lets a switch go through names.
+    @inline(__always)
+    static func ~= (name: String, text: HeadText) -> Bool { text == name }
+
+    private func isSpelled(_ name: String) -> Bool {
+        let utf8 = name.utf8
+        let wanted = utf8.span
+        let bytes = bytes.span
+        for index in wanted.indices where bytes[index] != wanted[index] { return false }
+        return true
+    }
+}
+
+/// The named fields of a head, in their order; a name may come twice, the last one counts.
+struct HeadFields: Sequence {
+    /// Where a word, a name or a value stands.
+    struct Place {
+        let start: UInt32
+        let end: UInt32
+    }
+
+    fileprivate let head: [UInt8]
+    /// Of names and values by turns.
+    fileprivate let places: ArraySlice<Place>
+
+    init(_ head: [UInt8], _ places: ArraySlice<Place>) {
+        self.head = head
+        self.places = places
+    }
+
+    /// The value of this name; nil if it is not there.
+    subscript(_ name: String) -> HeadText? {
+        var found: HeadText?
+        for field in self where field.name == name { found = field.value }
+        return found
+    }
+
+    func makeIterator() -> Iterator { Iterator(fields: self, index: places.startIndex) }
+
+    struct Iterator: IteratorProtocol {
+        fileprivate let fields: HeadFields
+        fileprivate var index: Int
+
+        mutating func next() -> (name: HeadText, value: HeadText)? {
+            guard index < fields.places.endIndex else { return nil }
+            defer { index += 2 }
+            return (text(fields.places[index]), text(fields.places[index + 1]))
+        }
+
+        private func text(_ place: Place) -> HeadText {
+            HeadText(bytes: fields.head[Int(place.start)..<Int(place.end)])
+        }
+    }
+}
