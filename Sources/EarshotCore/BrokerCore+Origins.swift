@@ -15,9 +15,8 @@ extension BrokerCore {
     }
 
     mutating func originNumber(of url: FetchURL) -> Int32 {
-        let name = url.originName
-        let hash = NumberHash.of(UInt64(truncatingIfNeeded: name.hashValue))
-        if let origin = originNumbers.find(hash, { origins[$0].name == name }) { return origin }
+        let hash = UInt32(truncatingIfNeeded: url.originHash)
+        if let origin = originNumbers.find(hash, { url.isOf(originNamed: origins[$0].name) }) { return origin }
         guard let pool = poolNumbers[String(url.scheme)] else { preconditionFailure("\(url.scheme) has no pool") }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
         entry.set(terms(for: entry.origin, in: pool))

@@ -31,7 +31,7 @@ struct OriginEntry {
 
     init(of url: FetchURL, nameHash: UInt32, pool: Int32) {
         origin = url.origin
-        name = String(url.originName)
+        name = url.originName
         self.nameHash = nameHash
         self.pool = pool
     }

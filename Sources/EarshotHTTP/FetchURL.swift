@@ -98,13 +98,58 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     /// What its origin can be known by: two URLs have the same one if, and only if, they have the same origin.
     ///
-    /// A part of the URL as it is, unless there is user information or a dot at the end of the host.
-    public var originName: Substring {
-        guard layout.hostStart < layout.pathStart else { return slice(0, layout.schemeEnd + 1) }
-        let hasFinalDot = slice(layout.hostStart, layout.hostEnd).utf8.last == UInt8(ascii: ".")
-        guard hasUserinfo || hasFinalDot else { return slice(0, layout.pathStart) }
+    public var originName: String {
+        if let end = originNameEnd { return String(slice(0, end)) }
         let host = slice(layout.hostStart, layout.hostEnd - (hasFinalDot ? 1 : 0))
-        return slice(0, layout.schemeEnd + 3) + host + slice(layout.hostEnd, layout.pathStart)
+        return String(slice(0, layout.schemeEnd + 3) + host + slice(layout.hostEnd, layout.pathStart))
+    }
+
+    /// A hash of `originName`, by the process's seed.
+    public var originHash: Int {
+        guard let end = originNameEnd else { return Self.hash(originName, upTo: originName.utf8.count) }
+        return Self.hash(description, upTo: Int(end))
+    }
+
+    /// Whether `name` is `originName`. Mostly nothing is made to see that.
+    public func isOf(originNamed name: String) -> Bool {
+        guard let end = originNameEnd else { return originName == name }
+        guard name.utf8.count == Int(end) else { return false }
+        let (own, wanted) = (description.utf8, name.utf8)
+        let (bytes, span) = (own.span, wanted.span)
+        for index in span.indices where bytes[index] != span[index] { return false }
+        return true
+    }
+
+    /// Where `originName` ends, if the URL begins with it: nil if there is user information or a dot at the end of the
+    /// host.
+    private var originNameEnd: UInt16? {
+        guard layout.hostStart < layout.pathStart else { return layout.schemeEnd + 1 }
+        return hasUserinfo || hasFinalDot ? nil : layout.pathStart
+    }
+
+    private var hasFinalDot: Bool {
+        guard layout.hostEnd > layout.hostStart else { return false }
+        let utf8 = description.utf8
+        return utf8.span[Int(layout.hostEnd) - 1] == UInt8(ascii: ".")
+    }
+
+    /// Eight bytes at a time.
+    private static func hash(_ text: String, upTo end: Int) -> Int {
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        var hasher = Hasher()
+        var start = 0
+        while start + 8 <= end {
+            let eight = bytes.extracting(start..<start + 8)
+            var word: UInt64 = 0
+            for index in 0..<8 { word |= UInt64(eight[index]) << UInt64(8 * index) }
+            hasher.combine(word)
+            start += 8
+        }
+        var rest = UInt64(end - start)
+        for index in start..<end { rest = rest << 8 | UInt64(bytes[index]) }
+        hasher.combine(rest)
+        return hasher.finalize()
     }
 
     /// The URL without user information and query, which hold passwords and tokens: the form for logs.

@@ -11,6 +11,10 @@ public struct HTTPMethod: Hashable, Sendable, CustomStringConvertible {
 
     /// Takes any token of at most `HTTPLimits.methodBytes` bytes; nil for other text.
     public init?(_ name: String) {
+        if name == Self.get.description {
+            self = .get
+            return
+        }
         let count = name.utf8.count
         guard count > 0, count <= HTTPLimits.methodBytes, name.utf8.allSatisfy(\.isToken) else { return nil }
         description = name

@@ -2,6 +2,7 @@ extension HeaderFields {
     /// Takes the lines of a request, if all of them may be sent to a server. One LF at the end is dropped.
     public init(request lines: [UInt8]) throws(HeaderFieldError) {
         self.init(lines: lines)
+        guard !bytes.isEmpty else { return }
         try Self.checkSize(bytes.count, fields: 0)
         let span = bytes.span
         var start = 0

@@ -24,7 +24,7 @@ enum URLHost {
         var label = first
         for index in range {
             let byte = bytes[index]
-            if byte.isLowercase || byte.isDigit || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") { continue }
+            if ByteSet.host.contains(byte) { continue }
             if byte.isUppercase {
                 isNormal = false
             } else if byte == UInt8(ascii: "."), index > label, index - label <= HTTPLimits.labelBytes {

@@ -193,7 +193,10 @@ import Testing
         ].map { try FetchURL($0) }
         for left in urls {
             for right in urls {
-                #expect((left.originName == right.originName) == (left.origin == right.origin), "\(left) \(right)")
+                let isSame = left.origin == right.origin
+                #expect((left.originName == right.originName) == isSame, "\(left) \(right)")
+                #expect(left.isOf(originNamed: right.originName) == isSame, "\(left) \(right)")
+                #expect(!isSame || left.originHash == right.originHash, "\(left) \(right)")
             }
         }
     }

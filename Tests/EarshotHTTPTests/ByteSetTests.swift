@@ -1,0 +1,17 @@
+import Testing
+
+@testable import EarshotHTTP
+
+/// The bits of the sets are what the questions to one byte say.
+struct ByteSetTests {
+    @Test func `each set is the bytes that its description names`() {
+        for byte in UInt8.min...UInt8.max {
+            let isBackslash = byte == UInt8(ascii: "\\")
+            let isLabel = byte.isLowercase || byte.isDigit || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
+            let isSegment = byte.isPath && byte != UInt8(ascii: "/") && !isBackslash
+            #expect(ByteSet.segment.contains(byte) == isSegment, "\(byte)")
+            #expect(ByteSet.query.contains(byte) == (byte.isQuery && !isBackslash), "\(byte)")
+            #expect(ByteSet.host.contains(byte) == isLabel, "\(byte)")
+        }
+    }
+}
