@@ -79,7 +79,7 @@ extension BrokerCore {
         lease.orphan = identity
         lease.receivedBytes = held.receivedBytes
         lease.totalBytes = held.totalBytes
-        workers[worker].leases[held.attempt] = lease
+        workers[worker].leases.insert(lease, of: held.attempt)
         workers[worker].lower += 1
         workers[worker].lowerCeiling()
         orphans[identity] = .running(worker: worker, held.attempt)

@@ -355,7 +355,7 @@ extension BrokerCore {
 
     /// Forgets what a flight that ends had to do with the cache.
     mutating func dropCachePlan(of flight: Int32) {
-        guard let plan = cachePlans.drop(flight) else { return }
+        guard !cachePlans.isEmpty, let plan = cachePlans.removeValue(forKey: flight) else { return }
         if let response = plan.fallback?.response { drop(response) }
     }
 

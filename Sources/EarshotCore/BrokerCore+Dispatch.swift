@@ -94,8 +94,12 @@ extension BrokerCore {
     /// The slots of a pool's workers that take work. O(workers).
     func slotCount(of pool: Int32) -> SlotCount {
         var count = SlotCount()
-        workers.forEach { if $1.pools.contains(pool) { count.add($1) } }
+        for worker in 0..<Int32(workers.bound) where serves(worker, pool) { count.add(workers[worker]) }
         return count
+    }
+
+    private func serves(_ worker: Int32, _ pool: Int32) -> Bool {
+        workers.contains(worker) && workers[worker].pools.contains(pool)
     }
 
     /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to,
@@ -105,12 +109,11 @@ extension BrokerCore {
         let pool = origins[origin].pool
         var best: Int32?
         var most = 0
-        workers.forEach { worker, session in
-            guard session.pools.contains(pool), session.freeSlots > 0, session.freeSlots >= most,
-                session.freeSlots > most || session.id == last
-            else { return }
+        for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
+            let free = workers[worker].freeSlots
+            guard free > 0, free > most || free == most && workers[worker].id == last else { continue }
             best = worker
-            most = session.freeSlots
+            most = free
         }
         return best
     }
@@ -137,7 +140,7 @@ extension BrokerCore {
         lease.isResuming = lent != nil
         lease.growingBytes = lent?.resume.bytes ?? 0
         spoolUse.growingBytes &+= lease.growingBytes
-        workers[worker].leases[attempt] = lease
+        workers[worker].leases.insert(lease, of: attempt)
         watch(worker, now: now)
         ledger.flights.assigned += 1
         var job = Job(attempt: attempt, url: record.url.description)
@@ -159,7 +162,11 @@ extension BrokerCore {
         if isOwn(worker) { job.priority = priority }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
-        actions.append(record.body.map { .sendJob(id, job, $0) } ?? .sendWorker(id, .job(job)))
+        if let body = record.body {
+            actions.append(.sendJob(id, job, body))
+        } else {
+            actions.append(.sendWorker(id, .job(job)))
+        }
     }
 
     /// The highest class of those who can be served.

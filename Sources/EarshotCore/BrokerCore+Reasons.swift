@@ -160,8 +160,8 @@ extension BrokerCore {
         json.member("limit", Int(origin.limit))
         var counts: [Int32: Int] = [:]
         var cancelling = 0
-        workers.forEach { _, session in
-            for lease in session.leases.values where lease.origin == number {
+        for worker in workers.indices {
+            for lease in workers[worker].leases.values where lease.origin == number {
                 if lease.flight < 0 {
                     cancelling += 1
                 } else if let handler = firstHandler(of: lease.flight) {

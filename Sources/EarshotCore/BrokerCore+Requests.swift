@@ -4,9 +4,11 @@ internal import EarshotWire
 /// Requests: how they join or begin flights, wait, and change class.
 extension BrokerCore {
     mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
-        var fetch = fetch
-        if fetch.options.delivery == .inline {
-            fetch.options.maxBytes = min(fetch.options.maxBytes ?? .max, workerLimits.inlineBytes)
+        if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > workerLimits.inlineBytes {
+            var limited = fetch
+            limited.options.maxBytes = workerLimits.inlineBytes
+            fetchRequested(limited, body, by: client, now: now)
+            return
         }
         if let body, let objection = objection(to: body, of: fetch) {
             refuse(client, objection.code, objection.detail, .fetch(fetch))

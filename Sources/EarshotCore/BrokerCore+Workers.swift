@@ -120,12 +120,12 @@ extension BrokerCore {
     /// Whether a worker holds this attempt, so that its completion, and the file it names, mean something.
     public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
         guard let worker = workerNumbers[id] else { return false }
-        return workers[worker].leases[attempt] != nil
+        return workers[worker].leases.contains(attempt)
     }
 
     /// Whether any worker holds this attempt, to fetch it or to end it.
     public func isHeld(_ attempt: AttemptID) -> Bool {
-        workers.indices.contains { workers[$0].leases[attempt] != nil || workers[$0].foreign.contains(attempt) }
+        workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
     }
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
@@ -323,7 +323,7 @@ extension BrokerCore {
     /// Ends a worker's hold on an attempt.
     /// - Returns: the hold on a flight's current attempt, or on an orphan; nil if the completion is stale.
     private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerSession.Lease? {
-        guard let lease = workers[worker].leases.removeValue(forKey: attempt) else {
+        guard let lease = workers[worker].leases.remove(attempt) else {
             if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
             return nil
         }

@@ -8,18 +8,28 @@ struct Fingerprint {
     init(of fetch: Fetch, body: RequestBody?) {
         var hasher = Hasher()
         hasher.combine(fetch.url)
-        hasher.combine(fetch.httpFields)
-        hasher.combine(fetch.options.method)
-        hasher.combine(fetch.options.key)
-        hasher.combine(fetch.options.digest)
-        hasher.combine(fetch.options.redirect)
-        hasher.combine(fetch.options.cache)
-        hasher.combine(fetch.options.isWarm)
-        hasher.combine(fetch.options.coalesces)
-        hasher.combine(fetch.options.route)
-        hasher.combine(fetch.options.usesCookies)
-        hasher.combine(fetch.options.isDurable)
-        hasher.combine(body?.fingerprint)
+        let options = fetch.options
+        // Most say nothing of all this.
+        if !Self.isUsual(options) || !fetch.httpFields.isEmpty || body != nil {
+            hasher.combine(fetch.httpFields)
+            hasher.combine(options.method)
+            hasher.combine(options.key)
+            hasher.combine(options.digest)
+            hasher.combine(options.redirect)
+            hasher.combine(options.cache)
+            hasher.combine(options.isWarm)
+            hasher.combine(options.coalesces)
+            hasher.combine(options.route)
+            hasher.combine(options.usesCookies)
+            hasher.combine(options.isDurable)
+            hasher.combine(body?.fingerprint)
+        }
         value = UInt64(bitPattern: Int64(hasher.finalize()))
+    }
+
+    private static func isUsual(_ options: Fetch.Options) -> Bool {
+        options.method == "GET" && options.key == nil && options.digest == nil && options.redirect == .follow
+            && options.cache == .default && !options.isWarm && options.coalesces && options.route.isUsual
+            && !options.usesCookies && !options.isDurable
     }
 }

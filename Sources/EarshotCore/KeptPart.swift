@@ -30,7 +30,12 @@ struct PartAside {
 }
 
 /// What was asked for by a flight that is gone while its attempt is being cancelled.
-struct AbandonedFlight {
+final class AbandonedFlight: Sendable {
     let key: FlightKey
     let request: HTTPRequest
+
+    init(key: FlightKey, request: HTTPRequest) {
+        self.key = key
+        self.request = request
+    }
 }

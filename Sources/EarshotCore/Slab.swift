@@ -43,11 +43,6 @@ struct Slab<Element> {
         }
     }
 
-    /// Goes through all records in use, without a list of them. O(bound).
-    func forEach(_ body: (Int32, borrowing Element) -> Void) {
-        for index in 0..<Int32(bound) where contains(index) { body(index, self[index]) }
-    }
-
     /// All numbers in use, for audits and reports. O(bound).
     var indices: [Int32] { (0..<Int32(bound)).filter { contains($0) } }
 

@@ -63,7 +63,7 @@ struct WorkerSession {
     /// The most it may hold: its slots or, after they became fewer, what it has not ended since.
     private(set) var ceiling = 0
     /// By their names, of which those that are taken over from an earlier broker are that one's.
-    var leases: [AttemptID: Lease] = [:]
+    var leases = LeaseTable()
     /// Attempts of earlier brokers' lives it holds and has not told of, or is to stop: they take slots until they end.
     var foreign: Set<AttemptID> = []
     var cancelling = 0
