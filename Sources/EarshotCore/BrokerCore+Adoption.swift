@@ -121,6 +121,7 @@ extension BrokerCore {
 
     /// What tells a flight from all others, with all that decides who may share it and what the server is asked; nil
     /// for one that is for one request alone.
+    @inline(__always)
     func identity(of flight: Int32) -> FlightIdentity? {
         guard let identify, !flights[flight].isAlone else { return nil }
         let key = flights[flight].key

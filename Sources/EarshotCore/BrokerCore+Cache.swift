@@ -70,6 +70,7 @@ extension BrokerCore {
         actions.append(.lookUp(FlightName(number: flight, id: record.id), cacheKey(of: flight), record.request))
     }
 
+    @inline(__always)
     private func asksCache(_ record: Flight) -> Bool {
         let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
         return !isPast || mayNotFetch(record)
@@ -85,6 +86,7 @@ extension BrokerCore {
     }
 
     /// The open flight that a request with this key joins.
+    @inline(__always)
     func joinableFlight(_ key: FlightKey) -> Int32? {
         if let flight = openFlight(key) { return flight }
         guard modedFlights > 0 || key.mode != .default else { return nil }
@@ -119,6 +121,7 @@ extension BrokerCore {
     }
 
     /// The fields that a flight's worker sends.
+    @inline(__always)
     func jobFields(of flight: Int32) -> HeaderFields {
         guard let plan = cachePlans[flight] else { return flights[flight].fields }
         return flights[flight].request.adding(plan.adding).fields

@@ -208,8 +208,6 @@ extension BrokerCore {
     }
 
     /// The clients that hear a handler, each once.
-    ///
-    /// Inlined: for a call the compiler copies the references to all of the core's tables, for each terminal.
     @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
         departed.isEmpty && subtreeSubscribers.isEmpty ? handlers[handler].subscribers : selectedListeners(of: handler)

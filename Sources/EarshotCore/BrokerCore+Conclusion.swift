@@ -36,6 +36,7 @@ extension BrokerCore {
         }
     }
 
+    @inline(__always)
     private func redirect(of flight: Int32, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome {
         guard (300..<400).contains(status) else { return .notARedirect }
         let record = flights[flight]
@@ -217,6 +218,7 @@ extension BrokerCore {
         return outcomes.insert(other)
     }
 
+    @inline(__always)
     private func prefersFile(_ interest: Int32) -> Bool {
         interests[interest].extras >= 0 && extras[interests[interest].extras].prefersFile
     }
@@ -236,6 +238,7 @@ extension BrokerCore {
     /// What a request alone has against an outcome that is right for the others.
     ///
     /// - Parameter forms: in which its body was there when it came; what waits moves.
+    @inline(__always)
     private func objection(of interest: Int32, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
         let number = interests[interest].extras
         guard outcome.failure == nil, let response = outcome.response, number >= 0 else { return nil }

@@ -24,6 +24,7 @@ extension BrokerCore {
     }
 
     /// Whether a body has to wait for everybody.
+    @inline(__always)
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
             guard clients[client].isFull else { return false }
@@ -136,6 +137,7 @@ extension BrokerCore {
     }
 
     /// Whether a terminal waits for a client whose window has room.
+    @inline(__always)
     func hasDue(_ client: Int32) -> Bool {
         !clients[client].isFull && clients[client].sent < clients[client].deliveries.count
     }
@@ -301,10 +303,12 @@ extension BrokerCore {
         if isDurable(interest), !isPurged(interest) { takeBack(interest) } else { forgetInterest(interest) }
     }
 
+    @inline(__always)
     private func fieldBytes(of interest: Int32) -> Int {
         outcomes[interests[interest].outcome].response?.fields.count ?? 0
     }
 
+    @inline(__always)
     private func bodyBytes(of interest: Int32) -> Int {
         interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0
     }
@@ -314,6 +318,7 @@ extension BrokerCore {
     /// Whether a body must not wait in memory: unless all that wait with it could be of its size and stay within the
     /// bound, it waits in the spool. So what waits for one client, or one handler's grace, holds little memory, however
     /// long it waits.
+    @inline(__always)
     private func mustSpill(_ outcome: Int32, waiting: Int) -> Bool {
         guard let response = outcomes[outcome].response, response.body != nil, response.sha256 != nil, waiting > 0
         else { return false }
@@ -391,6 +396,7 @@ extension BrokerCore {
         if holders == 1 { actions.append(.releaseFile(file)) }
     }
 
+    @inline(__always)
     func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
         let record = interests[interest]
         let outcome = outcomes[record.outcome]

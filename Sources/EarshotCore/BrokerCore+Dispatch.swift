@@ -92,18 +92,21 @@ extension BrokerCore {
     }
 
     /// The slots of a pool's workers that take work. O(workers).
+    @inline(__always)
     func slotCount(of pool: Int32) -> SlotCount {
         var count = SlotCount()
         for worker in 0..<Int32(workers.bound) where serves(worker, pool) { count.add(workers[worker]) }
         return count
     }
 
+    @inline(__always)
     private func serves(_ worker: Int32, _ pool: Int32) -> Bool {
         workers.contains(worker) && workers[worker].pools.contains(pool)
     }
 
     /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to,
     /// whose connection may still be open. O(workers).
+    @inline(__always)
     private func freestWorker(for origin: Int32) -> Int32? {
         let last = origins[origin].lastWorker
         let pool = origins[origin].pool

@@ -352,6 +352,7 @@ extension BrokerCore {
 
     // MARK: Ends
 
+    @inline(__always)
     func isDurable(_ interest: Int32) -> Bool { !durables.isEmpty && durables[interest] != nil }
 
     /// Forgets what is on the disk of a request whose ID is free; nothing happens to others.

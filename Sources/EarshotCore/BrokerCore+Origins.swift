@@ -26,6 +26,7 @@ extension BrokerCore {
         return origin
     }
 
+    @inline(__always)
     func origin(of flight: Int32) -> Int32 { scopes[flights[flight].scope].origin }
 
     mutating func dropScopeIfIdle(_ scope: Int32) {

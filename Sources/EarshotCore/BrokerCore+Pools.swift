@@ -25,9 +25,11 @@ extension BrokerCore {
         return true
     }
 
+    @inline(__always)
     func pool(of flight: Int32) -> Int32 { origins[origin(of: flight)].pool }
 
     /// Whether a worker is somebody's own: it fetches neither http nor https, and nobody vouches for it.
+    @inline(__always)
     func isOwn(_ worker: Int32) -> Bool { !workers[worker].pools.contains(WorkerPool.web) }
 
     /// How much an origin is given. For schemes of users' own workers their slots are the only limit.

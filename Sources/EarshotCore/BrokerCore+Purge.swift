@@ -123,6 +123,7 @@ extension BrokerCore {
 
     // MARK: Queries
 
+    @inline(__always)
     func isPurged(_ interest: Int32) -> Bool { handlers[interests[interest].handler].purge != nil }
 
     // MARK: Steps

@@ -51,6 +51,7 @@ extension BrokerCore {
         }
     }
 
+    @inline(__always)
     private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {
         guard HTTPMethod(fetch.options.method)?.canCoalesce != true else {
             return ("bad-message", "a \(fetch.options.method) has no body")
@@ -62,10 +63,12 @@ extension BrokerCore {
     }
 
     /// The first of a handler's subscribers is mostly the only one.
+    @inline(__always)
     private func hears(_ client: Int32, _ handler: Int32) -> Bool {
         handlers[handler].subscribers.first == client || clients[client].subscriptions.contains(handler)
     }
 
+    @inline(__always)
     private func hasRoomToSubscribe(_ client: Int32) -> Bool {
         clients[client].subscriptions.count + clients[client].subtrees.count < limits.subscriptionsPerClient
     }
@@ -159,6 +162,7 @@ extension BrokerCore {
     }
 
     /// Why no more requests are taken; nil if they are.
+    @inline(__always)
     func refusal(of interest: Int32) -> FailureCode? {
         guard !isDraining else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
@@ -252,25 +256,30 @@ extension BrokerCore {
         return flight
     }
 
+    @inline(__always)
     func openFlight(_ key: FlightKey) -> Int32? {
         flightNumbers.find(key.hash) { flights[$0].has(key) }
     }
 
     /// The flight of that name, if it has not ended.
+    @inline(__always)
     func flight(_ name: FlightName) -> Int32? {
         flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
     }
 
     /// The request of this ID, while the ID is taken.
+    @inline(__always)
     func listedInterest(_ request: RequestID, of handler: Int32) -> Int32? {
         listedInterest(request, of: handler, hash(request, of: handler))
     }
 
     /// - Parameter hash: what `hash(_:of:)` says.
+    @inline(__always)
     func listedInterest(_ request: RequestID, of handler: Int32, _ hash: UInt32) -> Int32? {
         requestNumbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
     }
 
+    @inline(__always)
     func hash(_ request: RequestID, of handler: Int32) -> UInt32 {
         NumberHash.of(UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler)))
     }
@@ -319,6 +328,7 @@ extension BrokerCore {
     }
 
     /// The flight that is, or will be, fetched for this one: the last of its redirects so far.
+    @inline(__always)
     func leaf(of flight: Int32) -> Int32 {
         var flight = flight
         while case .following(let child) = flights[flight].phase { flight = child }

@@ -357,6 +357,7 @@ extension BrokerCore {
     }
 
     /// The attempt of a flight that runs.
+    @inline(__always)
     func attempt(of flight: Int32) -> AttemptID {
         adopted[flight]
             ?? AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)

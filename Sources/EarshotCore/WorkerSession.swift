@@ -86,8 +86,10 @@ struct WorkerSession {
     /// Whether it has something to end.
     var isBusy: Bool { !leases.isEmpty || !foreign.isEmpty }
 
+    @inline(__always)
     var slots: Int { min(offered, wish ?? offered) }
 
+    @inline(__always)
     var freeSlots: Int { phase == .ready ? max(0, slots - leases.count - foreign.count) : 0 }
 
     /// It said how many transfers it runs. One that fetches nothing for us stays with none.
