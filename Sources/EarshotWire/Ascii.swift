@@ -101,26 +101,6 @@ enum Decimal {
         return value
     }
 
-    /// The same, of bytes in place.
-    static func unsigned(_ bytes: Span<UInt8>) -> UInt64? {
-        guard !bytes.isEmpty else { return nil }
-        var value: UInt64 = 0
-        for index in bytes.indices {
-            guard Ascii.isDigit(bytes[index]) else { return nil }
-            let (product, overflow) = value.multipliedReportingOverflow(by: 10)
-            let (sum, carry) = product.addingReportingOverflow(UInt64(bytes[index] - Ascii.zero))
-            guard !overflow, !carry else { return nil }
-            value = sum
-        }
-        return value
-    }
-
-    /// Appends the digits of `value`.
-    static func append(_ value: UInt64, to text: inout [UInt8]) {
-        if value > 9 { append(value / 10, to: &text) }
-        text.append(Ascii.zero + UInt8(value % 10))
-    }
-
     /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `limit` seconds.
     static func milliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.seconds) -> Int? {
         let dot = bytes.firstIndex(of: Ascii.dot)
@@ -135,6 +115,7 @@ enum Decimal {
                 scale /= 10
             }
         }
+        let total = Int(whole) * 1000 + fraction
         return total <= limit * 1000 ? total : nil
     }
 

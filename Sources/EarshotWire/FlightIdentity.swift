@@ -13,10 +13,8 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: String) {
-        let utf8 = text.utf8
-        let bytes = utf8.span
-        guard bytes.count == 32, let high = Hexadecimal.number(bytes.extracting(0..<16)),
-            let low = Hexadecimal.number(bytes.extracting(16..<32))
+        guard text.utf8.count == 32, let high = Hexadecimal.number(text.utf8.prefix(16)),
+            let low = Hexadecimal.number(text.utf8.suffix(16))
         else { return nil }
         self.init(high: high, low: low)
     }

@@ -84,9 +84,6 @@ public struct RequestID: Hashable, Sendable, CustomStringConvertible {
 
 /// One life of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
 public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
-    /// The length of its text.
-    static let textBytes = 16
-
     public let rawValue: UInt64
 
     public init(rawValue: UInt64) {
@@ -151,12 +148,13 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
     public var description: String {
         var text: [UInt8] = []
-        text.reserveCapacity(48)
         Hexadecimal.append(broker.rawValue, to: &text)
-        text.append(Ascii.dot)
-        Decimal.append(flight, to: &text)
-        text.append(Ascii.dot)
-        Decimal.append(UInt64(attempt), to: &text)
+        text.append(addingCapacity: 32) {
+            $0.append(Ascii.dot)
+            Decimal.append(flight, to: &$0)
+            $0.append(Ascii.dot)
+            Decimal.append(UInt64(attempt), to: &$0)
+        }
         return String(decoding: text, as: UTF8.self)
     }
 }
