@@ -243,6 +243,7 @@ internal import Glibc
     }
 
     private func callHooks() -> Rest {
+        let newest = lastHook
         var rest = Rest.untilEvent
         for hook in hooks where hooks.contains(where: { $0.id == hook.id }) {
             switch (hook.call(), rest) {
@@ -252,7 +253,8 @@ internal import Glibc
             case (.untilEvent, _): break
             }
         }
-        return rest
+        // One that a hook has added may have something to say, too.
+        return lastHook == newest ? rest : .none
     }
 
     private func isCurrent(_ registration: Registration) -> Bool {

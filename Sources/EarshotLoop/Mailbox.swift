@@ -1,10 +1,26 @@
 internal import Synchronization
 
 /// The one door by which another thread reaches a loop: it puts values in, the loop's thread takes them out.
+///
+/// A loop takes them in the handler of ``descriptor``, by ``takeAll()``, and is woken for the first value after that. Or
+/// it takes them in each pass, by ``takeSome()``, and asks ``mayRest()`` before it sleeps: then nobody spends a system
+/// call on waking a loop that is awake.
 public final class Mailbox<Value: Sendable>: Sendable {
+    /// What became of a value that was put in.
+    public enum Placement: Equatable, Sendable {
+        /// The box is closed: nobody will take it out.
+        case refused
+        /// It will be taken out.
+        case taken
+        /// It will be taken out once ``wake()`` was called.
+        case takenAsleep
+    }
+
     private struct State {
         var values: [Value] = []
         var isClosed = false
+        /// Whether the loop is asleep, or may go to sleep without looking.
+        var isAsleep = true
     }
 
     private let state = Mutex(State())
@@ -15,7 +31,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
         counter = try EventCounter()
     }
 
-    /// Readable when values wait. Register it with the loop, and ``takeAll()`` in the handler.
+    /// Readable when the loop was woken.
     public var descriptor: Int32 { counter.descriptor }
 
     /// Puts `value` in and wakes the loop. From any thread. The box has no bound: its user has.
@@ -23,33 +39,56 @@ public final class Mailbox<Value: Sendable>: Sendable {
     /// - Returns: false when the box was closed: then nobody will take it out.
     @discardableResult
     public func put(_ value: Value) -> Bool {
-        let (isTaken, wasEmpty) = state.withLock(of: self) { state in
-            guard !state.isClosed else { return (false, false) }
-            state.values.append(value)
-            return (true, state.values.count == 1)
-        }
-        if wasEmpty { counter.signal() }
-        return isTaken
+        let placement = place(value)
+        if placement == .takenAsleep { wake() }
+        return placement != .refused
     }
+
+    /// As ``put(_:)``, but leaves it to the caller to wake the loop, for one who holds a lock that the loop takes, too:
+    /// who is woken may run at once, in the place of who woke him.
+    public func place(_ value: Value) -> Placement {
+        state.withLock(of: self) { state in
+            guard !state.isClosed else { return .refused }
+            state.values.append(value)
+            defer { state.isAsleep = false }
+            return state.isAsleep ? .takenAsleep : .taken
+        }
+    }
+
+    /// Wakes the loop.
+    public func wake() { counter.signal() }
 
     /// Takes out all that waits, in the order it was put in.
     public func takeAll() -> [Value] {
         // The signal first: one that comes after it belongs to values not yet taken, and wakes the loop again.
         counter.take()
-        return state.withLock(of: self) { state in
-            let taken = state.values
-            state.values = []
-            return taken
+        return take { $0.isAsleep = true }
+    }
+
+    /// As ``takeAll()``, by a loop that asks ``mayRest()`` before it sleeps.
+    public func takeSome() -> [Value] { take { $0.isAsleep = false } }
+
+    /// Whether nothing waits: from then on what is put in wakes the loop.
+    public func mayRest() -> Bool {
+        state.withLock(of: self) { state in
+            state.isAsleep = state.values.isEmpty
+            return state.isAsleep
         }
     }
+
+    /// Makes the descriptor unreadable, after the loop was woken.
+    public func heardWake() { counter.take() }
 
     /// Lets nothing in any more.
     ///
     /// - Returns: what waited.
-    public func close() -> [Value] {
+    public func close() -> [Value] { take { $0.isClosed = true } }
+
+    private func take(_ change: (inout State) -> Void) -> [Value] {
         state.withLock(of: self) { state in
+            change(&state)
             let taken = state.values
-            state = State(isClosed: true)
+            state.values = []
             return taken
         }
     }

@@ -142,6 +142,26 @@ let patience = Duration.seconds(10)
         #expect(try !loop.run(for: .milliseconds(5)) { passes > 6 })
     }
 
+    @Test func `a hook that a hook adds is called before the loop sleeps`() throws {
+        let loop = try EventLoop()
+        var isCalled = false
+        var hooks: [EventLoop.HookID] = []
+        hooks.append(
+            loop.addHook {
+                guard hooks.count == 1 else { return .untilEvent }
+                hooks.append(
+                    loop.addHook {
+                        isCalled = true
+                        return .untilEvent
+                    })
+                return .untilEvent
+            })
+        let start = LoopTime.read()
+        #expect(try loop.run(for: patience) { isCalled })
+        #expect(LoopTime.read().since(start) < patience)
+        for hook in hooks { loop.removeHook(hook) }
+    }
+
     @Test func `an idle loop does not wake`() throws {
         let loop = try EventLoop()
         let pipe = Pipe()

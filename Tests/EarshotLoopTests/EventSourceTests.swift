@@ -14,6 +14,37 @@ import Testing
         loop.remove(registration)
     }
 
+    @Test func `a loop that looks before it sleeps is woken only from its sleep`() throws {
+        let mailbox = try Mailbox<Int>()
+        #expect(mailbox.place(1) == .takenAsleep)
+        #expect(mailbox.place(2) == .taken)
+        #expect(mailbox.takeSome() == [1, 2])
+        #expect(mailbox.place(3) == .taken)
+        #expect(!mailbox.mayRest())
+        #expect(mailbox.place(4) == .taken)
+        #expect(mailbox.takeSome() == [3, 4])
+        #expect(mailbox.mayRest())
+        #expect(mailbox.place(5) == .takenAsleep)
+        #expect(mailbox.close() == [5])
+        #expect(mailbox.place(6) == .refused)
+    }
+
+    @Test func `what another thread puts in while a loop goes to sleep is not forgotten`() throws {
+        let loop = try EventLoop()
+        let mailbox = try Mailbox<Int>()
+        var got: [Int] = []
+        let registration = try loop.add(mailbox.descriptor, .readable) { _ in mailbox.heardWake() }
+        let hook = loop.addHook {
+            got += mailbox.takeSome()
+            return mailbox.mayRest() ? .untilEvent : .none
+        }
+        Thread.detachNewThread { for number in 0..<100_000 { mailbox.put(number) } }
+        #expect(try loop.run(for: patience) { got.count == 100_000 })
+        #expect(got == Array(0..<100_000))
+        loop.removeHook(hook)
+        loop.remove(registration)
+    }
+
     @Test func `a closed mailbox gives what waited, and takes nothing`() throws {
         let mailbox = try Mailbox<Int>()
         #expect(mailbox.put(1))

@@ -74,7 +74,12 @@ final class BusLoop {
     private func serve() {
         do {
             let registration = try loop.add(commands.descriptor, .readable) { [unowned self] _ in
-                for command in commands.takeAll() { carryOut(command) }
+                commands.heardWake()
+            }
+            // Before the connection's hook, so that what is wanted is said in the same pass.
+            _ = loop.addHook { [unowned self] in
+                for command in commands.takeSome() { carryOut(command) }
+                return connection == nil ? rest() : .untilEvent
             }
             try begin()
             try loop.run()
@@ -127,7 +132,11 @@ final class BusLoop {
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, client: "swift", lease: settings.lease, loop: loop
         ) { [unowned self] event in happened(event) }
+        // After the connection's hook: tasks that it has resumed want the next thing by now.
+        _ = loop.addHook { [unowned self] in rest() }
     }
+
+    private func rest() -> EventLoop.Rest { commands.mayRest() ? .untilEvent : .none }
 
     /// Ends it after this pass.
     private func stop(_ error: BusError) {

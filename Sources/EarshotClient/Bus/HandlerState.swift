@@ -5,16 +5,9 @@ internal import Synchronization
 /// A handler as all who deal with it know it: whether it was removed, and which of its requests still count.
 final class HandlerState: Sendable {
     private struct State {
-        /// Requests of an earlier epoch were replaced or removed.
-        var epoch: UInt64 = 0
-        /// Why those of an earlier epoch do not count.
+        /// Why requests of an earlier epoch do not count.
         var reason = BusError.replaced
         var isRemoved = false
-
-        mutating func forget(_ reason: BusError) {
-            epoch += 1
-            self.reason = reason
-        }
     }
 
     /// Unlike the name, of this handler alone: a program may make two of one name.
@@ -23,6 +16,9 @@ final class HandlerState: Sendable {
     /// Whether the program chose the name, so that others may know it.
     let isNamed: Bool
     private let state = Mutex(State())
+    /// Requests of an earlier one were replaced or removed. Changes with the lock, and is read without: what a request
+    /// needs most often is to know that it counts.
+    private let epoch = Atomic<UInt64>(0)
 
     init(_ number: UInt64, _ name: HandlerID, isNamed: Bool) {
         self.number = number
@@ -38,8 +34,8 @@ final class HandlerState: Sendable {
     func begin<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
         let answer: Answer? = state.withLock(of: self) { state in
             guard !state.isRemoved else { return nil }
-            if replaces { state.forget(.replaced) }
-            return send(state.epoch)
+            if replaces { forget(.replaced, &state) }
+            return send(epoch.load(ordering: .sequentiallyConsistent))
         }
         guard let answer else { throw .removed }
         return answer
@@ -50,18 +46,22 @@ final class HandlerState: Sendable {
         state.withLock(of: self) { state in
             guard !state.isRemoved else { return }
             state.isRemoved = true
+            forget(.removed, &state)
             send()
         }
     }
 
     /// From now on none of its requests of before counts.
-    func purge() { state.withLock(of: self) { $0.forget(.removed) } }
+    func purge() { state.withLock(of: self) { forget(.removed, &$0) } }
 
     /// Why a request of that epoch does not count any more; nil if it does.
     func obstacle(_ epoch: UInt64) -> BusError? {
-        state.withLock(of: self) { state in
-            if state.isRemoved { return .removed }
-            return state.epoch == epoch ? nil : state.reason
-        }
+        guard self.epoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
+        return state.withLock(of: self) { $0.isRemoved ? .removed : $0.reason }
+    }
+
+    private func forget(_ reason: BusError, _ state: inout State) {
+        state.reason = reason
+        epoch.add(1, ordering: .sequentiallyConsistent)
     }
 }

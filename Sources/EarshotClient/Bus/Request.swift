@@ -23,11 +23,15 @@ public final class Request: Sendable {
     ///
     /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the receiver is the caller's to end.
     func send(_ fetch: Fetch, _ receiver: Receiver, replaces: Bool) throws(BusError) {
-        let isTaken = try handler.begin(replaces: replaces) { epoch in
+        let placement = try handler.begin(replaces: replaces) { epoch in
             self.epoch.store(epoch, ordering: .sequentiallyConsistent)
-            return commands.put(.fetch(fetch, self, receiver, replaces: replaces))
+            return commands.place(.fetch(fetch, self, receiver, replaces: replaces))
         }
-        guard isTaken else { throw .closed }
+        switch placement {
+        case .refused: throw .closed
+        case .taken: break
+        case .takenAsleep: commands.wake()
+        }
     }
 
     /// No longer wants it. On the actor to which it would be delivered: it is not, from now on.
