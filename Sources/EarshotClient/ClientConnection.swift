@@ -82,7 +82,7 @@ public final class ClientConnection {
         let farewell = core.left()
         carryOut(farewell)
         // A socket that fails now ends as one that did not: what it held is dropped.
-        try? flush()
+        _ = try? flush()
         link?.close(linger: farewell.isEmpty ? 0 : Self.farewellMilliseconds)
         link = nil
     }
@@ -162,17 +162,21 @@ public final class ClientConnection {
 
     private func pass() throws -> EventLoop.Rest {
         if try link?.wasDisconnected() == true { disconnect() }
-        try takeMessages()
+        let isEmpty = try takeMessages()
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
-        try flush()
-        let isPending = try link?.hasPending(isPaused: isPaused) ?? false
-        return isPending || !reports.isEmpty ? .none : .untilEvent
+        let hasSent = try flush()
+        guard reports.isEmpty else { return .none }
+        // A pause leaves messages where they are, but the socket is asked, or its descriptor stays readable.
+        guard !isEmpty || hasSent, try link?.hasPending() == true, !isPaused else { return .untilEvent }
+        return .none
     }
 
-    private func takeMessages() throws {
+    /// - Returns: whether no more was there.
+    private func takeMessages() throws -> Bool {
         var count = 0
-        while !isPaused, count < Self.messagesPerPass, let link, try link.socket.receive(into: &parts) {
+        while !isPaused, count < Self.messagesPerPass, let link {
+            guard try link.socket.receive(into: &parts) else { return true }
             count += 1
             do throws(WireError) {
                 let message = try BrokerMessage(head: parts.bytes(0))
@@ -183,6 +187,7 @@ public final class ClientConnection {
                 reports.append(.refused(ErrorReply(error)))
             }
         }
+        return false
     }
 
     private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
@@ -211,13 +216,16 @@ public final class ClientConnection {
         }
     }
 
-    private func flush() throws {
-        guard let link else { return }
+    /// - Returns: whether anything left.
+    private func flush() throws -> Bool {
+        guard let link else { return false }
+        let waiting = outbox.count
         while let (head, body) = outbox.first, try link.socket.send(head, more: body != nil) == .sent {
             // Taken at its first frame, it is taken.
             if let body { _ = try link.socket.send(body) }
             outbox.removeFirst()
         }
+        return outbox.count < waiting
     }
 
     // MARK: Connecting

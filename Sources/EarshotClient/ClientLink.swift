@@ -8,6 +8,8 @@ final class ClientLink {
     private let monitor: Monitor
     private let loop: EventLoop
     private var registrations: [EventLoop.Registration] = []
+    /// Whether the monitor may have something to tell. Nothing but reading it eats its wakes.
+    private var isMonitorDue = true
 
     init(_ context: borrowing Context, endpoint: String, loop: EventLoop) throws {
         var options = SocketOptions()
@@ -22,7 +24,7 @@ final class ClientLink {
         // The descriptors only end the sleep: the pass's hook looks at both sockets.
         registrations = [
             try loop.add(socket.descriptor, .readable) { _ in },
-            try loop.add(monitor.descriptor, .readable) { _ in },
+            try loop.add(monitor.descriptor, .readable) { [unowned self] _ in isMonitorDue = true },
         ]
         try socket.connect(endpoint)
     }
@@ -39,6 +41,8 @@ final class ClientLink {
 
     /// Reads the monitor to its end and tells whether the connection broke.
     func wasDisconnected() throws(ZeroMQError) -> Bool {
+        guard isMonitorDue else { return false }
+        isMonitorDue = false
         var isGone = false
         while let event = try monitor.next() {
             switch event.kind {
@@ -49,12 +53,6 @@ final class ClientLink {
         return isGone
     }
 
-    /// Whether there is something to read that no wake will tell of: any call may have eaten it.
-    ///
-    /// - Parameter isPaused: whether messages are left where they are. The socket is asked all the same, or its
-    ///   descriptor stays readable.
-    func hasPending(isPaused: Bool) throws(ZeroMQError) -> Bool {
-        let hasMessages = try socket.readiness().contains(.readable)
-        return try monitor.isReadable() || hasMessages && !isPaused
-    }
+    /// Whether a message waits that no wake will tell of, as any call but for the one that found none may have eaten it.
+    func hasPending() throws(ZeroMQError) -> Bool { try socket.readiness().contains(.readable) }
 }
