@@ -107,12 +107,21 @@ public final class ClientConnection {
             throw ClientError(
                 .invalidRequest, "a URL is 1 to \(WireLimits.urlBytes) bytes of ASCII without spaces and controls")
         }
-        guard ClientMessage.fetch(fetch).encoded().count <= WireLimits.headBytes else {
+        guard hasShortHead(fetch) || ClientMessage.fetch(fetch).encoded().count <= WireLimits.headBytes else {
             throw ClientError(.invalidRequest, "the header fields are longer than \(WireLimits.headBytes) bytes")
         }
         guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
             throw ClientError(.invalidRequest, "the body is longer than \(WireLimits.requestBodyBytes) bytes")
         }
+    }
+
+    /// Whether the head is within its limit by far, which is sooner known than its length.
+    private static func hasShortHead(_ fetch: Fetch) -> Bool {
+        func bytes(_ text: String?) -> Int { text?.utf8.count ?? 0 }
+        let (options, route) = (fetch.options, fetch.options.route)
+        let said = bytes(options.method) + bytes(options.digest) + bytes(options.key) + bytes(options.tag)
+        let way = bytes(route.proxy) + bytes(route.caFile) + bytes(route.clientCertificate) + bytes(route.clientKey)
+        return fetch.url.utf8.count + fetch.httpFields.count + said + way <= WireLimits.headBytes / 2
     }
 
     /// No longer wants one request. Answered by ``ClientEvent/cancelled(_:)``, be there such a request or not.

@@ -64,11 +64,10 @@ public struct FetchOptions: Sendable {
         guard fields.allSatisfy(\.isSayable) else {
             throw BusError(.invalidRequest, "A header field has a name of visible ASCII and a value of one line.")
         }
-        fetch.httpFields = Array(fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n").utf8)
-        // A message that does not come back as it was is not what the program meant: a line end in a URL, for one.
-        guard try Self.read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
-            throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")
+        if !fields.isEmpty {
+            fetch.httpFields = Array(fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n").utf8)
         }
+        try Self.checkOptions(of: fetch)
         fetch.body = body
         do throws(ClientError) {
             try ClientConnection.check(fetch)
@@ -76,6 +75,18 @@ public struct FetchOptions: Sendable {
             throw BusError(error)
         }
         return fetch
+    }
+
+    /// - Throws: when what is said of `fetch` besides its URL would be read as something else.
+    private static func checkOptions(of fetch: Fetch) throws(BusError) {
+        var usual = Fetch.Options()
+        usual.priority = fetch.options.priority
+        // Most requests say nothing, and cannot be misread.
+        if fetch.options == usual, fetch.httpFields.isEmpty { return }
+        // A message that does not come back as it was is not what the program meant: a line end in a key, for one.
+        guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
+            throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")
+        }
     }
 
     private static func read(_ head: [UInt8]) throws(BusError) -> ClientMessage {
@@ -114,6 +125,7 @@ public struct FetchOptions: Sendable {
         guard duration >= .milliseconds(1), duration <= .seconds(WireLimits.seconds) else {
             throw BusError(.invalidRequest, "A time-out, a deadline or an interval is 1 ms to a day.")
         }
-        return Int(duration / .milliseconds(1))
+        let (seconds, attoseconds) = duration.components
+        return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
     }
 }
