@@ -3,10 +3,10 @@ internal import EarshotWire
 /// What the client's core asks its shell to do, in this order.
 enum ClientAction: Equatable {
     /// Over the connection that stands; dropped with it.
-    case send(ClientMessage)
+    indirect case send(ClientMessage)
     /// Hand the terminal, and the body that came with it, to the consumer.
     case deliver(Delivery)
-    case report(ClientReport)
+    indirect case report(ClientReport)
     /// Close the connection and make another.
     case reconnect
 }

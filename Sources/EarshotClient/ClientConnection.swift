@@ -96,8 +96,11 @@ public final class ClientConnection {
     /// - Throws: `ClientError` when it cannot be said on the wire.
     public func fetch(_ fetch: Fetch) throws(ClientError) {
         try Self.check(fetch)
-        carryOut(core.fetch(fetch))
+        self.fetch(Shared(fetch))
     }
+
+    /// As ``fetch(_:)``, of what has been checked.
+    func fetch(_ fetch: Shared<Fetch>) { carryOut(core.fetch(fetch)) }
 
     /// - Throws: `ClientError` when a request cannot be said on the wire.
     static func check(_ fetch: Fetch) throws(ClientError) {
@@ -188,10 +191,9 @@ public final class ClientConnection {
             guard try link.socket.receive(into: &parts) else { return true }
             count += 1
             do throws(WireError) {
-                let message = try BrokerMessage(head: parts.bytes(0))
+                let actions = core.received(try BrokerMessage(head: parts.bytes(0)))
                 // A terminal's or an answer's.
-                let body = parts.count > 1 ? parts.bytes(1) : []
-                carryOut(core.received(message), body: body)
+                carryOut(actions, body: parts.count > 1 ? parts.bytes(1) : [])
             } catch {
                 reports.append(.refused(ErrorReply(error)))
             }
@@ -226,6 +228,7 @@ public final class ClientConnection {
     }
 
     /// - Returns: whether anything left.
+    @discardableResult
     private func flush() throws -> Bool {
         guard let link else { return false }
         let waiting = outbox.count

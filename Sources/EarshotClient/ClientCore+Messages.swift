@@ -14,7 +14,7 @@ extension ClientCore {
         for index in awaited.indices { actions += sayQuestion(index) }
         actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
         lostSubmissions = []
-        for key in requests.keys.sorted(by: { requests[$0]?.order ?? 0 < requests[$1]?.order ?? 0 }) {
+        for (key, _) in requests.sorted(by: { $0.value.order < $1.value.order }) {
             if requests[key]?.isLost == true {
                 requests[key] = nil
                 actions.append(.report(.refused(Self.connectionLost(key))))
@@ -60,14 +60,16 @@ extension ClientCore {
         }
     }
 
-    mutating func terminalReceived(_ terminal: Terminal) -> [ClientAction] {
+    mutating func terminalReceived(_ terminal: consuming Terminal) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
         guard ledger.receive(terminal.sequence, of: key) else { return [] }
-        if let number = requests[key]?.number { heard(number) }
+        // Looked for once: names are long.
+        let place = requests.index(forKey: key)
+        if let place { heard(requests.values[place].number) }
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
-            case .failed(let failure): failure.code == "stopping" && (requests[key] != nil || isSubmitted(key))
+            case .failed(let failure): failure.code == "stopping" && (place != nil || isSubmitted(key))
             case .result: false
             }
         // A broker that is about to end has not answered: the next one will.
@@ -80,11 +82,9 @@ extension ClientCore {
             return []
         }
         settleSubmission(key)
-        let request = requests.removeValue(forKey: key)
-        let delivery = Delivery(
-            id: id, terminal: terminal, fetch: request?.fetch, losses: request?.losses ?? 0)
-        if !delivery.isFile, !finishesNone { ledger.finish(terminal.sequence) }
-        return [.deliver(delivery)]
+        let request = place.map { requests.remove(at: $0).value }
+        if terminal.response?.file == nil, !finishesNone { ledger.finish(terminal.sequence) }
+        return [.deliver(Delivery(id: id, terminal, of: request))]
     }
 
     /// Whether a message about `key` is of before its cancellation or removal: the answer to that is still to come.
@@ -100,6 +100,7 @@ extension ClientCore {
 
     /// A durable request is the broker's affair now.
     private mutating func settleSubmission(_ key: RequestKey) {
+        if awaited.isEmpty { return }
         awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
     }
 
@@ -155,20 +156,21 @@ extension ClientCore {
         return [.report(.refused(reply))]
     }
 
-    mutating func ask(_ fetch: Fetch, losses: Int) -> [ClientAction] {
-        let key = RequestKey(fetch)
+    mutating func ask(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
+        let key = RequestKey(fetch.value)
         lastOrder += 1
-        requests[key] = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        var request = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        defer { requests[key] = request }
         guard phase == .ready else { return [] }
         if let sequence = ledger.unacknowledged(key) {
-            requests[key]?.waitsFor = sequence
+            request.waitsFor = sequence
             waiting.insert(key)
-            guard fetch.options.replacesHandler else { return [] }
+            guard fetch.value.options.replacesHandler else { return [] }
             // What is asked for meanwhile comes before it, and must not be purged by it.
-            requests[key]?.wasSaid = true
+            request.wasSaid = true
             return ask(.remove(.handler(key.handler)))
         }
-        return isDraining ? [] : sayRequest(key)
+        return isDraining ? [] : say(&request)
     }
 
     mutating func forget(_ isMeant: (RequestKey) -> Bool) {

@@ -27,10 +27,14 @@ extension ClientCore {
     }
 
     mutating func sayRequest(_ key: RequestKey) -> [ClientAction] {
-        guard let message = requests[key]?.takeMessage() else { return [] }
-        let actions = say(message)
-        requests[key]?.number = said
-        return actions
+        guard var request = requests[key] else { return [] }
+        defer { requests[key] = request }
+        return say(&request)
+    }
+
+    mutating func say(_ request: inout OpenRequest) -> [ClientAction] {
+        defer { request.number = said }
+        return say(request.takeMessage())
     }
 
     /// Says something that is not answered.

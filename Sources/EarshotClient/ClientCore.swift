@@ -106,8 +106,8 @@ struct ClientCore {
     }
 
     /// A message of the broker arrived.
-    mutating func received(_ message: BrokerMessage) -> [ClientAction] {
-        switch message {
+    mutating func received(_ message: consuming BrokerMessage) -> [ClientAction] {
+        switch consume message {
         case .welcome(let welcome): return welcomed(by: welcome)
         case .accepted(let handler, let request): return accepted(RequestKey(handler, request))
         case .terminal(let terminal): return terminalReceived(terminal)
@@ -145,11 +145,11 @@ struct ClientCore {
     // MARK: What the consumer wants
 
     /// A request, to be heard of until its terminal; or a submission, if it says `subscribes: false`.
-    mutating func fetch(_ fetch: Fetch) -> [ClientAction] {
-        guard fetch.options.subscribes else {
-            return ask(.submission(fetch))
+    mutating func fetch(_ fetch: Shared<Fetch>) -> [ClientAction] {
+        guard fetch.value.options.subscribes else {
+            return ask(.submission(fetch.value))
         }
-        if fetch.options.replacesHandler { forget { $0.handler == fetch.handler } }
+        if fetch.value.options.replacesHandler { forget { $0.handler == fetch.value.handler } }
         return ask(fetch, losses: 0)
     }
 
@@ -178,7 +178,10 @@ struct ClientCore {
     }
 
     mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {
-        requests[key]?.fetch.options.priority = priority
+        if var fetch = requests[key]?.fetch.value {
+            fetch.options.priority = priority
+            requests[key]?.fetch = Shared(fetch)
+        }
         return notify(.priority(key.handler, key.request, priority))
     }
 
@@ -210,6 +213,6 @@ struct ClientCore {
         }
         // It has replaced what was there before it, and must not purge what was asked for since.
         fetch.options.replacesHandler = false
-        return ask(fetch, losses: delivery.losses + 1)
+        return ask(Shared(fetch), losses: delivery.losses + 1)
     }
 }

@@ -13,11 +13,23 @@ public struct Delivery: Equatable, Sendable {
     }
 
     public let id: ID
-    public let terminal: Terminal
-    /// What was asked for; nil for what somebody else asked for and this client hears as a watcher.
-    public let fetch: Fetch?
+    private let ended: Shared<Terminal>
+    private let asked: Shared<Fetch>?
     /// Times the same request's file was gone before.
     let losses: Int
+
+    init(id: ID, _ terminal: consuming Terminal, of request: OpenRequest?) {
+        self.id = id
+        ended = Shared(terminal)
+        asked = request?.fetch
+        losses = request?.losses ?? 0
+    }
+
+    /// How it ended.
+    public var terminal: Terminal { ended.value }
+
+    /// What was asked for; nil for what somebody else asked for and this client hears as a watcher.
+    public var fetch: Fetch? { asked?.value }
 
     /// The request that ended.
     public var key: RequestKey { RequestKey(terminal.handler, terminal.request) }

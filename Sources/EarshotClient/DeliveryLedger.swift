@@ -50,7 +50,9 @@ struct DeliveryLedger {
         while let first = entries.first, first.isFinished {
             entries.removeFirst()
             lastAcknowledged = first.sequence
-            if sequences[first.key] == first.sequence { sequences[first.key] = nil }
+            if let place = sequences.index(forKey: first.key), sequences.values[place] == first.sequence {
+                sequences.remove(at: place)
+            }
             if entries.first?.isFinished != true { return lastAcknowledged }
         }
         return nil

@@ -5,7 +5,7 @@ struct OpenRequest: Equatable {
     /// Times a request is asked again because its file was gone before it was read: a broker can die twice in a row.
     static let mostLosses = 3
 
-    var fetch: Fetch
+    var fetch: Shared<Fetch>
     /// Requests are said again in the order they were first asked for.
     let order: UInt64
     /// Times its file was gone before its consumer could read it.
@@ -21,20 +21,23 @@ struct OpenRequest: Equatable {
 
     /// Whether no broker that lives can have heard of it, nor waits for it to purge others.
     var isUnheard: Bool {
-        number == .max && waitsFor == nil && !fetch.options.isDurable && !(fetch.options.replacesHandler && !wasSaid)
+        number == .max && waitsFor == nil && !options.isDurable && !(options.replacesHandler && !wasSaid)
     }
+
+    private var options: Fetch.Options { fetch.value.options }
 
     /// The session that it was asked in is gone.
     mutating func sessionLost() {
-        isLost = isLost || wasSaid && !fetch.options.isRepeatable
+        isLost = isLost || wasSaid && !options.isRepeatable
         number = .max
     }
 
     /// What to say now.
     mutating func takeMessage() -> ClientMessage {
-        var fetch = fetch
-        if wasSaid { fetch.options.replacesHandler = false }
-        wasSaid = true
+        defer { wasSaid = true }
+        guard wasSaid, options.replacesHandler else { return .fetch(fetch.value) }
+        var fetch = fetch.value
+        fetch.options.replacesHandler = false
         return .fetch(fetch)
     }
 }

@@ -130,7 +130,7 @@ import Testing
         let fetch = Fetch(handler: firstFetch.handler, request: RequestID("second")!, url: url)
         let second = Request(RequestKey(fetch), handler.state, handler.bus.commands)
         second.cancel()
-        try second.send(fetch, .function { _ in }, replaces: true)
+        try second.send(Shared(fetch), .function { _ in }, replaces: true)
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .replaced)
         await broker.hears(.cancel(firstFetch.handler, firstFetch.request))
         #expect(broker.fetches.count == 1)

@@ -67,3 +67,7 @@ func welcome(_ instance: UInt64, heard: UInt64?) -> BrokerMessage {
     welcome.heard = heard
     return .welcome(welcome)
 }
+
+extension ClientCore {
+    mutating func fetch(_ fetch: Fetch) -> [ClientAction] { self.fetch(Shared(fetch)) }
+}

@@ -5,7 +5,7 @@ enum BusCommand: Sendable {
     /// A handler was made.
     case open(HandlerState)
     /// Something is wanted. With `replaces` all that its handler wanted before is not.
-    case fetch(Fetch, Request, Receiver, replaces: Bool)
+    case fetch(Shared<Fetch>, Request, Receiver, replaces: Bool)
     case cancel(RequestKey)
     case setPriority(RequestKey, PriorityClass)
     /// Of all requests of the handler of this number.
@@ -15,7 +15,7 @@ enum BusCommand: Sendable {
     /// Nothing of these handlers is wanted any more, whoever asked for it.
     case purge(HandlerPattern, Answer<Int>)
     /// Something is wanted that outlives the program.
-    case submit(Fetch, Answer<Void>)
+    indirect case submit(Fetch, Answer<Void>)
     /// Who submitted it waits no longer.
     case withdraw(RequestKey, Answer<Void>)
     /// Somebody listens; the continuation is resumed when the broker knows it.

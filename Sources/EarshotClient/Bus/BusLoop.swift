@@ -5,25 +5,6 @@ internal import EarshotWire
 ///
 /// It alone ends receivers, each once: whoever takes one out of `requests` ends it.
 final class BusLoop {
-    /// A handler that is alive.
-    private struct OpenHandler {
-        let state: HandlerState
-        var requests: Set<RequestKey> = []
-    }
-
-    /// A name, and how many handlers have it.
-    private struct OpenName {
-        var handlers = 0
-        /// Whether anything was asked for under it: else the broker knows nothing of it.
-        var wasUsed = false
-    }
-
-    /// A request that has not ended.
-    private struct OpenReceiver {
-        let request: Request
-        let receiver: Receiver
-    }
-
     /// How long a broker may take to hear what was said before the end.
     private static let farewell = Duration.seconds(1)
 
@@ -177,8 +158,10 @@ final class BusLoop {
         guard !isClosing else { return command.refuse() }
         switch command {
         case .open(let state):
-            handlers[state.number] = OpenHandler(state: state)
-            names[state.name, default: OpenName()].handlers += 1
+            let name = names[state.name] ?? OpenName()
+            name.handlers += 1
+            names[state.name] = name
+            handlers[state.number] = OpenHandler(state, name)
         case .fetch(let fetch, let request, let receiver, let replaces):
             ask(fetch, request, receiver, replaces: replaces)
         case .cancel(let key):
@@ -188,7 +171,7 @@ final class BusLoop {
         case .setPriority(let key, let priority):
             if requests[key] != nil { connection?.setPriority(key, priority) }
         case .setHandlerPriority(let number, let priority):
-            for key in handlers[number]?.requests ?? [] { connection?.setPriority(key, priority) }
+            for open in handlers[number]?.requests ?? [] { connection?.setPriority(open.request.key, priority) }
         case .remove(let number): remove(number)
         case .purge(let pattern, let answer): purge(pattern, answer)
         case .submit(let fetch, let answer): submit(fetch, answer)
@@ -210,49 +193,49 @@ final class BusLoop {
         }
     }
 
-    private func ask(_ fetch: Fetch, _ request: Request, _ receiver: Receiver, replaces: Bool) {
-        var fetch = fetch
-        let (key, number) = (request.key, request.handler.number)
+    private func ask(_ fetch: Shared<Fetch>, _ request: Request, _ receiver: Receiver, replaces: Bool) {
+        guard let handler = handlers[request.handler.number] else { return receiver.end(.failed(.removed)) }
         // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
-        fetch.options.replacesHandler = replaces && names[key.handler]?.handlers == 1
-        let refusal = say(fetch, request)
+        let replacesName = replaces && handler.name.handlers == 1
+        let refusal = refusal(request)
+        if refusal == nil { connection?.fetch(replacesName ? Self.replacing(fetch.value) : fetch) }
         if replaces {
             // Also by one that was cancelled meanwhile: they do not count since it was made.
-            for old in handlers[number]?.requests ?? [] {
-                take(old)?.end(.failed(.replaced))
-                if refusal != nil || !fetch.options.replacesHandler { connection?.cancel(old) }
+            for old in handler.requests {
+                take(old.request.key)?.end(.failed(.replaced))
+                if refusal != nil || !replacesName { connection?.cancel(old.request.key) }
             }
         }
         if let refusal { return receiver.end(refusal) }
-        requests[key] = OpenReceiver(request: request, receiver: receiver)
-        handlers[number]?.requests.insert(key)
-        names[key.handler]?.wasUsed = true
+        requests[request.key] = handler.add(request, receiver)
+        handler.name.wasUsed = true
     }
 
-    /// - Returns: why it is not said.
-    private func say(_ fetch: Fetch, _ request: Request) -> Ending? {
+    /// The same in the place of all that its handler wanted.
+    private static func replacing(_ fetch: Fetch) -> Shared<Fetch> {
+        var fetch = fetch
+        fetch.options.replacesHandler = true
+        return Shared(fetch)
+    }
+
+    /// Why it is not asked for.
+    private func refusal(_ request: Request) -> Ending? {
         if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
-        if let absence { return .failed(absence) }
-        do throws(ClientError) {
-            try connection?.fetch(fetch)
-        } catch {
-            return .failed(BusError(error))
-        }
-        return nil
+        return absence.map { .failed($0) }
     }
 
     private func remove(_ number: UInt64) {
-        guard let handler = handlers.removeValue(forKey: number), var name = names[handler.state.name] else { return }
-        name.handlers -= 1
-        let isLast = name.handlers == 0
+        guard let handler = handlers.removeValue(forKey: number) else { return }
+        handler.name.handlers -= 1
+        let isLast = handler.name.handlers == 0
         // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
         let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
-        for key in handler.requests {
-            take(key)?.end(.failed(.removed))
-            if !purges { connection?.cancel(key) }
+        for open in handler.requests {
+            take(open.request.key)?.end(.failed(.removed))
+            if !purges { connection?.cancel(open.request.key) }
         }
-        names[handler.state.name] = isLast ? nil : name
-        if purges, name.wasUsed { say(.handler(handler.state.name), nil) }
+        if isLast { names[handler.state.name] = nil }
+        if purges, handler.name.wasUsed { say(.handler(handler.state.name), nil) }
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
@@ -260,7 +243,7 @@ final class BusLoop {
         for handler in handlers.values where pattern.matches(handler.state.name) {
             // A response that is on its way to an actor is not wanted either.
             handler.state.purge()
-            for key in handler.requests { take(key)?.end(.failed(.removed)) }
+            for open in handler.requests { take(open.request.key)?.end(.failed(.removed)) }
         }
         answers.purge(pattern)
         say(pattern, answer)
@@ -296,7 +279,7 @@ final class BusLoop {
     /// Takes a request out of the tables: its receiver is the caller's to end.
     private func take(_ key: RequestKey) -> Receiver? {
         guard let open = requests.removeValue(forKey: key) else { return nil }
-        handlers[open.request.handler.number]?.requests.remove(key)
+        open.handler.remove(open)
         return open.receiver
     }
 
@@ -322,11 +305,12 @@ final class BusLoop {
     }
 
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
-        guard requests[delivery.key] != nil else {
+        let key = delivery.key
+        guard let open = requests.removeValue(forKey: key) else {
             // What others asked for under a name of ours, what was wanted until now, or a submission that is refused.
             connection?.finish(delivery)
             if case .failed(let failure) = delivery.terminal.outcome {
-                answers.submitted(delivery.key, .failure(BusError(failure, page: nil)))
+                answers.submitted(key, .failure(BusError(failure, page: nil)))
             }
             return
         }
@@ -335,11 +319,15 @@ final class BusLoop {
         case .response(let response): ending = .response(response)
         case .failed(let error): ending = .failed(error)
         case .isGone:
-            if connection?.askAgain(delivery) == true { return }
+            if connection?.askAgain(delivery) == true {
+                requests[key] = open
+                return
+            }
             ending = .failed(.bodyLost)
         }
         connection?.finish(delivery)
-        take(delivery.key)?.end(ending)
+        open.handler.remove(open)
+        open.receiver.end(ending)
     }
 
     private func progressed(_ told: Progress) {

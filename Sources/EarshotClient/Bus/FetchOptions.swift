@@ -58,7 +58,9 @@ public struct FetchOptions: Sendable {
     /// The message that says all of it.
     ///
     /// - Throws: `BusError`, ``BusError/Code/invalidRequest``, when it would be read as something else than was meant.
-    func request(_ key: RequestKey, _ url: String, _ priority: Priority) throws(BusError) -> Fetch {
+    func request(
+        _ key: RequestKey, _ url: String, _ priority: Priority, streams: Bool = false
+    ) throws(BusError) -> Fetch {
         var fetch = Fetch(handler: key.handler, request: key.request, url: url)
         fetch.options = try wire(priority)
         guard fields.allSatisfy(\.isSayable) else {
@@ -68,6 +70,7 @@ public struct FetchOptions: Sendable {
             fetch.httpFields = Array(fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n").utf8)
         }
         try Self.checkOptions(of: fetch)
+        fetch.options.streams = streams
         fetch.body = body
         do throws(ClientError) {
             try ClientConnection.check(fetch)

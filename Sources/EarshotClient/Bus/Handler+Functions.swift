@@ -44,8 +44,9 @@ extension Handler {
         _ url: String, _ priority: Priority, _ options: FetchOptions, replaces: Bool,
         _ deliver: @escaping @Sendable (Request, Result<Response, BusError>) async -> Void
     ) throws -> Request {
-        let fetch = try options.request(bus.nextKey(state.name), url, priority)
-        let request = Request(RequestKey(fetch), state, bus.commands)
+        let key = bus.nextKey(state.name)
+        let fetch = Shared(try options.request(key, url, priority))
+        let request = Request(key, state, bus.commands)
         try request.send(fetch, .function { await deliver(request, $0) }, replaces: replaces)
         return request
     }

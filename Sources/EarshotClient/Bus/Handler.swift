@@ -77,10 +77,10 @@ public final class Handler: Sendable {
     public func download(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions(), replaces: Bool = false
     ) throws -> Download {
-        var fetch = try options.request(bus.nextKey(state.name), url, priority)
-        fetch.options.streams = true
+        let key = bus.nextKey(state.name)
+        let fetch = Shared(try options.request(key, url, priority, streams: true))
         let progress = Observed(DownloadState())
-        let request = Request(RequestKey(fetch), state, bus.commands)
+        let request = Request(key, state, bus.commands)
         try request.send(fetch, .download(progress), replaces: replaces)
         return Download(request, progress)
     }
@@ -89,8 +89,9 @@ public final class Handler: Sendable {
         _ url: String, _ priority: Priority, _ options: FetchOptions, replaces: Bool
     ) async throws -> Response {
         try Task.checkCancellation()
-        let fetch = try options.request(bus.nextKey(state.name), url, priority)
-        let request = Request(RequestKey(fetch), state, bus.commands)
+        let key = bus.nextKey(state.name)
+        let fetch = Shared(try options.request(key, url, priority))
+        let request = Request(key, state, bus.commands)
         let response = try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 do throws(BusError) {

@@ -22,7 +22,7 @@ public final class Request: Sendable {
     /// Asks for it. To be called once.
     ///
     /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the receiver is the caller's to end.
-    func send(_ fetch: Fetch, _ receiver: Receiver, replaces: Bool) throws(BusError) {
+    func send(_ fetch: Shared<Fetch>, _ receiver: Receiver, replaces: Bool) throws(BusError) {
         let placement = try handler.begin(replaces: replaces) { epoch in
             self.epoch.store(epoch, ordering: .sequentiallyConsistent)
             return commands.place(.fetch(fetch, self, receiver, replaces: replaces))
