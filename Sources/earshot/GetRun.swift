@@ -16,6 +16,8 @@ final class GetRun {
     /// What each request sends.
     private let body: [UInt8]?
     private let tellsJSON: Bool
+    /// What is told, written when a pass ends.
+    private var lines: LineOutput?
     /// Whether URLs of failures are told whole.
     private let isVerbose: Bool
     private var destination: Destination
@@ -53,7 +55,15 @@ final class GetRun {
         bar = ProgressBar(session.loop, total: urls.count) { [unowned self] in
             (tally, received.values.reduce(0, +))
         }
+        if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
+        // After the connection's hook, which tells.
+        let hook = session.loop.addHook { [unowned self] in
+            flush()
+            return .untilEvent
+        }
         defer {
+            session.loop.removeHook(hook)
+            flush()
             bar?.end()
             bar = nil
             // With what is not finished of a file.
@@ -187,22 +197,29 @@ final class GetRun {
 
     private func settle(_ request: RequestID, _ index: Int, _ outcome: FetchOutcome) {
         underWay[request] = nil
-        received[request] = nil
+        if !received.isEmpty { received[request] = nil }
         tally.count(outcome)
         if outcome.code != nil {
             bar?.clear()
             Complaint.say(outcome.sentence(verbosely: isVerbose))
         }
-        if tellsJSON { tell(index, outcome) }
+        if lines != nil { tell(index, outcome) }
     }
 
     private func tell(_ index: Int, _ outcome: FetchOutcome) {
         var line = JSONLine()
         line.member("index", index + 1)
         outcome.write(to: &line)
+        lines?.add(line.finished())
+    }
+
+    /// Writes what was told.
+    private func flush() {
+        guard lines != nil else { return }
         bar?.clear()
-        switch Output(STDOUT_FILENO, interrupt: session?.signalDescriptor ?? -1).write(line.finished()) {
-        case .done, .interrupted, .short: break
+        lines?.flush()
+        switch lines?.obstacle {
+        case nil, .done, .interrupted, .short: break
         case .broken: session?.end(Complaint(.cannotWrite))
         case .failed(let number):
             session?.end(Complaint(.cannotWrite, unsafe "cannot write: \(String(cString: strerror(number)))"))

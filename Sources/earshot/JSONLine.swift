@@ -1,48 +1,67 @@
 /// One JSON object on one line.
 struct JSONLine {
-    private var text = "{"
+    private var bytes = [UInt8(ascii: "{")]
+
+    init() {
+        bytes.reserveCapacity(512)
+    }
 
     /// A text; left out if there is none.
     mutating func member(_ name: String, _ value: String?) {
         guard let value else { return }
         begin(name)
-        JSONLine.append(value, to: &text)
+        bytes.append(UInt8(ascii: "\""))
+        append(value)
+        bytes.append(UInt8(ascii: "\""))
     }
 
     /// A number; left out if there is none.
     mutating func member(_ name: String, _ value: Int?) {
         guard let value else { return }
         begin(name)
-        text += String(value)
+        bytes.append(contentsOf: String(value).utf8)
     }
 
     /// The line, with its end.
-    consuming func finished() -> [UInt8] { Array((text + "}\n").utf8) }
-
-    private mutating func begin(_ name: String) {
-        if text.utf8.count > 1 { text += "," }
-        JSONLine.append(name, to: &text)
-        text += ":"
+    consuming func finished() -> [UInt8] {
+        bytes.append(UInt8(ascii: "}"))
+        bytes.append(UInt8(ascii: "\n"))
+        return bytes
     }
 
-    private static func append(_ value: String, to text: inout String) {
-        text += "\""
+    private mutating func begin(_ name: String) {
+        if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(contentsOf: name.utf8)
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(UInt8(ascii: ":"))
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        (0x20..<0x7f).contains(byte) && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+    }
+
+    private mutating func append(_ value: String) {
+        // Nearly all are as they are: to look at each character takes ten times as long.
+        if value.utf8.allSatisfy(Self.isPlain) {
+            bytes.append(contentsOf: value.utf8)
+            return
+        }
         for scalar in value.unicodeScalars {
             switch scalar {
-            case "\"": text += "\\\""
-            case "\\": text += "\\\\"
+            case "\"": bytes.append(contentsOf: "\\\"".utf8)
+            case "\\": bytes.append(contentsOf: "\\\\".utf8)
             default:
                 // Also what would command a terminal that the line is shown on.
                 if scalar.value < 0x20 || (0x7f..<0xa0).contains(scalar.value) || scalar.value == 0x2028
                     || scalar.value == 0x2029
                 {
                     let digits = String(scalar.value, radix: 16)
-                    text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+                    bytes.append(contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8)
                 } else {
-                    text.unicodeScalars.append(scalar)
+                    bytes.append(contentsOf: String(scalar).utf8)
                 }
             }
         }
-        text += "\""
     }
 }
