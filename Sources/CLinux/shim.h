@@ -26,6 +26,9 @@
 static const int linux_f_ofd_getlk = 36;
 static const int linux_f_ofd_setlk = 37;
 
+/* O_PATH, open(2), of <fcntl.h>: the same. */
+static const int linux_o_path = 010000000;
+
 extern char **environ;
 
 /* `environ` is a mutable global, which Swift 6 does not let through. */

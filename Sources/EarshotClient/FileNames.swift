@@ -14,7 +14,7 @@ public struct FileNames {
 
     /// The next file's name.
     public mutating func name(for url: String) -> String {
-        let name = FileNames.safe(FileNames.lastSegment(url))
+        let name = FileNames.plainName(of: url) ?? FileNames.safe(FileNames.lastSegment(url))
         if given.insert(name.lowercased()).inserted { return name }
         let dot = name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? $0 : nil } ?? name.endIndex
         var number = lastNumbers[name.lowercased(), default: 1]
@@ -49,8 +49,30 @@ public struct FileNames {
         return nil
     }
 
+    /// The last segment if it is a name as it is: most are, and to look at each character takes ten times as long.
+    /// Nil for what needs another look.
+    private static func plainName(of url: String) -> String? {
+        let bytes = url.utf8.span
+        var (start, end) = (0, bytes.count)
+        scan: for index in bytes.indices {
+            switch bytes[index] {
+            case UInt8(ascii: "/"): start = index + 1
+            case UInt8(ascii: "?"), UInt8(ascii: "#"):
+                end = index
+                break scan
+            case UInt8(ascii: "%"), UInt8(ascii: "\\"): return nil
+            case 0x21...0x7e: break
+            default: return nil
+            }
+        }
+        // Behind one of the two slashes of `://` is a host.
+        guard start > 1, bytes[start - 2] != UInt8(ascii: "/"), bytes[start - 2] != UInt8(ascii: ":"),
+            (1...mostBytes).contains(end - start), bytes[start] != UInt8(ascii: "."), bytes[start] != UInt8(ascii: "-")
+        else { return nil }
+        return String(url.utf8.prefix(end).dropFirst(start))
+    }
+
     private static func safe(_ segment: Substring) -> String {
-        if isSafe(segment) { return String(segment) }
         var name = ""
         for scalar in (decoded(segment) ?? String(segment)).unicodeScalars {
             let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)
@@ -62,16 +84,6 @@ public struct FileNames {
             name.unicodeScalars.removeFirst()
         }
         return name.isEmpty ? "download" : name
-    }
-
-    /// Whether it is a name as it is: most are, and to look at each character takes ten times as long.
-    private static func isSafe(_ segment: Substring) -> Bool {
-        guard let first = segment.utf8.first, first != UInt8(ascii: "."), first != UInt8(ascii: "-"),
-            segment.utf8.count <= mostBytes
-        else { return false }
-        return segment.utf8.allSatisfy { byte in
-            (0x21...0x7e).contains(byte) && byte != UInt8(ascii: "%") && byte != UInt8(ascii: "\\")
-        }
     }
 
     /// The text that percent signs stand for; nil if it is none.

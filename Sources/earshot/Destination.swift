@@ -10,7 +10,7 @@ struct Destination {
         case standardOutput
         /// The one file.
         case file(String)
-        case folder(String)
+        case folder(String, OpenFolder)
     }
 
     /// Why a body is not where it should be.
@@ -55,7 +55,11 @@ struct Destination {
         } catch {
             throw Complaint(.cannotWrite, error.description)
         }
-        return Destination(place: .folder(path), interrupt: interrupt)
+        do throws(SystemError) {
+            return Destination(place: .folder(path, try OpenFolder(path)), interrupt: interrupt)
+        } catch {
+            throw Complaint(.cannotWrite, "cannot open \(path): \(error)")
+        }
     }
 
     private init(place: Place, interrupt: Int32) {
@@ -88,17 +92,21 @@ struct Destination {
         case .file(let path):
             try writeFile(path, body)
             return path
-        case .folder(let folder):
+        case .folder(let folder, let opened):
             // Opened first: a source that is gone must not cost a name.
             let source = try Source(body)
-            let path = "\(folder)/\(names.name(for: url))"
-            try replace(path, source)
+            let name = names.name(for: url)
+            let path = "\(folder)/\(name)"
+            try write(source, to: try NewFile(in: opened, named: name, at: path), path)
             return path
         }
     }
 
     private func writeFile(_ path: String, _ body: Body) throws(Failure) {
-        if let file = Destination.replaced(path) { return try replace(file, Source(body)) }
+        if let file = Destination.replaced(path) {
+            let source = try Source(body)
+            return try write(source, to: try NewFile(for: file), path)
+        }
         let descriptor = unsafe open(path, O_WRONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Destination.cannot("open", path) }
         defer { close(descriptor) }
@@ -116,8 +124,7 @@ struct Destination {
         return unsafe resolved.map { unsafe String(cString: $0) } ?? path
     }
 
-    private func replace(_ path: String, _ source: Source) throws(Failure) {
-        let file = try NewFile(for: path)
+    private func write(_ source: Source, to file: NewFile, _ path: String) throws(Failure) {
         try source.write(to: file.output, path)
         try file.commit()
     }

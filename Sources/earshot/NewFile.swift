@@ -5,6 +5,10 @@ internal import Glibc
 final class NewFile {
     /// Where its bytes go.
     let output: Output
+    /// What the names are relative to; nil for the current folder.
+    private let folder: OpenFolder?
+    private let name: String
+    /// As messages show it.
     private let path: String
     private let temporary: String
     private let descriptor: Int32
@@ -12,27 +16,45 @@ final class NewFile {
 
     /// This process, which writes no two files with one name at once.
     private static let writer = getpid()
+    /// The one name of what is not whole yet in a folder: the kernel looks for a name that it knows.
+    private static let usualTemporary = ".earshot-\(writer).part"
 
     /// Begins one that becomes, or replaces, the file at `path`.
-    init(for path: String) throws(Destination.Failure) {
-        self.path = path
+    convenience init(for path: String) throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
         let name = path[slash...]
         // The name of a file has 255 bytes at most.
-        temporary = "\(path[..<slash]).\(name.utf8.count <= 200 ? name : "long").\(NewFile.writer).part"
-        descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
+        let shown = name.utf8.count <= 200 ? name : "long"
+        try self.init(nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part")
+    }
+
+    /// Begins one that becomes, or replaces, the file of this name in an open folder, which has `path`. One at a time.
+    convenience init(in folder: OpenFolder, named name: String, at path: String) throws(Destination.Failure) {
+        try self.init(folder, name, at: path, NewFile.usualTemporary)
+    }
+
+    private init(
+        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String
+    ) throws(Destination.Failure) {
+        self.folder = folder
+        self.name = name
+        self.path = path
+        self.temporary = temporary
+        descriptor = unsafe openat(
+            folder?.descriptor ?? AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw Destination.cannot("write", path) }
     }
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if descriptor >= 0, !isWhole { unsafe unlink(temporary) }
+        if descriptor >= 0, !isWhole { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
     }
 
     /// Gives it its name: all is written.
     func commit() throws(Destination.Failure) {
-        guard unsafe rename(temporary, path) == 0 else { throw Destination.cannot("write", path) }
+        let folder = folder?.descriptor ?? AT_FDCWD
+        guard unsafe renameat(folder, temporary, folder, name) == 0 else { throw Destination.cannot("write", path) }
         isWhole = true
     }
 }

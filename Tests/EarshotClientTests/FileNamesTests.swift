@@ -11,6 +11,8 @@ import Testing
         ("http://h/gpj.%E2%80%AEexe", "gpj._exe"), ("http://h/%20%2d%2dx", "x"), ("http://h/100%", "100%"),
         ("http://h/a//", "a"), ("//h/b", "b"), ("a:b/c://d/e", "e"), ("http:/h", "h"), ("http://h/a b", "a b"),
         ("http://h/\u{e4}/\u{301}x", "\u{301}x"),
+        ("http://h/a?b=/c", "a"), ("http://h/a#/b", "a"), ("http://h?/a", "download"), ("http://h/%61/b", "b"),
+        ("http://h/a/?b", "a"), ("h/b", "b"), ("/b", "b"), ("b", "b"), ("/", "download"),
     ])
     func `a name is safe`(url: String, name: String) {
         var names = FileNames()
