@@ -85,14 +85,21 @@ class Message(NamedTuple):
     verb: str
     operands: tuple[str, ...]
     fields: Mapping[str, str] = MappingProxyType({})
-    headers: Headers = ()
+    header_lines: str = ""
+    """HTTP header fields as they came, one a line."""
     body: bytes | None = None
     """The second frame; None if there was none."""
+
+    @property
+    def headers(self) -> Headers:
+        """HTTP header fields in their order."""
+        return headers(self.header_lines)
 
     def number(self, name: str) -> int | None:
         """A field that counts something."""
         text = self.fields.get(name)
-        return int(text) if text is not None and text.isascii() and text.isdigit() else None
+        # Of the characters of Latin-1 ten are decimal digits.
+        return int(text) if text is not None and text.isdecimal() else None
 
 
 def decode(frames: Sequence[bytes]) -> Message:
@@ -100,6 +107,8 @@ def decode(frames: Sequence[bytes]) -> Message:
     message = _decode(frames, _OPERANDS)
     if message.verb in ("RESULT", "FAILED") and message.number("seq") is None:
         raise ValueError(f"{message.verb} without a seq")
+    if message.verb == "RESULT" and not message.operands[2].isdecimal():
+        raise ValueError("RESULT without a status")
     return message
 
 
@@ -115,24 +124,25 @@ def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> M
     least, more = verbs.get(verb, (0, True))
     if verb not in verbs or len(operands) < least or (len(operands) > least and not more):
         raise ValueError(f"not a message of the broker: {verb[:20]!r} with {len(operands)} operands")
-    fields = {}
-    for part in others:
-        name, _, value = part.partition(":")
-        fields[name] = value.strip(" ")
-    headers = []
-    for part in rest.split("\n") if rest else ():
-        if part:
-            name, _, value = part.partition(":")
-            headers.append((name, value.strip(" \t")))
-    return Message(verb, tuple(operands), fields, tuple(headers), frames[1] if len(frames) > 1 else None)
+    fields = {name: value.strip(" ") for name, _, value in [part.partition(":") for part in others]}
+    return Message(verb, tuple(operands), fields, rest, frames[1] if len(frames) > 1 else None)
+
+
+def headers(lines: str) -> Headers:
+    """Takes HTTP header fields apart."""
+    parts = [line.partition(":") for line in lines.split("\n") if line]
+    return tuple([(name, value.strip(" \t")) for name, _, value in parts])
 
 
 def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:
     """Writes a head. Raises `ValueError` if a word or value could be taken for something else."""
-    for word in words:
-        if not word or _SPACE_OR_CONTROL.search(word):
-            raise ValueError(f"empty, or with spaces or control characters: {word!r}")
-    lines = [" ".join(words).encode()]
+    line = " ".join(words)
+    # One look at all of them is most often enough.
+    if not (line.isascii() and line.isprintable() and line.count(" ") == len(words) - 1 and all(words)):
+        for word in words:
+            if not word or _SPACE_OR_CONTROL.search(word):
+                raise ValueError(f"empty, or with spaces or control characters: {word!r}")
+    lines = [line.encode()]
     lines += [f"{name}: {value}".encode() for name, value in fields]
     if headers:
         lines.append(b"")
@@ -181,15 +191,16 @@ class Fetch(NamedTuple):
     @classmethod
     def make(cls, handler: str, request: str, url: str, options: FetchOptions, replace: bool = False) -> Fetch:
         """Checks all that the broker could not name the request of. Raises `ValueError` or `TypeError`."""
-        unknown = options.keys() - FetchOptions.__annotations__.keys()
-        if unknown:
+        if options and (unknown := options.keys() - FetchOptions.__annotations__.keys()):
             raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
         if len(url.encode()) > URL_BYTES:
             raise ValueError(f"a URL of more than {URL_BYTES} bytes")
+        if not options:
+            return cls._said(handler, request, url, (), (), replace)
         headers = options.get("headers", ())
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        return cls._said(handler, request, url, tuple(_fields(options)) if options else (),
-                         tuple([(str(n), str(v)) for n, v in pairs]), replace)
+        return cls._said(handler, request, url, tuple(_fields(options)), tuple([(str(n), str(v)) for n, v in pairs]),
+                         replace)
 
     @classmethod
     def _said(cls, handler: str, request: str, url: str, fields: tuple[tuple[str, object], ...], headers: Headers,

@@ -7,8 +7,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ._messages import Headers, Message
 
@@ -108,7 +107,6 @@ class Hold:
     __del__ = release
 
 
-@dataclass(frozen=True, eq=False)
 class Result:
     """What a server answered with a status below 400.
 
@@ -117,31 +115,80 @@ class Result:
     or the last reference to it went. Do not change the file: others have the same one.
     """
 
-    handler: str
-    request: str
-    status: int
-    headers: Headers
-    """As they came, in their order."""
-    url: str
-    """The one that answered, after redirects."""
-    source: str
-    """`network`; `shared` if another request had begun the same transfer; `resumed` if it goes on where one broke off;
-    `cache`, or `revalidated` if the server said that what was kept has not changed."""
-    length: int
-    """Bytes of the body, decoded."""
-    sha256: str | None
-    """Of the body, decoded. None if the answer has none (HEAD, 204, 304)."""
-    queued_ms: int
-    """From the request to the start of the last attempt."""
-    elapsed_ms: int
-    """From the request to its end."""
-    attempts: int
-    tag: str | None
-    body: bytes | None = field(repr=False)
+    # What it is asked for is taken from the message then: most are asked for their body alone.
+    __slots__ = ("__weakref__", "_hold", "_message", "body", "path")
+
+    body: Final[bytes | None]
     """The body if it came in the message; None if it is in a file."""
-    path: str | None
+    path: Final[str | None]
     """The file, readable until this result is released."""
-    _hold: Hold = field(repr=False)
+
+    def __init__(self, message: Message, path: str | None, hold: Hold) -> None:
+        self._message = message
+        self._hold = hold
+        self.body = None if path is not None else message.body or b""
+        self.path = path
+
+    def __repr__(self) -> str:
+        names = ("handler", "request", "status", "headers", "url", "source", "length", "sha256", "queued_ms",
+                 "elapsed_ms", "attempts", "tag", "path")
+        return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @property
+    def handler(self) -> str:
+        return self._message.operands[0]
+
+    @property
+    def request(self) -> str:
+        return self._message.operands[1]
+
+    @property
+    def status(self) -> int:
+        return int(self._message.operands[2])
+
+    @property
+    def headers(self) -> Headers:
+        """As they came, in their order."""
+        return self._message.headers
+
+    @property
+    def url(self) -> str:
+        """The one that answered, after redirects."""
+        return self._message.fields.get("url", "")
+
+    @property
+    def source(self) -> str:
+        """`network`; `shared` if another request had begun the same transfer; `resumed` if it goes on where one broke
+        off; `cache`, or `revalidated` if the server said that what was kept has not changed."""
+        return self._message.fields.get("source", "network")
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body, decoded."""
+        return self._message.number("length") or 0
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the body, decoded. None if the answer has none (HEAD, 204, 304)."""
+        return self._message.fields.get("sha-256")
+
+    @property
+    def queued_ms(self) -> int:
+        """From the request to the start of the last attempt."""
+        return self._message.number("queued-ms") or 0
+
+    @property
+    def elapsed_ms(self) -> int:
+        """From the request to its end."""
+        return self._message.number("elapsed-ms") or 0
+
+    @property
+    def attempts(self) -> int:
+        return self._message.number("attempts") or 0
+
+    @property
+    def tag(self) -> str | None:
+        return self._message.fields.get("tag")
 
     @property
     def ok(self) -> Literal[True]:
@@ -194,8 +241,6 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
 
     Raises `FileNotFoundError` if the file is gone with its broker.
     """
-    handler, request, word = message.operands[:3]
-    tag, url = message.fields.get("tag"), message.fields.get("url")
     path = message.fields.get("file")
     if path is not None:
         path = os.fsdecode(path.encode("latin-1"))
@@ -204,14 +249,13 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             raise FileNotFoundError(error.errno, error.strerror, path) from error
+        handler, request = message.operands[:2]
         return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
-                           tag=tag), Hold(release)
+                           tag=message.fields.get("tag")), Hold(release)
     if message.verb == "FAILED":
+        handler, request, word = message.operands[:3]
         body = message.body or b"" if path is None else hold.read(ERROR_PAGE_BYTES)
         return FetchFailed(handler, request, word, message.fields.get("detail", ""), status=message.number("status"),
-                           headers=message.headers, body=body[:ERROR_PAGE_BYTES], url=url,
-                           attempts=message.number("attempts") or 0, tag=tag), hold
-    return Result(handler, request, int(word), message.headers, url or "", message.fields.get("source", "network"),
-                  message.number("length") or 0, message.fields.get("sha-256"), message.number("queued-ms") or 0,
-                  message.number("elapsed-ms") or 0, message.number("attempts") or 0, tag,
-                  None if path is not None else message.body or b"", path, hold), hold
+                           headers=message.headers, body=body[:ERROR_PAGE_BYTES], url=message.fields.get("url"),
+                           attempts=message.number("attempts") or 0, tag=message.fields.get("tag")), hold
+    return Result(message, path, hold), hold

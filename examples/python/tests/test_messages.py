@@ -20,7 +20,8 @@ class DecodingTests(unittest.TestCase):
 
     def test_what_has_no_verb_of_the_broker_or_too_few_operands_is_refused(self):
         for head in (b"", b"\n", b"FETCH a b c\n", b"RESULT a b\nseq: 1\n", b"RESULT a b 200\n", b"WELCOME\n",
-                     b"REMOVED a\n", b"FAILED a b\nseq: 1\n", b"RESULT a b 200\nseq: x\n", b"\xff\xfe"):
+                     b"REMOVED a\n", b"FAILED a b\nseq: 1\n", b"RESULT a b 200\nseq: x\n",
+                     b"RESULT a b c\nseq: 1\n", b"RESULT a b \xb2\nseq: 1\n", b"\xff\xfe"):
             with self.subTest(head), self.assertRaises(ValueError):
                 decode([head])
 
