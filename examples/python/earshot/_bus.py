@@ -133,7 +133,7 @@ class Bus(Shell):
 
     def _attach(self, link: Link) -> None:
         for descriptor in link.descriptors:
-            self._loop.add_reader(descriptor, self._pump)
+            self._loop.add_reader(descriptor, self._heard, link)
 
     def _detach(self, link: Link) -> None:
         for descriptor in link.descriptors:
@@ -158,6 +158,10 @@ class Bus(Shell):
             self._acknowledging.cancel()
             self._acknowledging = None
         super()._acknowledge()
+
+    def _heard(self, link: Link) -> None:
+        link.look()
+        self._pump()
 
     def _pump(self) -> None:
         self._is_pumping = False

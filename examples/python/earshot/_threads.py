@@ -274,6 +274,8 @@ class ThreadedShell(Shell):
         """Does all that can be done now."""
         try:
             self._is_due = True
+            if self._link is not None:
+                self._link.look()
             while self._is_due or self._soon:
                 self._is_due = False
                 while self._soon:

@@ -135,9 +135,9 @@ class Worker:
     # The connection.
 
     def _connect(self) -> None:
-        self._link = Link(self._folder, "work")
-        for descriptor in self._link.descriptors:
-            self._loop.add_reader(descriptor, self._pump)
+        self._link = link = Link(self._folder, "work")
+        for descriptor in link.descriptors:
+            self._loop.add_reader(descriptor, self._heard, link)
         self._say(self._ready)
 
     def _drop_link(self, linger: bool = False) -> None:
@@ -162,6 +162,10 @@ class Worker:
             self._link.send(head, body)
             # A send can take the wake that told of something to read.
             self._loop.call_soon(self._pump)
+
+    def _heard(self, link: Link) -> None:
+        link.look()
+        self._pump()
 
     def _pump(self) -> None:
         while (link := self._link) is not None:
