@@ -78,7 +78,7 @@ let package = Package(
         source(
             "EarshotWorker",
             ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", deque, heap, logging]),
-        source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", deque, ordered]),
+        source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", deque, ordered]),
         .executableTarget(
             name: "earshot",
             dependencies: [

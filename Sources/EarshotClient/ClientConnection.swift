@@ -2,7 +2,7 @@ internal import DequeModule
 public import EarshotLoop
 public import EarshotWire
 internal import Glibc
-internal import ZeroMQ
+internal import ZMTP
 
 /// A client of the bus, in a loop of its owner's.
 ///
@@ -17,27 +17,33 @@ public final class ClientConnection {
     private static let reconnectMilliseconds = 10...100
     /// How long a farewell may take to leave.
     private static let farewellMilliseconds: Int32 = 100
+    /// Bytes of a frame at most: a body in memory has 16 MiB, an answer about a million requests some hundred.
+    private static let frameBytes = 1 << 30
+    /// Messages that wait in the stream for the kernel to take them; more wait here.
+    private static let unsentMessages = 1_000
+    /// What keeps a process from having a socket, whoever is at its other end. Others pass when a broker comes.
+    private static let obstacles: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
 
     private let loop: EventLoop
-    private let endpoint: String
-    private let context: Context
+    private let path: String
     private let onEvent: (ClientEvent) -> Void
     private var core: ClientCore
-    private var link: ClientLink?
+    /// Thrown away as a whole, so that nothing said over the old one survives into the next.
+    private var stream: MessageStream?
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
-    private var parts = Multipart(capacity: WireLimits.frames)
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
     private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
     private var reconnectTimer: TimerID?
     /// Whether what the broker says is left unread. Nothing is lost by it: a full window stops the broker.
-    public var isPaused = false
+    public var isPaused = false { didSet { stream?.isReading = !isPaused } }
     /// What ended the connection for good.
     public private(set) var failure: (any Error)?
 
     /// Begins to connect to a broker's endpoint `bus`, be there one or not.
     ///
     /// - Parameters:
+    ///   - endpoint: `ipc://` and the path of the broker's socket.
     ///   - client: this instance's name in the broker's reports, 1 to 64 bytes of visible ASCII.
     ///   - window: terminals that may be unfinished at once, 1 to 4,096.
     ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and
@@ -45,15 +51,17 @@ public final class ClientConnection {
     ///     killed.
     ///   - finishesNone: whether the consumer has to finish each delivery, else only those whose bodies are files.
     ///   - onEvent: called for each event; it may call this object.
-    /// - Throws: `ZeroMQError` or `SystemError` when there are no sockets to be had.
+    /// - Throws: `SystemError` when there are no sockets to be had, `ClientError` for another kind of endpoint.
     public init(
         endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
         finishesNone: Bool = false, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
+        guard endpoint.hasPrefix("ipc://") else {
+            throw ClientError(.invalidRequest, "an endpoint is ipc:// and a path")
+        }
         self.loop = loop
-        self.endpoint = endpoint
+        path = String(endpoint.dropFirst(6))
         self.onEvent = onEvent
-        context = try Context.make()
         var hello = Hello(client: client, window: window)
         hello.leaseMilliseconds = Int(
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
@@ -61,14 +69,7 @@ public final class ClientConnection {
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
         core = ClientCore(hello: hello, finishesNone: finishesNone)
         try connect()
-        hook = loop.addHook { [unowned self] in
-            do {
-                return try pass()
-            } catch {
-                fail(error)
-                return .untilEvent
-            }
-        }
+        hook = loop.addHook { [unowned self] in pass() }
     }
 
     deinit { close() }
@@ -81,10 +82,9 @@ public final class ClientConnection {
         reconnectTimer = nil
         let farewell = core.left()
         carryOut(farewell)
-        // A socket that fails now ends as one that did not: what it held is dropped.
-        _ = try? flush()
-        link?.close(linger: farewell.isEmpty ? 0 : Self.farewellMilliseconds)
-        link = nil
+        flush()
+        if !farewell.isEmpty { stream?.linger(milliseconds: Self.farewellMilliseconds) }
+        stream = nil
     }
 
     // MARK: What is wanted
@@ -172,28 +172,24 @@ public final class ClientConnection {
 
     // MARK: The pass
 
-    private func pass() throws -> EventLoop.Rest {
-        if try link?.wasDisconnected() == true { disconnect() }
-        let isEmpty = try takeMessages()
+    private func pass() -> EventLoop.Rest {
+        let isAll = takeMessages()
+        // What is not read of a broker that is gone is not waited for.
+        if let stream, stream.isEnded || stream.isHungUp && isPaused { disconnect() }
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
-        let hasSent = try flush()
-        guard reports.isEmpty else { return .none }
-        // A pause leaves messages where they are, but the socket is asked, or its descriptor stays readable.
-        guard !isEmpty || hasSent, try link?.hasPending() == true, !isPaused else { return .untilEvent }
-        return .none
+        flush()
+        return isAll && reports.isEmpty ? .untilEvent : .none
     }
 
-    /// - Returns: whether no more was there.
-    private func takeMessages() throws -> Bool {
-        var count = 0
-        while !isPaused, count < Self.messagesPerPass, let link {
-            guard try link.socket.receive(into: &parts) else { return true }
-            count += 1
+    /// - Returns: whether the loop will tell of what comes next.
+    private func takeMessages() -> Bool {
+        for _ in 0..<Self.messagesPerPass {
+            guard !isPaused, let message = stream?.next() else { return true }
             do throws(WireError) {
-                let actions = core.received(try BrokerMessage(head: parts.bytes(0)))
+                let actions = core.received(try BrokerMessage(head: message.head))
                 // A terminal's or an answer's.
-                carryOut(actions, body: parts.count > 1 ? parts.bytes(1) : [])
+                carryOut(actions, body: message.body ?? [])
             } catch {
                 reports.append(.refused(ErrorReply(error)))
             }
@@ -227,33 +223,44 @@ public final class ClientConnection {
         }
     }
 
-    /// - Returns: whether anything left.
-    @discardableResult
-    private func flush() throws -> Bool {
-        guard let link else { return false }
-        let waiting = outbox.count
-        while let (head, body) = outbox.first, try link.socket.send(head, more: body != nil) == .sent {
-            // Taken at its first frame, it is taken.
-            if let body { _ = try link.socket.send(body) }
-            outbox.removeFirst()
-        }
-        return outbox.count < waiting
+    /// Says what there is to say, as far as the kernel takes it; the loop wakes when it takes more.
+    private func flush() {
+        guard let stream else { return }
+        repeat {
+            while let (head, body) = outbox.first, stream.send(Message(head: head, body: body)) {
+                outbox.removeFirst()
+            }
+            stream.flush()
+        } while stream.isOpen && stream.isIdle && !outbox.isEmpty
     }
 
     // MARK: Connecting
 
     private func connect() throws {
-        link = try ClientLink(context, endpoint: endpoint, loop: loop)
+        do throws(SystemError) {
+            let descriptor = try UnixSocket.connect(to: path)
+            let stream = try MessageStream(
+                descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
+            ) {}
+            stream.isReading = !isPaused
+            self.stream = stream
+        } catch {
+            if Self.obstacles.contains(error.number) { throw error }
+            return connectLater()
+        }
         carryOut(core.linkOpened())
     }
 
     /// Drops the connection and what was to go over it, and sets the next try.
     private func disconnect() {
-        guard let old = link else { return }
-        old.close()
-        link = nil
+        guard stream != nil else { return }
+        stream = nil
         outbox.removeAll()
         carryOut(core.linkLost())
+        connectLater()
+    }
+
+    private func connectLater() {
         reconnectTimer = loop.setTimer(after: .milliseconds(reconnectDelay)) { [unowned self] in
             do { try connect() } catch { fail(error) }
         }

@@ -131,6 +131,14 @@ private let patience = Duration.seconds(10)
         #expect(throws: ClientError.self) { try connection.fetch(request) }
     }
 
+    @Test func `what is no path is no endpoint`() throws {
+        #expect(throws: ClientError.self) {
+            _ = try ClientConnection(endpoint: "tcp://127.0.0.1:1", loop: EventLoop()) { _ in }
+        }
+        let long = "ipc:///" + String(repeating: "a", count: 200)
+        #expect(throws: SystemError.self) { _ = try ClientConnection(endpoint: long, loop: EventLoop()) { _ in } }
+    }
+
     @Test func `a connected client that waits does not wake`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()

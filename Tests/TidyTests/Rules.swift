@@ -34,7 +34,7 @@ enum Rules {
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Glibc", "DequeModule", "OrderedCollections",
             "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
