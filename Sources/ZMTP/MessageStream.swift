@@ -53,6 +53,8 @@ public final class MessageStream {
     private var output = OutputQueue()
     /// Whether the kernel may have something to read.
     private var isReadable = true
+    /// Whether a whole message may be there: no longer once ``next()`` found that the rest of one has yet to come.
+    private var mayHaveMore = true
     private var isWaitingForRoom = false
 
     /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
@@ -88,7 +90,7 @@ public final class MessageStream {
     public var isEnded: Bool { phase == .ended }
 
     /// Whether ``next()`` is worth a call though the loop tells of nothing.
-    public var hasPending: Bool { phase != .ended && (input.count > 0 || isReadable) }
+    public var hasPending: Bool { phase != .ended && mayHaveMore }
 
     /// Whether what comes is read. When it is not, the other end can write until the kernel's buffer is full.
     public var isReading = true {
@@ -102,7 +104,10 @@ public final class MessageStream {
         // Frames that make no message come to an end here, however fast they come.
         for _ in 0..<Self.mostReads {
             if let message = takeFromInput() { return message }
-            guard phase != .ended, isReading, isReadable else { break }
+            guard phase != .ended, isReading, isReadable else {
+                mayHaveMore = isReadable
+                break
+            }
             read()
         }
         input.release()
@@ -113,6 +118,7 @@ public final class MessageStream {
         if readiness.contains(.writable) { flush() }
         if readiness.contains(.hangUp) || readiness.contains(.error) { isHungUp = true }
         isReadable = true
+        mayHaveMore = true
         onReady()
     }
 

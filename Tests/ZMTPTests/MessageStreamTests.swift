@@ -67,6 +67,15 @@ import Testing
         #expect(pair.messages == [])
     }
 
+    @Test(arguments: [[0xff], HandshakeTests.libzmqGreeting, Handshake.opening(as: .dealer) + [1, 1, 65, 0, 9, 66]])
+    func `what has not come whole is waited for without a look at it`(bytes: [UInt8]) throws {
+        let pair = try StreamPair()
+        try pair.write(bytes)
+        try pair.pass()
+        #expect(!pair.stream.hasPending)
+        #expect(!pair.stream.isEnded)
+    }
+
     @Test func `a socket of another kind ends the connection`() throws {
         let pair = try StreamPair()
         try pair.write(

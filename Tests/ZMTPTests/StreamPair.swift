@@ -11,6 +11,8 @@ final class StreamPair {
     let other: Int32
     private(set) var messages: [Message] = []
     private var hook: EventLoop.HookID?
+    /// Whether the loop is not to wait.
+    private var isPassing = false
 
     init(as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000) throws {
         var ends: [Int32] = [-1, -1]
@@ -24,7 +26,7 @@ final class StreamPair {
         hook = loop.addHook { [unowned self] in
             while let message = stream.next() { messages.append(message) }
             stream.flush()
-            return stream.isReading && stream.hasPending ? .none : .untilEvent
+            return isPassing || stream.isReading && stream.hasPending ? .none : .untilEvent
         }
     }
 
@@ -43,6 +45,8 @@ final class StreamPair {
 
     /// Has what was written dealt with: one pass of the loop for it.
     func pass() throws {
+        isPassing = true
+        defer { isPassing = false }
         var asked = 0
         try #require(
             try run {
