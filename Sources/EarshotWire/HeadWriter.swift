@@ -29,19 +29,24 @@ struct HeadWriter {
 
     mutating func field(_ name: String, _ value: String?) {
         guard let value else { return }
-        begin(name)
+        bytes.append(addingCapacity: name.utf8.count + 3) { Self.begin(name, in: &$0) }
         append(value)
     }
 
     mutating func field(_ name: String, _ value: Int?) {
         guard let value else { return }
-        begin(name)
-        append(value)
+        bytes.append(addingCapacity: name.utf8.count + 24) { output in
+            Self.begin(name, in: &output)
+            if value < 0 { output.append(UInt8(ascii: "-")) }
+            Decimal.append(UInt64(value.magnitude), to: &output)
+        }
     }
 
     mutating func field(_ name: String, _ value: UInt64) {
-        begin(name)
-        append(value)
+        bytes.append(addingCapacity: name.utf8.count + 23) { output in
+            Self.begin(name, in: &output)
+            Decimal.append(value, to: &output)
+        }
     }
 
     mutating func field(_ name: String, seconds milliseconds: Int?) {
@@ -64,15 +69,14 @@ struct HeadWriter {
         return bytes
     }
 
-    private mutating func begin(_ name: String) {
+    @inline(__always)
+    private static func begin(_ name: String, in output: inout OutputSpan<UInt8>) {
         let utf8 = name.utf8
-        bytes.append(addingCapacity: utf8.count + 3) { output in
-            let name = utf8.span
-            output.append(Ascii.lineFeed)
-            for index in name.indices { output.append(name[index]) }
-            output.append(Ascii.colon)
-            output.append(Ascii.space)
-        }
+        let name = utf8.span
+        output.append(Ascii.lineFeed)
+        for index in name.indices { output.append(name[index]) }
+        output.append(Ascii.colon)
+        output.append(Ascii.space)
     }
 
     private mutating func append(_ number: Int) {
