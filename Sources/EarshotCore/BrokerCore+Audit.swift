@@ -302,7 +302,7 @@ extension BrokerCore {
         for number in origins.indices {
             let origin = origins[number]
             var fresh = origin
-            fresh.set(terms(for: origin.origin, in: origin.pool))
+            fresh.set(terms(for: origin, in: origin.pool))
             check(
                 origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds,
                 "9: origin \(origin.origin) has other terms than the rules")

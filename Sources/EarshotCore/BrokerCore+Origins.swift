@@ -19,7 +19,7 @@ extension BrokerCore {
         if let origin = originNumbers.find(hash, { url.isOf(originNamed: origins[$0].name) }) { return origin }
         guard let pool = poolNumbers[String(url.scheme)] else { preconditionFailure("\(url.scheme) has no pool") }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
-        entry.set(terms(for: entry.origin, in: pool))
+        entry.set(terms(for: entry, in: pool))
         let origin = origins.insert(entry)
         pools[pool].origins += 1
         originNumbers.insert(origin, hash)
@@ -79,7 +79,7 @@ extension BrokerCore {
     /// one goes on. O(origins).
     mutating func applyOriginRules(now: Tick) {
         for origin in origins.indices {
-            origins[origin].set(terms(for: origins[origin].origin, in: origins[origin].pool))
+            origins[origin].set(terms(for: origins[origin], in: origins[origin].pool))
             pause(origin, now: now)
             queue.originOpened(origin)
             dropOriginIfIdle(origin)

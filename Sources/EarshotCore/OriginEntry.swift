@@ -3,9 +3,7 @@ internal import EarshotWire
 
 /// One origin: how many transfers it has, over all workers, and when the next may start.
 struct OriginEntry {
-    /// What its terms are looked up by.
-    let origin: Origin
-    /// What it is found by, and its hash in the table.
+    /// What it is found by, as `FetchURL.originName` says, and its hash in the table.
     let name: String
     let nameHash: UInt32
     /// Whose workers fetch its URLs.
@@ -30,10 +28,15 @@ struct OriginEntry {
     var pause: UInt64 = 0
 
     init(of url: FetchURL, nameHash: UInt32, pool: Int32) {
-        origin = url.origin
         name = url.originName
         self.nameHash = nameHash
         self.pool = pool
+    }
+
+    /// Made of its name anew each time: only rules and reports ask for it.
+    var origin: Origin {
+        guard let origin = Origin(named: name) else { preconditionFailure("\(name) was an origin's name") }
+        return origin
     }
 
     /// Whether the time after its last start is not over.

@@ -24,10 +24,10 @@ public struct OriginRules: Equatable, Sendable {
     public init() {}
 
     /// What holds for an origin: the most specific word on each term.
-    func terms(for origin: Origin) -> (limit: Int, spacingMilliseconds: Int) {
+    func terms(for origin: @autoclosure () -> Origin) -> (limit: Int, spacingMilliseconds: Int) {
         var found = Terms()
         if !rules.isEmpty {
-            for pattern in OriginPattern.candidates(for: origin) {
+            for pattern in OriginPattern.candidates(for: origin()) {
                 guard let rule = rules[pattern] else { continue }
                 found.limit = found.limit ?? rule.limit
                 found.spacingMilliseconds = found.spacingMilliseconds ?? rule.spacingMilliseconds

@@ -19,6 +19,12 @@ public struct Origin: Hashable, Sendable, CustomStringConvertible {
         return "\(scheme)://\(name):\(port)"
     }
 
+    /// The origin of the URLs whose `FetchURL.originName` this is; nil for another text.
+    public init?(named name: String) {
+        guard let url = try? FetchURL(name), url.originName == name else { return nil }
+        self = url.origin
+    }
+
     /// Called by `FetchURL.origin`, whose parts are in normal form.
     init(scheme: String, host: String, port: UInt16?) {
         self.scheme = scheme

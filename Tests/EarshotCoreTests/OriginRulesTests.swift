@@ -18,7 +18,8 @@ struct OriginRulesTests {
             try #require(OriginPattern("https://a.example.org:8443")): OriginRules.Terms(limit: 4),
         ]
         func terms(_ url: String) throws -> [Int] {
-            let terms = rules.terms(for: try origin(url))
+            let named = try origin(url)
+            let terms = rules.terms(for: named)
             return [terms.limit, terms.spacingMilliseconds]
         }
         #expect(try terms("https://a.example.org:8443/x") == [4, 30])

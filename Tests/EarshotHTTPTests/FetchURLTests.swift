@@ -192,6 +192,7 @@ import Testing
             "thumb://h./y", "thumb://h:80/x", "thumb://u@h:80/x", "thumb://:80/x", "thumb:80", "thumbs:x",
         ].map { try FetchURL($0) }
         for left in urls {
+            #expect(Origin(named: left.originName) == left.origin, "\(left)")
             for right in urls {
                 let isSame = left.origin == right.origin
                 #expect((left.originName == right.originName) == isSame, "\(left) \(right)")
