@@ -42,6 +42,9 @@ extension BrokerProcess {
             logger.warning("process \(work.pid(of: worker.rawValue)), a worker of the user's own, was put out")
             work.close(worker.rawValue)
         case .spill(let body, let file): spill(body, file)
+        case .keepWaiting(let id, let terminal, let body): keepWaiting(id, terminal, body)
+        case .deliverWaiting(let client, let sequence, let id): deliverWaiting(id, sequence, to: client)
+        case .forgetWaiting(let id): waitingTerminals.forget(id)
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file):
             // An attempt that ended later in this pass may have brought the same content.
@@ -96,19 +99,48 @@ extension BrokerProcess {
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Order: nothing overtakes a terminal that was refused in this pass.
         guard !blocked.contains(client) else { return }
+        send(content(of: terminal, body), terminal.sequence, to: client)
+    }
+
+    private func deliverWaiting(_ id: WaitingID, _ sequence: UInt64, to client: ClientID) {
+        guard !blocked.contains(client) else { return }
+        guard var content = waitingTerminals.content(of: id) else {
+            logger.error("cannot read a terminal that waited")
+            core.waitingLost(by: client)
+            return
+        }
+        content.head = Terminal.head(content.head, numbered: sequence)
+        send(content, sequence, to: client)
+    }
+
+    private func send(_ content: WaitingTerminals.Content, _ sequence: UInt64, to client: ClientID) {
+        switch bus.send(content.head, content.body, to: client.rawValue) {
+        case .sent: core.deliveryTaken(sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
+        case .wouldBlock:
+            blocked.insert(client)
+            core.deliveryRefused(sequence, by: client)
+        case .unreachable: break
+        }
+    }
+
+    /// A terminal with its body, be that in memory or among those that wait.
+    private func content(of terminal: Terminal, _ body: BodyID?) -> WaitingTerminals.Content {
         var terminal = terminal
         var content = body.flatMap { bodies[$0] }
         if let name = terminal.file?.split(separator: "/").last, let body = waiting.body(String(name)) {
             terminal.file = nil
             content = body
         }
-        let head = BrokerMessage.terminal(terminal).encoded()
-        switch bus.send(head, content, to: client.rawValue) {
-        case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
-        case .wouldBlock:
-            blocked.insert(client)
-            core.deliveryRefused(terminal.sequence, by: client)
-        case .unreachable: break
+        return WaitingTerminals.Content(head: BrokerMessage.terminal(terminal).encoded(), body: content)
+    }
+
+    private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?) {
+        let content = content(of: terminal, body)
+        do {
+            try waitingTerminals.keep(content, as: id)
+        } catch {
+            logger.error("cannot move a waiting terminal into the spool: \(error)")
+            core.waitingFailed(now: Tick(nanoseconds: loop.now.nanoseconds))
         }
     }
 }

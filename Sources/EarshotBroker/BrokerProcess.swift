@@ -37,6 +37,7 @@ public final class BrokerProcess {
     var bodies: [BodyID: [UInt8]] = [:]
     /// Inline bodies it had moved out of memory.
     let waiting: WaitingBodies
+    let waitingTerminals: WaitingTerminals
     /// Nil for a broker without one.
     var cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
@@ -83,7 +84,9 @@ public final class BrokerProcess {
         let opening = Self.openDurable(options, logger)
         durable = opening?.store
         spool = try Spool(options.spoolFolder, keeping: opening?.files ?? [])
-        waiting = WaitingBodies(in: spool)
+        let waitingFile = WaitingFile(in: spool)
+        waiting = WaitingBodies(in: waitingFile)
+        waitingTerminals = WaitingTerminals(in: waitingFile)
         loop = try EventLoop()
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
         let connections = max(16, descriptors - Self.reservedDescriptors) / 2

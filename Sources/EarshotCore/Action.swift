@@ -28,6 +28,16 @@ public struct BodyID: Hashable, Sendable {
     }
 }
 
+/// A terminal that the shell keeps in a file for the core. Used again once it is forgotten.
+public struct WaitingID: Hashable, Sendable {
+    /// Small: from 0 on, as many as there are at once.
+    public var rawValue: Int32
+
+    public init(rawValue: Int32) {
+        self.rawValue = rawValue
+    }
+}
+
 /// What the core asks its shell to do, in this order.
 public enum Action: Equatable, Sendable {
     /// Say something that has no body.
@@ -49,6 +59,13 @@ public enum Action: Equatable, Sendable {
     /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,
     /// keep it and tell `BrokerCore.spillFailed`.
     case spill(BodyID, file: String)
+    /// Write this terminal, whose number is still to be told, with its body into a file: it waits too long for memory. If
+    /// that cannot be, keep it and tell `BrokerCore.waitingFailed`.
+    case keepWaiting(WaitingID, Terminal, BodyID?)
+    /// Send it, as `deliver` does. If it cannot be read, tell `BrokerCore.waitingLost`.
+    case deliverWaiting(ClientID, sequence: UInt64, WaitingID)
+    /// Nobody needs it any more.
+    case forgetWaiting(WaitingID)
     /// Nobody needs this body any more.
     case releaseBody(BodyID)
     /// Nobody needs this spool file any more.

@@ -15,6 +15,7 @@ extension BrokerCore {
         auditPurges(check)
         auditSessions(check)
         auditDurables(check)
+        auditWaiting(check)
         return faults
     }
 
@@ -22,6 +23,8 @@ extension BrokerCore {
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
+            && waitingTerminals.count == 0 && waitingNumbers.isEmpty && waitingFiles.isEmpty
+            && spoolUse.waitingBytes == 0
             && aside.isEmpty && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
             && durables.isEmpty && recordingBytes == 0
             && origins.count == 0
@@ -47,18 +50,29 @@ extension BrokerCore {
         check(ledger.deliveries.isBalanced, "10: deliveries do not balance: \(ledger.deliveries)")
         let pending = interests.indices.count { interests[$0].phase != .delivering && !isPurged($0) }
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
-        let outstanding = interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
+        let outstanding =
+            interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
+            + waitingTerminals.indices.reduce(0) { sum, number in
+                let waiting = waitingTerminals[number]
+                return waiting.interest < 0 ? sum + Int(waiting.holders) : sum
+            }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
-        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count { $0 >= 0 } }
+        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count { $0 != .hole } }
         check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
         for client in clients.indices {
-            let due = clients[client].deliveries.filter { $0 >= 0 }
+            let due = clients[client].deliveries.filter { $0 != .hole }
             check(clients[client].due == due.count, "10: client \(client) is due \(due.count) terminals")
-            let bytes = due.reduce(0) { sum, interest in
-                sum + (outcomes[interests[interest].outcome].response?.fields.count ?? 0)
-            }
-            let bodies = due.reduce(0) { sum, interest in
-                sum + (interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0)
+            var (bytes, bodies) = (0, 0)
+            for due in due {
+                switch due.place {
+                case .memory(let interest):
+                    bytes += outcomes[interests[interest].outcome].response?.fields.count ?? 0
+                    guard !interests[interest].isWarm else { continue }
+                    bodies += outcomes[interests[interest].outcome].response?.length ?? 0
+                case .file(let number):
+                    bodies += Int(waitingTerminals[number].bytes) + (waitingFiles[number]?.bytes ?? 0)
+                case .hole: break
+                }
             }
             check(clients[client].dueBodyBytes == bodies, "11: client \(client) is due \(bodies) bytes of bodies")
             check(clients[client].dueBytes == bytes, "11: client \(client) is due \(bytes) bytes of fields")
@@ -82,7 +96,7 @@ extension BrokerCore {
             check(
                 session.isGone
                     || max(session.sent, session.told) <= session.deliveries.count
-                        && session.deliveries.first ?? 0 >= 0,
+                        && session.deliveries.first != .hole,
                 "1: client \(client) has \(session.sent) of \(session.deliveries.count) terminals sent")
         }
         check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
@@ -193,9 +207,44 @@ extension BrokerCore {
                 check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")
             }
-            let isOutcomeDue = interest.phase == .held || interest.phase == .delivering || interest.phase == .recording
+            let isAside =
+                waitingNumbers[number].map { interest.outstanding == waitingTerminals[$0].holders } ?? false
+            let isOutcomeDue =
+                interest.phase == .held || interest.phase == .delivering && !isAside || interest.phase == .recording
             check(outcomes.contains(interest.outcome) == isOutcomeDue, "1: interest \(number) has a wrong outcome")
         }
+    }
+
+    private func auditWaiting(_ check: Check) {
+        var holders: [Int32: Int] = [:]
+        for client in clients.indices {
+            for due in clients[client].deliveries {
+                if case .file(let number) = due.place { holders[number, default: 0] += 1 }
+            }
+        }
+        var bytes = 0
+        for number in waitingTerminals.indices {
+            let waiting = waitingTerminals[number]
+            bytes += Int(waiting.bytes)
+            let due = holders.removeValue(forKey: number) ?? 0
+            check(
+                waiting.holders == due && due > 0,
+                "12: \(waiting.holders) hold waiting terminal \(number), due to \(due)")
+            check(
+                waiting.interest < 0 || waitingNumbers[waiting.interest] == number,
+                "12: waiting terminal \(number) names a request that does not know it")
+            check((waitingFiles[number] != nil) == waiting.isFiled, "12: waiting terminal \(number) names another file")
+        }
+        check(holders.isEmpty, "1: \(holders.count) terminals that are due wait nowhere")
+        for (interest, number) in waitingNumbers {
+            check(
+                waitingTerminals.contains(number) && waitingTerminals[number].interest == interest,
+                "12: interest \(interest) waits in a record of another")
+        }
+        check(spoolUse.waitingBytes == bytes, "11: \(bytes) bytes wait, not \(spoolUse.waitingBytes)")
+        check(
+            waitingFiles.values.allSatisfy { fileHolders[$0.file] != nil },
+            "12: a terminal that waits names a file that was released")
     }
 
     private func auditDurables(_ check: Check) {

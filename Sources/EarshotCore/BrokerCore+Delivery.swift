@@ -25,6 +25,7 @@ extension BrokerCore {
 
     /// Whether a body has to wait for everybody.
     @inline(__always)
+    @inline(__always)
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
             guard clients[client].isFull else { return false }
@@ -54,10 +55,9 @@ extension BrokerCore {
         }
         for client in listeners {
             sendDue(to: client)
-            guard mustSpill(outcome, waiting: clients[client].waiting) else { continue }
-            // Others had room: for them the result is good, and for this one there is no place left.
-            if isSpoolFull { close(client) } else { spill(outcome) }
+            if clients[client].waiting > 0 { limitWaiting(interest, for: client) }
         }
+        forgetIfAside(interest)
     }
 
     /// Tells these clients that a request was removed, and forgets it if there are none.
@@ -120,10 +120,14 @@ extension BrokerCore {
     // MARK: Deliveries
 
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
-        clients[client].deliveries.append(interest)
+        if interests[interest].outcome < 0, let number = waitingNumbers[interest] {
+            appendWaiting(number, to: client)
+        } else {
+            clients[client].deliveries.append(DueTerminal(interest: interest))
+            clients[client].dueBytes += fieldBytes(of: interest)
+            clients[client].dueBodyBytes += bodyBytes(of: interest)
+        }
         clients[client].due += 1
-        clients[client].dueBytes += fieldBytes(of: interest)
-        clients[client].dueBodyBytes += bodyBytes(of: interest)
         if clients[client].stall == 0 { watchForStall(client) }
         interests[interest].outstanding += 1
         ledger.deliveries.due += 1
@@ -134,6 +138,16 @@ extension BrokerCore {
     mutating func deliver(_ interest: Int32, to client: Int32) {
         enqueueDelivery(of: interest, to: client)
         sendDue(to: client)
+        if clients[client].waiting > 0 { limitWaiting(interest, for: client) }
+        forgetIfAside(interest)
+    }
+
+    /// Whether a terminal is due to a client. O(what is due to it).
+    @inline(__always)
+    func isDue(_ interest: Int32, to client: Int32) -> Bool {
+        if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
+        guard let number = waitingNumbers[interest] else { return false }
+        return clients[client].deliveries.contains(DueTerminal(waiting: number))
     }
 
     /// Whether a terminal waits for a client whose window has room.
@@ -145,12 +159,16 @@ extension BrokerCore {
     /// Puts terminals on their way while the client's window has room.
     mutating func sendDue(to client: Int32) {
         while hasDue(client) {
-            let interest = clients[client].deliveries[clients[client].sent]
+            let due = clients[client].deliveries[clients[client].sent]
             clients[client].sent += 1
-            guard interest >= 0 else { continue }
             let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
-            let (terminal, body) = terminal(of: interest, sequence: sequence)
-            actions.append(.deliver(clients[client].id, terminal, body))
+            switch due.place {
+            case .memory(let interest):
+                let (terminal, body) = terminal(of: interest, sequence: sequence)
+                actions.append(.deliver(clients[client].id, terminal, body))
+            case .file(let number): sendWaiting(number, sequence, to: client)
+            case .hole: continue
+            }
         }
         closeIfSlow(client)
     }
@@ -184,7 +202,7 @@ extension BrokerCore {
         close(client)
     }
 
-    private mutating func close(_ client: Int32) {
+    mutating func close(_ client: Int32) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
         // Not here: its requests may be what is being dealt with. Later than now, so not in this pass either.
@@ -200,14 +218,24 @@ extension BrokerCore {
         let sent = clients[client].sent
         let told = clients[client].told
         guard sent < clients[client].deliveries.count else { return }
+        let mark = request.map { RequestMark($0) }
         var kept = Deque(clients[client].deliveries.prefix(sent))
-        for interest in clients[client].deliveries.dropFirst(sent) {
-            let isMeant = interest >= 0 && (request == nil || interests[interest].request == request)
-            if isMeant, isRemoved(handlers[interests[interest].handler].id) {
-                loseDelivery(of: interest, by: client)
-                if kept.count < told { kept.append(-1) }
+        for due in clients[client].deliveries.dropFirst(sent) {
+            let handler: Int32
+            switch due.place {
+            case .memory(let interest) where request == nil || interests[interest].request == request:
+                handler = interests[interest].handler
+            case .file(let number) where mark == nil || waitingTerminals[number].request == mark:
+                handler = waitingTerminals[number].handler
+            case .memory, .file, .hole:
+                kept.append(due)
+                continue
+            }
+            if isRemoved(handlers[handler].id) {
+                lose(due, by: client)
+                if kept.count < told { kept.append(.hole) }
             } else {
-                kept.append(interest)
+                kept.append(due)
             }
         }
         clients[client].deliveries = kept
@@ -216,7 +244,7 @@ extension BrokerCore {
 
     /// Takes holes away from the front, as if they were acknowledged: there is nothing to acknowledge in them.
     private mutating func dropHoles(of client: Int32) {
-        while let first = clients[client].deliveries.first, first < 0 { popDelivery(of: client) }
+        while let first = clients[client].deliveries.first, first == .hole { popDelivery(of: client) }
     }
 
     private mutating func popDelivery(of client: Int32) {
@@ -236,13 +264,13 @@ extension BrokerCore {
         }
         guard sequence > first else { return }
         let wasClosed = clients[client].isClosed(limits)
-        while clients[client].acknowledged < sequence, let interest = clients[client].deliveries.first {
+        while clients[client].acknowledged < sequence, let due = clients[client].deliveries.first {
             popDelivery(of: client)
-            guard interest >= 0 else { continue }
+            guard due != .hole else { continue }
             ledger.deliveries.acknowledged += 1
-            // Whoever has it, has it for all: from here on it is like any other.
-            if isDurable(interest) { unlist(interest) }
-            settleDelivery(of: interest, by: client)
+            // What belongs to its handler belongs to all: whoever has it, has it for them.
+            if let interest = record(of: due), interests[interest].owner < 0 { unlist(interest) }
+            settle(due, by: client)
         }
         dropHoles(of: client)
         sendDue(to: client)
@@ -256,8 +284,8 @@ extension BrokerCore {
         guard let client = clientNumbers[id], clients[client].window == nil else { return }
         let first = clients[client].acknowledged
         guard sequence > first, sequence <= first + UInt64(clients[client].sent) else { return }
-        for interest in clients[client].deliveries.prefix(Int(sequence - first)) where interest >= 0 {
-            guard let file = outcomes[interests[interest].outcome].response?.file else { continue }
+        for due in clients[client].deliveries.prefix(Int(sequence - first)) {
+            guard let file = file(of: due) else { continue }
             fileHolders[file, default: 0] += 1
             lentFiles += 1
             setTimer(now.advanced(byMilliseconds: limits.lentFileMilliseconds), .lent(file: file))
@@ -283,81 +311,80 @@ extension BrokerCore {
     }
 
     /// A subscriber went, or withdrew, before it had this terminal.
-    mutating func loseDelivery(of interest: Int32, by client: Int32) {
+    mutating func lose(_ due: DueTerminal, by client: Int32) {
+        guard due != .hole else { return }
         ledger.deliveries.lost += 1
-        settleDelivery(of: interest, by: client)
+        settle(due, by: client)
+    }
+
+    private mutating func settle(_ due: DueTerminal, by client: Int32) {
+        switch due.place {
+        case .memory(let interest): settleDelivery(of: interest, by: client)
+        case .file(let number): settleWaiting(number, by: client)
+        case .hole: break
+        }
+    }
+
+    private mutating func settleDelivery(of interest: Int32, by client: Int32) {
+        clients[client].dueBytes -= fieldBytes(of: interest)
+        clients[client].dueBodyBytes -= bodyBytes(of: interest)
+        settled(interest, outcomes[interests[interest].outcome].failure, by: client)
     }
 
     /// One delivery less under way. The owner's one frees the ID, whoever else has not acknowledged yet.
-    private mutating func settleDelivery(of interest: Int32, by client: Int32) {
-        ledger.deliveries.outstanding -= 1
+    mutating func settled(_ interest: Int32, _ failure: FailureCode?, by client: Int32) {
+        countSettled(by: client)
         interests[interest].outstanding -= 1
-        clients[client].due -= 1
-        clients[client].dueBytes -= fieldBytes(of: interest)
-        clients[client].dueBodyBytes -= bodyBytes(of: interest)
         if interests[interest].owner == client {
             interests[interest].owner = -1
             unlist(interest)
         }
-        guard interests[interest].outstanding == 0 else { return }
-        if isDurable(interest), !isPurged(interest) { takeBack(interest) } else { forgetInterest(interest) }
+        guard interests[interest].outstanding == 0 else {
+            forgetIfAside(interest)
+            return
+        }
+        if isDurable(interest), !isPurged(interest) {
+            takeBack(interest, after: failure)
+        } else {
+            forgetInterest(interest)
+        }
+    }
+
+    mutating func countSettled(by client: Int32) {
+        ledger.deliveries.outstanding -= 1
+        clients[client].due -= 1
+    }
+
+    /// The request's record, if that of a terminal still has one.
+    @inline(__always)
+    private func record(of due: DueTerminal) -> Int32? {
+        switch due.place {
+        case .memory(let interest): return interest
+        case .file(let number):
+            let interest = waitingTerminals[number].interest
+            return interest >= 0 ? interest : nil
+        case .hole: return nil
+        }
+    }
+
+    /// The spool file that a terminal names.
+    @inline(__always)
+    private func file(of due: DueTerminal) -> String? {
+        switch due.place {
+        case .memory(let interest): outcomes[interests[interest].outcome].response?.file
+        case .file(let number): waitingFiles[number]?.file
+        case .hole: nil
+        }
     }
 
     @inline(__always)
-    private func fieldBytes(of interest: Int32) -> Int {
+    func fieldBytes(of interest: Int32) -> Int {
         outcomes[interests[interest].outcome].response?.fields.count ?? 0
     }
 
     @inline(__always)
-    private func bodyBytes(of interest: Int32) -> Int {
+    func bodyBytes(of interest: Int32) -> Int {
         interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0
-    }
-
-    // MARK: Bodies that wait
-
-    /// Whether a body must not wait in memory: unless all that wait with it could be of its size and stay within the
-    /// bound, it waits in the spool. So what waits for one client, or one handler's grace, holds little memory, however
-    /// long it waits.
-    @inline(__always)
-    private func mustSpill(_ outcome: Int32, waiting: Int) -> Bool {
-        guard let response = outcomes[outcome].response, response.body != nil, response.sha256 != nil, waiting > 0
-        else { return false }
-        return response.length > limits.waitingBytes / waiting
-    }
-
-    private mutating func spill(_ outcome: Int32) {
-        guard let body = outcomes[outcome].response?.body, let sum = outcomes[outcome].response?.sha256 else { return }
-        // No file is called so: whoever is told of a file of that content finds it.
-        let name = sum + ".waiting"
-        outcomes[outcome].response?.body = nil
-        outcomes[outcome].response?.spilled = body
-        outcomes[outcome].response?.file = name
-        holdFile(name, bytes: outcomes[outcome].response?.length ?? 0)
-        spilling[body] = outcome
-        actions.append(.spill(body, file: name))
-    }
-
-    /// A body could not be written: it stays in memory. For a while no other is tried; what would have to wait fails.
-    public mutating func spillFailed(_ body: BodyID, now: Tick) {
-        if !isSpoolFull {
-            isSpoolFull = true
-            setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
-        }
-        guard let outcome = spilling.removeValue(forKey: body) else {
-            actions.append(.releaseBody(body))
-            return
-        }
-        let file = outcomes[outcome].response?.file
-        outcomes[outcome].response?.body = body
-        outcomes[outcome].response?.spilled = nil
-        outcomes[outcome].response?.file = nil
-        if let file { releaseFile(file) }
-    }
-
-    /// What is said in place of a result that has no place to wait in; that itself while the spool takes bodies.
-    private mutating func lost(_ outcome: Int32) -> Int32 {
-        guard isSpoolFull else { return outcome }
-        return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))
     }
 
     // MARK: Records

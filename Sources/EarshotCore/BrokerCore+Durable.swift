@@ -241,9 +241,9 @@ extension BrokerCore {
     }
 
     /// Nobody who was told has acknowledged: a terminal waits again.
-    mutating func takeBack(_ interest: Int32) {
+    /// - Parameter failure: how it ended; nil for a result.
+    mutating func takeBack(_ interest: Int32, after failure: FailureCode?) {
         let outcome = interests[interest].outcome
-        let failure = outcomes[outcome].failure
         reopen(interest) { requests in
             guard let failure else {
                 requests.answered -= 1
@@ -254,7 +254,7 @@ extension BrokerCore {
         }
         interests[interest].outcome = -1
         if durables[interest]?.hasResult == true { rest(interest) } else { record(interest, outcome) }
-        release(outcome)
+        if outcome >= 0 { release(outcome) }
     }
 
     /// The reverse of `account`, for a request that belongs to its handler.

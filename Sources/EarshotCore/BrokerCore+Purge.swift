@@ -76,8 +76,8 @@ extension BrokerCore {
             unsubscribe(client, fromHandler: handler, now: now)
             budget -= 1
         }
-        while budget > 0, let interest = clients[client].deliveries.popFirst() {
-            if interest >= 0 { loseDelivery(of: interest, by: client) }
+        while budget > 0, let due = clients[client].deliveries.popFirst() {
+            lose(due, by: client)
             budget -= 1
         }
         while budget > 0, let interest = clients[client].owned.firstMember {
@@ -135,7 +135,9 @@ extension BrokerCore {
         let askers = isEntering ? waitingAskers(of: interest, except: handlers[handler].purge?.remover) : []
         unlist(interest)
         switch interests[interest].phase {
-        case .delivering: return
+        case .delivering:
+            forgetIfAside(interest)
+            return
         case .open: detach(interest)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)

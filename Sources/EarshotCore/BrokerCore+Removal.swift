@@ -55,7 +55,9 @@ extension BrokerCore {
         let askers = isEntering ? waitingAskers(of: interest, except: client >= 0 ? clients[client].id : nil) : []
         unlist(interest)
         switch interests[interest].phase {
-        case .delivering: return false
+        case .delivering:
+            forgetIfAside(interest)
+            return false
         case .open: detach(interest)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)

@@ -87,7 +87,7 @@ extension BrokerCore {
             if interests[interest].owner >= 0, interests[interest].owner != client { transfer(interest, to: client) }
         case .held, .entering, .recording, .resting: break
         case .delivering:
-            if !clients[client].deliveries.contains(interest) { deliver(interest, to: client) }
+            if !isDue(interest, to: client) { deliver(interest, to: client) }
         }
         subscribe(client, toHandler: handler)
     }

@@ -124,6 +124,11 @@ public struct BrokerCore {
     var restingScopes = 0
     /// Outcomes whose bodies were moved out of memory.
     var spilling: [BodyID: Int32] = [:]
+    /// Terminals that wait in the shell's file; their numbers by interest, while there is one; those of their bodies that
+    /// are spool files.
+    var waitingTerminals = Slab<WaitingTerminal>()
+    var waitingNumbers: [Int32: Int32] = [:]
+    var waitingFiles: [Int32: WaitingBody] = [:]
     /// Whether attempts of earlier brokers are still taken over.
     var isAdopting = false
     /// Of them those that nobody has asked for.

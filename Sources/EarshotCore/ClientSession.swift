@@ -38,17 +38,19 @@ struct ClientSession {
     var subtrees: Set<HandlerID> = []
     /// Requests it asked for that have no terminal yet.
     var owned = Chain()
-    /// Terminals due, oldest first: interests by number. The first `sent` of them are on their way. A hole, -1, keeps
-    /// the number of one that was withdrawn after an earlier connection had it; there is none at the front.
-    var deliveries: Deque<Int32> = []
+    /// Terminals due, oldest first. The first `sent` of them are on their way. A hole keeps the number of one that was
+    /// withdrawn after an earlier connection had it; there is none at the front.
+    var deliveries: Deque<DueTerminal> = []
     /// How many of the first have been on their way over an earlier connection, and keep their numbers.
     var told = 0
     /// How many are no holes.
     var due = 0
-    /// Bytes of header fields in them.
+    /// Bytes of header fields in those of them that are in memory.
     var dueBytes = 0
-    /// Bytes of bodies in them.
+    /// Bytes of bodies in them, and of all else in those that wait in the shell's file.
     var dueBodyBytes = 0
+    /// What the heaviest of those that wait in memory takes there, since some began to wait.
+    var heaviestWaiting = 0
     /// The present watch over how it reads, for the timer that ends it; 0 while not too much is due. And how far it had
     /// acknowledged when that began.
     var stall: UInt64 = 0

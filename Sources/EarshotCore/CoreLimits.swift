@@ -10,9 +10,13 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerHandler = 1_000_000
     /// Transfers at once to one origin, and the time between their starts.
     public var origins = OriginRules()
-    /// Bytes of inline bodies that may wait for one client, or for one handler's first listener, if all were of one
-    /// size: what waits beyond is moved into the spool.
+    /// Bytes of inline bodies that may wait for one handler's first listener, if all were of one size: what waits beyond
+    /// is moved into the spool. The same for one client, where its terminals cannot be moved whole.
     public var waitingBytes = 1 << 20
+    /// Bytes of memory that may be taken by terminals which wait for one client's window, bodies and all: the others
+    /// wait in the spool. A quarter of the mebibyte that a client which reads nothing may cost: the rest is for what
+    /// memory keeps of each of the others, 64 bytes of 12,000.
+    public var waitingTerminalBytes = 256 << 10
     /// Bytes of one request's body: a form, a call of an interface. What is larger is not for a queue in memory.
     public var requestBodyBytes = 1 << 20
     /// Bytes of the bodies of one client's requests that have not ended, and of all clients'.
@@ -101,10 +105,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var redirectHops = 10
     /// Terminals that may be due to one client; one that owes more acknowledgements has stopped reading, and is closed.
     public var dueDeliveries = 1_000_000
-    /// Bytes of header fields in them, at which it is closed as well: bodies wait in the spool, fields in memory.
+    /// Bytes of header fields in those of them that are in memory, at which it is closed as well: bodies wait in the
+    /// spool.
     public var dueBytes = 256 << 20
-    /// Bytes of bodies in them that may be due to a client that acknowledges nothing for `stallMilliseconds`: a tenth
-    /// of the spool, which is for all.
+    /// Bytes of bodies in them, and of what waits in the spool with them, that may be due to a client that acknowledges
+    /// nothing for `stallMilliseconds`: a tenth of the spool, which is for all.
     public var stalledBytes = 1 << 30
     /// See `stalledBytes`: a person who looks at a stopped program, or a disk that is slow, is given ten minutes.
     public var stallMilliseconds = 600_000

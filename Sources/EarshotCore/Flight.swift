@@ -251,4 +251,7 @@ struct Outcome {
     var attempts = 0
     /// Interests that hold it.
     var holders = 0
+
+    /// Whether it says no more than its code.
+    var isBare: Bool { failure != nil && detail == nil && response == nil && attempts == 0 }
 }

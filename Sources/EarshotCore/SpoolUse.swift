@@ -7,9 +7,11 @@ struct SpoolUse: Equatable {
     var keptBytes = 0
     /// Of files that workers write, as far as they told.
     var growingBytes = 0
+    /// Of terminals that wait in the shell's file.
+    var waitingBytes = 0
 
     /// All of it.
-    var bytes: Int { fileBytes &+ keptBytes &+ growingBytes }
+    var bytes: Int { fileBytes &+ keptBytes &+ growingBytes &+ waitingBytes }
 
     mutating func add(_ file: String, _ bytes: Int) {
         guard files[file] == nil else { return }

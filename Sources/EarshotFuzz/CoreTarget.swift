@@ -109,12 +109,20 @@ struct CoreTarget {
                     core.progressRefused(progress.handler, progress.request, by: client)
                 }
             }
-            for case .deliver(let client, let terminal, _) in actions where !refused.contains(client) {
+            for action in actions {
+                let client: ClientID
+                let sequence: UInt64
+                switch action {
+                case .deliver(let reader, let terminal, _): (client, sequence) = (reader, terminal.sequence)
+                case .deliverWaiting(let reader, let number, _): (client, sequence) = (reader, number)
+                default: continue
+                }
+                guard !refused.contains(client) else { continue }
                 if isRefusing {
                     refused.insert(client)
-                    core.deliveryRefused(terminal.sequence, by: client)
+                    core.deliveryRefused(sequence, by: client)
                 } else {
-                    core.deliveryTaken(terminal.sequence, by: client, now: now)
+                    core.deliveryTaken(sequence, by: client, now: now)
                 }
             }
         }

@@ -15,7 +15,20 @@ extension ReferenceModel {
             reply = nil
         case .deliver(let id, let terminal, let body):
             let isPass = if case .dispatch = event { true } else { false }
-            delivered(terminal, body, to: id, inPass: isPass)
+            delivered(terminal, body, to: id, inPass: isPass, isRead: false)
+        case .keepWaiting(let number, let terminal, let body):
+            if let body { expect(bodies.contains(body), 12, "body \(body.rawValue) waits after its release") }
+            expect(waiting.updateValue((terminal, body), forKey: number) == nil, 1, "a terminal is lost in its file")
+        case .deliverWaiting(let id, let sequence, let number):
+            guard let kept = waiting[number] else {
+                object(12, "client \(id.rawValue) is sent a terminal that waits no more")
+                return
+            }
+            var terminal = kept.terminal
+            terminal.sequence = sequence
+            delivered(terminal, kept.body, to: id, inPass: false, isRead: true)
+        case .forgetWaiting(let number):
+            expect(waiting.removeValue(forKey: number) != nil, 12, "a terminal that waits is forgotten twice")
         case .close(let id, _):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
@@ -108,7 +121,8 @@ extension ReferenceModel {
 
     // MARK: Terminals
 
-    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool) {
+    /// - Parameter isRead: whether it waited in a file, where its body is.
+    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool, isRead: Bool) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
         if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
         guard let client = connections[id] else {
@@ -117,7 +131,7 @@ extension ReferenceModel {
         }
         if let request = againFirst(of: client) {
             expect(request.name == name, 1, "client \(id.rawValue) is sent \(name) again, and \(request.name) is next")
-            sent(request, terminal, body, to: client)
+            sent(request, terminal, body, to: client, isRead: isRead)
             return
         }
         guard let request = client.due[name]?.first else {
@@ -132,7 +146,7 @@ extension ReferenceModel {
         client.due[name]?.removeFirst()
         if client.due[name]?.isEmpty == true { client.due[name] = nil }
         client.dueCount -= 1
-        sent(request, terminal, body, to: client)
+        sent(request, terminal, body, to: client, isRead: isRead)
     }
 
     /// The next terminal that has to be sent again, taken from those; numbers of withdrawn ones before it are used up.
@@ -144,7 +158,9 @@ extension ReferenceModel {
         return nil
     }
 
-    private func sent(_ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord) {
+    private func sent(
+        _ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord, isRead: Bool
+    ) {
         let name = request.name
         let id = client.connection
         client.inFlight.append(request)
@@ -156,10 +172,12 @@ extension ReferenceModel {
             client.inFlight.count <= client.window ?? .max, 11,
             "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
         expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
-        if let ending = request.ending { check(terminal, body, of: request, against: ending) }
+        if let ending = request.ending { check(terminal, body, of: request, against: ending, isRead: isRead) }
     }
 
-    private func check(_ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending) {
+    private func check(
+        _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending, isRead: Bool
+    ) {
         let told: String
         switch terminal.outcome {
         case .result(let status, _):
@@ -182,7 +200,8 @@ extension ReferenceModel {
             ending.body == nil
             || ending.completion?.file != nil
                 && (options.delivery == .file || options.delivery == .auto && options.streams)
-        let spilled = isFiled ? nil : ending.body.flatMap { self.spilled[$0] }
+        // A terminal that was read back is as it was when it was written.
+        let spilled = isFiled || isRead && body != nil ? nil : ending.body.flatMap { self.spilled[$0] }
         expect(
             body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
             "\(request.name), \(told), comes with another's body")
@@ -192,11 +211,14 @@ extension ReferenceModel {
             expect(options.delivery != .file || isFiled, 1, "\(request.name) wants a file and gets none")
             expect(options.delivery != .inline || !isFiled, 1, "\(request.name) wants no file and gets one")
         }
-        if let body { expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released") }
+        if let body, !isRead {
+            expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released")
+        }
         if !isFiled, spilled == nil { expect(terminal.response?.file == nil, 1, "\(request.name) names a file") }
         if let file = isFiled ? ending.completion?.file : spilled, isBodyDue {
             expect(terminal.response?.file?.hasSuffix("/" + file) == true, 1, "\(request.name) names another's file")
-            expect(files.contains(file), 12, "\(request.name) names a file that was released")
+            let isCopied = isRead && !isFiled
+            expect(isCopied || files.contains(file), 12, "\(request.name) names a file that was released")
         }
         guard let completion = ending.completion else {
             expect(terminal.response == nil, 1, "\(request.name), \(told), comes with a response")

@@ -202,6 +202,8 @@ extension ReferenceModel {
             client.acknowledged += 1
             guard let request = numbered else { continue }
             ledger.deliveries.acknowledged += 1
+            // What belongs to its handler is everybody's: the first who has it frees the name.
+            if request.owner == nil { unlist(request) }
             deliverySettled(request, by: client)
         }
         client.dropHoles()

@@ -97,6 +97,8 @@ final class ReferenceModel {
     var files: Set<String> = []
     /// Files that bodies were moved to while their terminals waited.
     var spilled: [BodyID: String] = [:]
+    /// Terminals that the shell keeps, with the bodies that they were given.
+    var waiting: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
     /// What was taken back of transfers that broke, by its file.
     var keptParts: [String: KeptRecord] = [:]
     /// Of them what the JOB that follows has to go on with.
@@ -144,7 +146,7 @@ final class ReferenceModel {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && orphans.isEmpty && owedCancellations.isEmpty
-            && bodies.isEmpty && files.isEmpty
+            && bodies.isEmpty && files.isEmpty && waiting.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0

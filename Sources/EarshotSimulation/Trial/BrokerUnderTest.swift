@@ -11,6 +11,8 @@ struct BrokerUnderTest {
     private var current: [UInt64: AttemptID] = [:]
     /// The last terminal of each client.
     private var sequences: [ClientID: UInt64] = [:]
+    /// Terminals that wait in the shell's file, for the canary that takes one for another.
+    private var waiting: Set<WaitingID> = []
     /// Requests for the canary of deadlines to end.
     private var open: [ClientID: [(HandlerID, RequestID)]] = [:]
 
@@ -152,7 +154,21 @@ struct BrokerUnderTest {
         var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
         for action in actions {
             switch (canary, action) {
-            case (.lostRedelivery, .deliver) where isGreeting: isGreeting = false
+            case (.lostRedelivery, .deliver) where isGreeting, (.lostRedelivery, .deliverWaiting) where isGreeting:
+                isGreeting = false
+            case (.lostWaiting, .deliverWaiting(_, let sequence, _)) where sequence.isMultiple(of: 5): break
+            case (.swappedWaiting, .deliverWaiting(let client, let sequence, let id)):
+                let other = WaitingID(rawValue: max(0, id.rawValue - 1))
+                changed.append(.deliverWaiting(client, sequence: sequence, waiting.contains(other) ? other : id))
+            case (.swappedWaiting, .keepWaiting(let id, _, _)):
+                waiting.insert(id)
+                changed.append(action)
+            case (.swappedWaiting, .forgetWaiting(let id)):
+                waiting.remove(id)
+                changed.append(action)
+            case (.uncountedAcknowledgement, .deliverWaiting(let client, let sequence, _)):
+                sequences[client] = sequence
+                changed.append(action)
             case (.duplicateTerminal, .deliver): changed += [action, action]
             case (.terminalAfterRemoval, .deliver(let client, let terminal, _)):
                 delivered[RequestOf(client: client, handler: terminal.handler)] = action

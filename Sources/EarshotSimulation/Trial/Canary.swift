@@ -5,6 +5,10 @@
 public enum Canary: String, CaseIterable, Sendable {
     /// A terminal is delivered twice.
     case duplicateTerminal = "duplicate-terminal"
+    /// Some terminals that waited in the file are not read back.
+    case lostWaiting = "lost-waiting"
+    /// Of terminals that waited in the file another is read back.
+    case swappedWaiting = "swapped-waiting"
     /// Of what was not acknowledged, one that comes back is not sent the first.
     case lostRedelivery = "lost-redelivery"
     /// A terminal is delivered again after its client removed the handler.
@@ -54,7 +58,7 @@ public enum Canary: String, CaseIterable, Sendable {
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
-        case .duplicateTerminal, .lostRedelivery: 1
+        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery: 1
         case .terminalAfterRemoval: 2
         case .secondAttempt, .unheardWorkers: 3
         case .lostCancellation: 4

@@ -63,6 +63,10 @@ struct Setting {
         drawRules(&random)
         limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
         drawOwnWorkers(&random)
+        // All terminals that wait are in the file, some, or none. Drawn beside the others, so that the worlds of the
+        // seeds that tests name stay what they are.
+        var own = random
+        limits.waitingTerminalBytes = [0, 3_000, 1 << 20][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

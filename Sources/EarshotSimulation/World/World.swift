@@ -36,6 +36,8 @@ struct World {
     var lastBody: UInt64 = 0
     /// Parts of bodies, by name.
     var spool: [String: SimulatedFile] = [:]
+    /// Terminals that wait in the shell's file.
+    private var waiting: [WaitingID: Terminal] = [:]
     /// How often what is under a URL has changed.
     var versions: [Int: Int] = [:]
     /// Origins' limits that were in force and may still be felt, oldest first.
@@ -212,6 +214,13 @@ struct World {
                 workerDies(worker)
             }
         case .closeWorker(let id): closedWorker(id.rawValue)
+        case .keepWaiting(let id, let terminal, _): waiting[id] = terminal
+        case .deliverWaiting(let id, let sequence, let number):
+            // What is not there the model has objected to.
+            guard var terminal = waiting[number] else { return nil }
+            terminal.sequence = sequence
+            return deliver(terminal, to: id, &refused)
+        case .forgetWaiting(let id): waiting[id] = nil
         case .spill, .releaseBody, .releaseFile, .settingChanged: break
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
@@ -268,6 +277,7 @@ struct World {
             plan(random.around(50_000_000), .workerStarts(worker))
         }
         for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
+        waiting = [:]
         // Long enough for all of them.
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
         try tell(.brokerReplaced(setting.limits, expectedWorkers: setting.workers, until: until))
