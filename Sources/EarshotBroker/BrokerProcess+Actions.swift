@@ -48,7 +48,7 @@ extension BrokerProcess {
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file):
             // An attempt that ended later in this pass may have brought the same content.
-            guard !core.needsFile(file) else { break }
+            guard !core.lend({ $0.needsFile(file) }) else { break }
             // The same content can be in both: inline bodies were larger or smaller when one of them came.
             waiting.remove(file)
             spool.remove(file)

@@ -158,7 +158,7 @@ public final class BrokerProcess {
         endIfDrained()
         returnMemoryAfterBurst()
         if bus.hasPending || work.hasPending { return .none }
-        let timer = core.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
+        let timer = core.lend({ $0.nextTimer }).map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
     }
@@ -270,7 +270,7 @@ public final class BrokerProcess {
 
     private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
         guard Spool.isPart(file, of: attempt, pid: pid) else { return }
-        guard core.holds(attempt, worker) else {
+        guard core.lend({ $0.holds(attempt, worker) }) else {
             // Nobody goes on with it.
             spool.remove(file)
             return
@@ -309,8 +309,9 @@ public final class BrokerProcess {
 
     /// Sets one timer after many messages or a large purge: what they took is given back when things are quiet.
     private func returnMemoryAfterBurst() {
-        let hasPurged = wasPurging && !core.isPurging
-        wasPurging = core.isPurging
+        let isPurging = core.lend { $0.isPurging }
+        let hasPurged = wasPurging && !isPurging
+        wasPurging = isPurging
         guard bus.taken + work.taken >= Self.burstMessages || hasPurged else { return }
         bus.taken = 0
         work.taken = 0

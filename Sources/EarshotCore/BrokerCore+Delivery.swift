@@ -25,7 +25,6 @@ extension BrokerCore {
 
     /// Whether a body has to wait for everybody.
     @inline(__always)
-    @inline(__always)
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
             guard clients[client].isFull else { return false }
