@@ -73,12 +73,16 @@ extension BrokerCore {
         setTimer(limit, .lonely(pool: pool, absence: pools[pool].absence))
     }
 
-    /// Nobody came back to a pool. Nobody makes the next try either that some of its flights pause for.
+    /// Nobody came back to a pool. Nobody makes the next try either that some of its flights pause for, or that others
+    /// wait for until a cool-down is over. O(scopes).
     mutating func close(pool: Int32) {
         pools[pool].isClosed = true
         pools[pool].returned = []
         for flight in pauses.keys.sorted() where self.pool(of: flight) == pool {
             pauseEnded(FlightName(number: flight, id: flights[flight].id))
+        }
+        for scope in scopes.indices where !scopes[scope].admits && origins[scopes[scope].origin].pool == pool {
+            queue.scopeOpened(scope)
         }
         dropPoolIfIdle(pool)
     }

@@ -205,6 +205,29 @@ struct PoolTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `what waits until a cool-down is over ends with the wait for a worker, not later`() {
+        let own = rig.worker(1, slots: 1, schemes: ["thumb"])
+        let a = rig.client(1)
+        let b = rig.client(2)
+        rig.pass { rig in
+            rig.fetch("h", "1", "thumb:1", by: a)
+            for n in 2...4 { rig.fetch("h\(n)", "\(n)", "thumb:\(n)", by: a) { $0.options.priority = .low } }
+            rig.fetch("i", "1", "thumb:5", by: b)
+            rig.fetch("i", "2", "thumb:6", by: b)
+        }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own, status: 429, fields: "retry-after: 60") }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.core.workerLost(own, now: $0.now) }
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds - 1)
+        #expect(rig.terminals(for: a) + rig.terminals(for: b) == [])
+        rig.wait(milliseconds: 1)
+        let told = rig.terminals(for: a) + rig.terminals(for: b)
+        #expect(told.count == 6)
+        #expect(told.allSatisfy { $0.hasSuffix("unsupported-scheme") })
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a draining broker tells its children to end, and no user's own worker`() {
         let own = rig.worker(1, schemes: ["thumb"])
         rig.pass { $0.core.drain() }
