@@ -9,6 +9,7 @@ extension BrokerCore {
 
     /// What the cache has for the request of a flight, in no order.
     public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
+        clock = now
         if let flight = flight(name) { settlePurges(of: flight) }
         guard let flight = flight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else { return }
         let record = flights[flight]
@@ -29,6 +30,7 @@ extension BrokerCore {
 
     /// The body that a flight waits for. A file is the core's from now on.
     public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
+        clock = now
         // Its bytes are within the cache's own bound.
         switch body {
         case .file(let file), .both(_, let file): holdFile(file, bytes: 0)

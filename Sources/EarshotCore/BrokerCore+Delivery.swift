@@ -280,6 +280,7 @@ extension BrokerCore {
     ///
     /// A file it names is kept a while longer: nobody will say that it has been read.
     public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
+        clock = now
         guard let client = clientNumbers[id], clients[client].window == nil else { return }
         let first = clients[client].acknowledged
         guard sequence > first, sequence <= first + UInt64(clients[client].sent) else { return }

@@ -5,6 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
+        clock = now
         continuePurges(now: now)
         useAnswers(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.

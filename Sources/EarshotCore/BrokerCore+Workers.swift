@@ -108,6 +108,7 @@ extension BrokerCore {
 
     /// A worker's message could not be read.
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
+        clock = now
         guard let worker = workerNumbers[id] else { return }
         if let attempt = error.attempt { attemptFailed(attempt, .internalError, 0, by: worker, now: now) }
         guard workers[worker].phase != .joining, isOwn(worker) else {

@@ -283,6 +283,49 @@ struct SessionTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `who is owed too much while away is not purged in the same moment, whatever came last`() {
+        var limits = CoreLimits()
+        limits.dueDeliveries = 4
+        rig = CoreRig(limits: limits)
+        let worker = rig.worker()
+        let a = connect(1)
+        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        lose(a)
+        let b = connect(2, lease: 0, name: "b")
+        rig.pass { $0.fetch("h", "1", "http://slow/1", by: b) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
+        rig.say(.acknowledge(1), by: b)
+        // Refused by the assignment of a later moment.
+        for number in 2...4 { rig.fetch("h", "\(number)", "http://slow/\(number)", by: b) }
+        rig.now = rig.now.advanced(byMilliseconds: 5)
+        rig.core.dispatch(now: rig.now)
+        #expect(rig.core.ledger.requests.failed["origin-cooling"] == 4)
+        rig.core.timePassed(now: rig.now)
+        #expect(rig.core.ledger.deliveries.lost == 0)
+        rig.wait(milliseconds: 1)
+        #expect(rig.core.ledger.deliveries.lost == 4)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `whatever event may end requests tells the time from which an end is counted`() {
+        let a = connect(1)
+        let worker = rig.worker()
+        let none = FlightName(number: 9, id: 9)
+        let events: [(inout BrokerCore, Tick) -> Void] = [
+            { core, now in core.dispatch(now: now) },
+            { core, now in core.deliveryTaken(1, by: a, now: now) },
+            { core, now in core.workerSaidNonsense(WireError(.unknownVerb, "no such verb"), by: worker, now: now) },
+            { core, now in core.cacheAnswered(none, [], now: now) },
+            { core, now in core.cacheRead(none, .missing, now: now) },
+        ]
+        for event in events {
+            rig.now = rig.now.advanced(byMilliseconds: 1)
+            event(&rig.core, rig.now)
+            #expect(rig.core.clock == rig.now)
+        }
+    }
+
     @Test mutating func `who was closed for reading too slowly does not come back to its session`() {
         var limits = CoreLimits()
         limits.dueDeliveries = 4
