@@ -14,8 +14,9 @@ final class NewFile {
     private let descriptor: Int32
     private var isWhole = false
 
-    /// This process, which writes no two files with one name at once.
-    private static let writer = getpid()
+    /// This process, which writes no two files with one name at once. Not its number: in another container, with the
+    /// same folder, another process has that too.
+    private static let writer = String(UInt64.random(in: 0 ... .max), radix: 36)
     /// The one name of what is not whole yet in a folder: the kernel looks for a name that it knows.
     private static let usualTemporary = ".earshot-\(writer).part"
 
