@@ -1,4 +1,4 @@
-"""Runs the integration tests: python3 run.py [-k PATTERN]
+"""Runs the integration tests: python3 all_tests.py [-k PATTERN]
 
 They mostly wait, for a lease to end or a server that takes its time, so as many modules as there are processors, and one
 more, run beside each other, each in a process of its own. Those that hold something to a time run alone, after the others."""
