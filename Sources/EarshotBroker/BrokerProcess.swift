@@ -303,7 +303,11 @@ public final class BrokerProcess {
                 return .done(completion)
             }
         }
-        logger.error("a worker's file is not in the spool as it said")
+        let metadata: Logger.Metadata = [
+            "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
+            "said": "\(completion.length)",
+        ]
+        logger.error("a worker's file is not in the spool as it said", metadata: metadata)
         return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
     }
 
