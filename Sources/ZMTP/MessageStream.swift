@@ -15,9 +15,27 @@ public final class MessageStream {
 
     /// A frame of which the rest is still to come.
     private struct Partial {
+        /// Bytes for which there is room before any came: who only says that much will follow gets no more.
+        private static let firstBytes = 65_536
+
         let header: Frame.Header
+        private let count: Int
         var bytes: [UInt8]
         var filled = 0
+
+        init(_ header: Frame.Header, count: Int) {
+            self.header = header
+            self.count = count
+            bytes = [UInt8](repeating: 0, count: min(count, Self.firstBytes))
+        }
+
+        var isWhole: Bool { filled == count }
+
+        /// Doubles the room, as far as there is more to come, once it is full.
+        mutating func makeRoom() {
+            guard filled == bytes.count else { return }
+            bytes += repeatElement(0, count: min(bytes.count, count - bytes.count))
+        }
     }
 
     /// Bytes still to come of a frame that are read to where they are to be: fewer are read with what follows them.
@@ -184,8 +202,12 @@ public final class MessageStream {
     /// The next frame that is whole.
     private func takeFrame() -> (Frame.Header, [UInt8])? {
         if var frame = partial.take() {
-            frame.filled += input.move(into: &frame.bytes, at: frame.filled)
-            guard frame.filled == frame.bytes.count else {
+            repeat {
+                frame.makeRoom()
+                frame.filled += input.move(into: &frame.bytes, at: frame.filled)
+            } while input.count > 0 && !frame.isWhole
+            guard frame.isWhole else {
+                frame.makeRoom()
                 partial = frame
                 return nil
             }
@@ -218,7 +240,7 @@ public final class MessageStream {
                 return (header, [])
             }
             guard input.count < count else { return (header, input.take(count)) }
-            var frame = Partial(header: header, bytes: [UInt8](repeating: 0, count: count))
+            var frame = Partial(header, count: count)
             frame.filled = input.move(into: &frame.bytes, at: 0)
             partial = frame
             return nil
