@@ -105,6 +105,7 @@ let package = Package(
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
         tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
+        tests("EarshotBrokerTests", ["EarshotBroker", "EarshotWire"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
         tests("CurlTests", ["Curl"]),

@@ -36,7 +36,7 @@ final class Spool {
         for name in try names() where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") {
             remove(name)
         }
-        sweepParts()
+        sweepEndedParts { _ in false }
     }
 
     deinit {
@@ -157,9 +157,10 @@ final class Spool {
         if let file { closing.ask(file) }
     }
 
-    /// Removes unfinished files of workers that are gone, and of attempts that are not `held`. O(files).
-    func sweepParts(held: (AttemptID) -> Bool = { _ in true }) {
-        for (name, pid, attempt) in parts() where Self.hasEnded(pid) || !(attempt.map(held) ?? true) { remove(name) }
+    /// Removes unfinished files of attempts that are not `held`, and what processes that have ended have left besides.
+    /// A held attempt's file stays though its worker is dead: its last words may not have been read. O(files).
+    func sweepParts(held: (AttemptID) -> Bool) {
+        for (name, pid, attempt) in parts() where attempt.map({ !held($0) }) ?? Self.hasEnded(pid) { remove(name) }
     }
 
     /// Removes what processes that have ended have left, but for attempts that still count as theirs: what is left of

@@ -4,7 +4,8 @@ internal import Glibc
 /// One thread's loop: descriptors through epoll, timers, and a last word before it sleeps.
 ///
 /// A pass is: wait; read the clock; call the handlers of the descriptors that are ready, then of the timers that are
-/// due, then the hooks. Everything is called from ``run()``, one after the other, never from inside another call; a
+/// due, then the hooks. So whoever was late, or was stopped for a while, hears all that came before it is told that a
+/// time is over. Everything is called from ``run()``, one after the other, never from inside another call; a
 /// handler may add and remove registrations, timers and hooks, its own included. An idle loop does not wake.
 ///
 /// Not `Sendable`: another thread reaches a loop only through a ``Mailbox``.
@@ -60,7 +61,7 @@ internal import Glibc
         var handler: ((Readiness) -> Void)?
     }
 
-    /// Events taken from the kernel in one pass.
+    /// Events taken from the kernel at once.
     private static let batch = 256
 
     /// The moment this pass began.
@@ -199,9 +200,7 @@ internal import Glibc
             if isDone() { return true }
             if isStopping { return false }
             if let deadline, now >= deadline { return false }
-            let ready = try wait(sleep(rest, deadline))
-            now = LoopTime.read()
-            dispatch(ready)
+            try takeReady(sleep(rest, deadline))
             fireTimers()
         }
     }
@@ -220,9 +219,27 @@ internal import Glibc
         return Int32(min((nanoseconds - 1) / 1_000_000 + 1, UInt64(Int32.max)))
     }
 
+    /// Sleeps, and calls the handlers of all descriptors that are ready then.
+    private func takeReady(_ milliseconds: Int32) throws(SystemError) {
+        var ready = try wait(milliseconds)
+        now = LoopTime.read()
+        dispatch(ready)
+        var taken = ready
+        // The kernel tells of the others next before it tells of the same again.
+        while ready == EventLoop.batch, taken < registrations.count {
+            ready = try wait(0)
+            dispatch(ready)
+            taken += ready
+        }
+    }
+
     private func wait(_ milliseconds: Int32) throws(SystemError) -> Int {
-        let count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
-        if count >= 0 { return Int(count) }
+        var count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
+        if count < 0, errno == EINTR {
+            // A process that was stopped wakes with this, whatever came meanwhile.
+            count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), 0)
+        }
+        guard count < 0 else { return Int(count) }
         let error = SystemError("epoll_wait")
         guard error.number == EINTR else { throw error }
         return 0

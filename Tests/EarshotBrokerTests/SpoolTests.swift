@@ -1,0 +1,68 @@
+import EarshotWire
+import Foundation
+import Testing
+
+@testable import EarshotBroker
+
+@Suite final class SpoolTests {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
+    let spool: Spool
+    let attempt = AttemptID(broker: BrokerInstance(rawValue: 7), flight: 3, attempt: 1)
+    let other = AttemptID(broker: BrokerInstance(rawValue: 7), flight: 4, attempt: 1)
+
+    init() throws { spool = try Spool(folder.path) }
+
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    private var parts: Set<String> {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
+        return Set(names.filter { $0.hasSuffix(".part") })
+    }
+
+    private func write(_ names: String...) throws {
+        for name in names { try Data("body".utf8).write(to: folder.appending(path: name)) }
+    }
+
+    /// The number of a process that has ended.
+    private func endedProcess() throws -> Int32 {
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/true")
+        try process.run()
+        process.waitUntilExit()
+        return process.processIdentifier
+    }
+
+    @Test func `a sweep leaves what a dead worker wrote until its last words were read`() throws {
+        let (dead, living) = (try endedProcess(), getpid())
+        let deadPart = Spool.partName(of: attempt, pid: dead)
+        let livingPart = Spool.partName(of: attempt, pid: living)
+        try write(deadPart, livingPart, "\(dead)-copy.part", "\(living)-copy.part")
+        try write(Spool.partName(of: other, pid: dead), Spool.partName(of: other, pid: living))
+        spool.sweepParts { $0 == attempt }
+        #expect(parts == [deadPart, livingPart, "\(living)-copy.part"])
+    }
+
+    @Test func `what ended processes left goes, but for what counts as a worker's`() throws {
+        let (dead, living) = (try endedProcess(), getpid())
+        let held = Spool.partName(of: attempt, pid: dead)
+        let livingPart = Spool.partName(of: other, pid: living)
+        try write(held, Spool.partName(of: other, pid: dead), "\(dead)-copy.part", livingPart)
+        spool.sweepEndedParts { $0 == attempt }
+        #expect(parts == [held, livingPart])
+        spool.sweepEndedParts { _ in false }
+        #expect(parts == [livingPart])
+    }
+
+    @Test func `a file is adopted only as what was said of it`() throws {
+        let name = Spool.partName(of: attempt, pid: getpid())
+        let content = String(repeating: "a", count: 64)
+        #expect(spool.adopt(name, sha256: content, length: 4) == nil)
+        try write(name)
+        #expect(spool.adopt(name, sha256: content, length: 5) == nil)
+        try FileManager.default.linkItem(
+            at: folder.appending(path: name), to: folder.appending(path: "\(getpid())-second.part"))
+        #expect(spool.adopt(name, sha256: content, length: 4) == nil)
+        #expect(spool.adopt(name, sha256: content, length: 4, isLinked: true) == content)
+        #expect(spool.length(of: content) == 4)
+    }
+}
