@@ -108,7 +108,8 @@ static void begin(int descriptor)
     it->length = it->told ? strlen(statistics) : size;
     it->sent = 0;
     it->answer_head_size = (size_t)snprintf(it->answer_head, sizeof it->answer_head,
-        "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n\r\n", it->length);
+        "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nCache-Control: %s\r\n\r\n", it->length,
+        it->told ? "no-store" : "max-age=600");
     answer(descriptor);
 }
 

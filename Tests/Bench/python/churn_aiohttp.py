@@ -11,15 +11,15 @@ async def run(churn):
     async with aiohttp.ClientSession(connector=connector) as session:
         tasks = {}
 
-        async def fetch():
-            async with session.get(churn.next()) as response:
+        async def fetch(row):
+            async with session.get(churn.url(row)) as response:
                 response.raise_for_status()
-                churn.came(await response.read())
+                churn.came(row, await response.read())
 
-        def replace(number):
+        def replace(number, row):
             if number in tasks:
                 tasks[number].cancel()
-            tasks[number] = asyncio.create_task(fetch())
+            tasks[number] = asyncio.create_task(fetch(row))
 
         await churn.scroll(replace)
         for task in tasks.values():

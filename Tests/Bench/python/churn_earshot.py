@@ -12,11 +12,11 @@ async def run(churn):
     async with earshot.connect(churn.plan.place) as bus, contextlib.AsyncExitStack() as cells:
         handlers = [await cells.enter_async_context(bus.handler()) for _ in range(churn.plan.handlers)]
 
-        async def fetch(handler):
+        async def fetch(number, row):
             with contextlib.suppress(earshot.FetchFailed):  # Replaced.
-                churn.came((await handler.replace(churn.next())).read())
+                churn.came(row, (await handlers[number].replace(churn.url(row))).read())
 
-        await churn.scroll(lambda number: tasks.update({number: asyncio.create_task(fetch(handlers[number]))}))
+        await churn.scroll(lambda number, row: tasks.update({number: asyncio.create_task(fetch(number, row))}))
         for task in tasks.values():
             task.cancel()
 

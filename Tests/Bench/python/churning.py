@@ -1,4 +1,4 @@
-"""A list that is scrolled fast: at each tick some handlers, in turn, replace what they want, come or not."""
+"""A list that is scrolled fast: at each tick some handlers replace what they want, come or not."""
 
 import argparse
 import asyncio
@@ -9,21 +9,23 @@ import resource
 class Churn:
     """What was asked for, and what came while it was still wanted."""
 
+    BURST_TICKS = 25
+
     def __init__(self, plan):
         self.plan = plan
         self.asked = 0
         self.wanted = 0
+        self.rows = set()
         self.seconds = 0.0
 
-    def next(self):
-        """The URL of the next row, which nobody asked for before."""
-        self.asked += 1
-        return f"{self.plan.prefix}{self.asked:06}"
+    def url(self, row):
+        return f"{self.plan.prefix}{row:06}"
 
-    def came(self, body):
+    def came(self, row, body):
         if len(body) != self.plan.size:
             raise SystemExit(f"an answer of {len(body)} bytes")
         self.wanted += 1
+        self.rows.add(row)
 
     @staticmethod
     async def _until(time):
@@ -31,15 +33,29 @@ class Churn:
         asyncio.get_running_loop().call_at(time, reached.set_result, None)
         await reached
 
+    def _moves(self, tick):
+        """The handlers that replace at this tick, and the rows they want then."""
+        count = self.plan.handlers
+        if not self.plan.positions:
+            # A row that comes takes the handler of one that went.
+            first = tick * self.plan.rows
+            return [((first + number) % count, first + number) for number in range(self.plan.rows)]
+        # A handler is a place in the window; it scrolls for half a second, and rests as long.
+        turn, rest = divmod(tick, self.BURST_TICKS * 2)
+        if rest >= self.BURST_TICKS:
+            return []
+        first = turn * self.BURST_TICKS + rest
+        return [(number, first + number) for number in range(count)]
+
     async def scroll(self, replace):
-        """Calls `replace(handler)` for `rows` handlers at each tick, late ticks at once, until the time is over."""
+        """Calls `replace(handler, row)` as is due at each tick, late ticks at once, until the time is over."""
         loop = asyncio.get_running_loop()
-        began, handler = loop.time(), 0
+        began = loop.time()
         for tick in range(int(self.plan.seconds * 1000 / self.plan.tick)):
             await self._until(began + tick * self.plan.tick / 1000)
-            for _ in range(self.plan.rows):
-                replace(handler % self.plan.handlers)
-                handler += 1
+            for handler, row in self._moves(tick):
+                self.asked += 1
+                replace(handler, row)
         await self._until(began + self.plan.seconds)
         self.seconds = loop.time() - began
 
@@ -51,6 +67,7 @@ def main(run):
     parser.add_argument("--prefix", required=True)
     parser.add_argument("--handlers", type=int, default=50)
     parser.add_argument("--rows", type=int, default=1, help="how many are replaced at each tick")
+    parser.add_argument("--positions", action="store_true", help="all are, each time by one row")
     parser.add_argument("--tick", type=float, default=20, help="milliseconds")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--size", type=int, default=65536)
@@ -58,5 +75,5 @@ def main(run):
     churn = Churn(parser.parse_args())
     asyncio.run(run(churn))
     used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"asked": churn.asked, "wanted": churn.wanted, "seconds": churn.seconds,
+    print(json.dumps({"asked": churn.asked, "wanted": churn.wanted, "rows": len(churn.rows), "seconds": churn.seconds,
                       "cpu": used.ru_utime + used.ru_stime}))

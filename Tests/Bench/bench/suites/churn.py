@@ -14,11 +14,15 @@ TITLE = "50 handlers of a list that is scrolled, 64 KiB from an origin that take
 HANDLERS, SIZE, DELAY_MS, TICK_MS = 50, 65536, 100, 20
 
 SCROLLS = [
-    # title, rows that are replaced at each tick, connections to the origin, note
-    ("one handler replaces each 20 ms", 1, 100,
+    # title, plan, connections to the origin, whether the bus has its cache, note
+    ("one handler replaces each 20 ms", ["--rows", 1], 100, False,
      "Each request is wanted for a second: whoever fetches at once has all of them in time, 50 a second."),
-    ("five handlers replace each 20 ms, 6 connections", 5, 6,
+    ("five handlers replace each 20 ms, 6 connections", ["--rows", 5], 6, False,
      "Each request is wanted for 200 ms, and 6 connections bring 60 answers a second: the rest is for nobody."),
+    ("all handlers replace each 20 ms, for half of each second", ["--positions"], 100, True,
+     "A handler is a place in the window, and wants the next row at each tick: a row is wanted by one after the other. "
+     "Who shares a fetch that goes on, and keeps what is fresh, has it while the list moves; who cancels and asks again "
+     "has it when the list rests."),
 ]
 
 
@@ -47,36 +51,36 @@ def scroll(script, origin, plan, place, pids):
         found = json.loads(run(arguments, env=peers.scripts_environment(), timeout=120).stdout)
     after = origin.told()
     did = {name: after[name] - before[name] for name in after}
-    if found["wanted"] > did["answered"] or found["asked"] < found["wanted"]:
+    if found["rows"] > did["answered"] or found["asked"] < found["wanted"]:
         raise Failed(f"more answers than there were: {found}, origin {did}")
-    for_nobody = did["bytes"] - found["wanted"] * SIZE
+    for_nobody = did["bytes"] - found["rows"] * SIZE
     return Sample(found["wanted"] / found["seconds"], {
         "asked": found["asked"], "origin_requests": did["begun"],
         "for_nobody_percent": 100 * for_nobody / did["bytes"] if did["bytes"] else 0,
         "client_ms": found["cpu"] * 1e3, "server_ms": meter.seconds * 1e3})
 
 
-def ours(origin, plan, connections, seconds):
+def ours(origin, plan, connections, has_cache):
     def ask(_):
-        with servers.Bus(1, connections, slots=200) as bus:
+        with servers.Bus(1, connections, slots=200, cache=has_cache) as bus:
             return scroll("churn_earshot.py", origin, plan, bus.runtime, bus.pids)
-    command = f"earshot serve --origin-limit {connections} --workers 1 --slots 200 --no-cache"
-    return Contender("earshot, asyncio", f"{command}; churn_earshot.py --seconds {seconds}", ask, True)
+    command = f"earshot serve --origin-limit {connections} --workers 1 --slots 200" + ("" if has_cache else " --no-cache")
+    return Contender("earshot, asyncio", f"{command}; churn_earshot.py {' '.join(map(str, plan))}", ask, True)
 
 
-def aiohttp(origin, plan, connections, seconds):
+def aiohttp(origin, plan):
     def ask(_):
         return scroll("churn_aiohttp.py", origin, plan, "none", [])
-    return Contender("aiohttp", f"churn_aiohttp.py --connections {connections} --seconds {seconds}", ask)
+    return Contender("aiohttp", f"churn_aiohttp.py {' '.join(map(str, plan))}", ask)
 
 
 def rows(context, quick):
     seconds = 1 if quick else 10
     with contextlib.ExitStack() as running:
         origin = running.enter_context(Origin())
-        for title, rows_at_once, connections, note in SCROLLS[1:] if quick else SCROLLS:
-            plan = ["--rows", rows_at_once, "--connections", connections, "--seconds", seconds]
-            contenders = [ours(origin, plan, connections, seconds), aiohttp(origin, plan, connections, seconds)]
+        for title, moves, connections, has_cache, note in SCROLLS[1:] if quick else SCROLLS:
+            plan = [*moves, "--connections", connections, "--seconds", seconds]
+            contenders = [ours(origin, plan, connections, has_cache), aiohttp(origin, plan)]
             targets = [Target("earshot, asyncio", "aiohttp", at_least=2),
                        Target("earshot, asyncio", of="for_nobody_percent", at_most=10, by="value")]
             yield context.measure(title, "wanted answers/s", contenders, targets, note=note)
