@@ -6,6 +6,7 @@ extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     public mutating func dispatch(now: Tick) {
         clock = now
+        dropDeserted()
         continuePurges(now: now)
         useAnswers(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.

@@ -39,6 +39,7 @@ extension BrokerCore {
 
     /// Works off a slice of what is being purged. Called once a pass.
     mutating func continuePurges(now: Tick) {
+        for handler in purging { handlers[handler].purge?.isOld = true }
         // Removals of this pass have used some of the budget; the older ones go on all the same.
         var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = purging.first {
@@ -138,7 +139,7 @@ extension BrokerCore {
         case .delivering:
             forgetIfAside(interest)
             return
-        case .open: detach(interest)
+        case .open: detach(interest, isLate: handlers[handler].purge?.isOld == true)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }

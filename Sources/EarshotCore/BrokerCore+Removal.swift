@@ -68,14 +68,17 @@ extension BrokerCore {
         return true
     }
 
-    /// Takes an open request out of the queue and its flight; a flight nobody else wants ends.
-    mutating func detach(_ interest: Int32) {
+    /// Takes an open request out of the queue and its flight; a flight nobody else wants ends. One that runs ends when
+    /// this pass does: rows of a list go from handler to handler, and the next one asks a message later.
+    ///
+    /// - Parameter isLate: whether it was not wanted before this pass any more.
+    mutating func detach(_ interest: Int32, isLate: Bool = false) {
         queue.remove(interest)
         let flight = interests[interest].flight
         interests[interest].flight = -1
         guard flight >= 0 else { return }
         flightChains.remove(interest, from: &flights[flight].interests)
-        dropIfUnwanted(flight)
+        dropIfUnwanted(flight, isAtOnce: isLate)
     }
 
     /// Frees a request's ID.

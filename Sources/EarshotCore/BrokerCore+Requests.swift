@@ -371,16 +371,28 @@ extension BrokerCore {
     }
 
     /// Ends a flight that nobody wants any more, and those it was redirected to.
-    mutating func dropIfUnwanted(_ flight: Int32) {
+    ///
+    /// - Parameter isAtOnce: whether one that runs ends now, and not with this pass.
+    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break
+        case .running where !isAtOnce && !flights[flight].isAlone:
+            deserted.append(FlightName(number: flight, id: flights[flight].id))
+            return
         case .running(let worker): cancelAttempt(of: flight, at: worker)
         case .following(let child):
             parentChains.remove(flight, from: &flights[child].parents)
-            dropIfUnwanted(child)
+            dropIfUnwanted(child, isAtOnce: isAtOnce)
         }
         forget(flight)
+    }
+
+    /// Ends the running flights that nobody came to want in this pass again.
+    mutating func dropDeserted() {
+        while let name = deserted.popLast() {
+            if let flight = flight(name) { dropIfUnwanted(flight) }
+        }
     }
 
     /// Frees a flight's record and its key.

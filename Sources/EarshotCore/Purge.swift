@@ -11,6 +11,8 @@ struct Purge {
     let remover: ClientID
     /// Whether some of its IDs are not freed yet.
     var isUnderWay = true
+    /// Whether it began before this pass.
+    var isOld = false
 }
 
 /// How many open requests of a handler each client owns. Most handlers have one owner, which costs no allocation.

@@ -70,10 +70,8 @@ struct CoalescingTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("x", "1", "http://h/a", by: a) }
         let old = rig.jobs[0]
-        rig.pass { rig in
-            rig.remove("x", by: a)
-            rig.fetch("x", "1", "http://h/a", by: a)
-        }
+        rig.pass { $0.remove("x", by: a) }
+        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) }
         let new = rig.jobs[0]
         #expect(new.attempt.flight != old.attempt.flight)
         rig.pass { $0.done(old, by: worker) }

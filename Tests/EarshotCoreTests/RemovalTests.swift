@@ -81,6 +81,47 @@ struct RemovalTests {
         #expect(rig.core.ledger.requests.pending == 1)
     }
 
+    @Test mutating func `what one handler lets go and another takes in the same pass goes on`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        // The second is asked for later than the first is left.
+        rig.pass { rig in
+            rig.fetch("row/1", "2", "http://two/", by: a) { $0.options.replacesHandler = true }
+            rig.fetch("row/2", "1", "http://one/", by: a) { $0.options.replacesHandler = true }
+        }
+        #expect(rig.cancellations == [])
+        #expect(rig.jobs.map(\.url) == ["http://two/"])
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.terminals(for: a) == ["row/2 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `what nobody takes in the pass in which it was left is cut off with it, or ends before`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://one/", by: a)
+            rig.fetch("h", "2", "http://two/", by: a)
+            rig.fetch("h", "3", "http://three/", by: a) { $0.options.coalesces = false }
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in
+            rig.remove("h", by: a)
+            rig.done(jobs[0], by: worker)
+            rig.failed(jobs[1], "connection-lost", by: worker)
+            rig.fetch("g", "1", "http://three/", by: a)
+        }
+        // The third is shared with nobody, so nobody goes on with it.
+        #expect(rig.cancellations == [jobs[2].attempt])
+        #expect(rig.jobs.map(\.url) == ["http://three/"])
+        #expect(rig.core.ledger.flights.stale == 0)
+        #expect(rig.core.audit() == [])
+        rig.pass { $0.fetch("g", "2", "http://one/", by: a) }
+        #expect(rig.jobs.map(\.url) == ["http://one/"])
+    }
+
     @Test mutating func `a terminal that waits for its window is withdrawn by its own removal`() {
         let worker = rig.worker()
         let a = rig.client(1, window: 1)

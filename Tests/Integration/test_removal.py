@@ -1,5 +1,7 @@
 """A handler that goes takes its work with it: queued requests are purged, running transfers cut."""
 
+import os
+import signal
 import statistics
 import time
 
@@ -119,13 +121,30 @@ class RemovalTests(TestCase):
         url = f"{self.origin.url}/gate/again?bytes=8"
         client.fetch("again", 1, url)
         self.origin.await_count("/gate/again", 1)
-        client.say("REMOVE again")
+        client.remove("again")
         client.fetch("again", 2, url)
         self.origin.await_count("/gate/again", 2)
         self.origin.open_gate("again")
         answer = client.terminal()
         self.assertEqual(answer.id, ("again", "2"))
         self.assertResult(answer, body(8))
+
+    def test_what_one_lets_go_and_another_asks_for_together_with_it_goes_on(self):
+        client = self.bus.client()
+        url = f"{self.origin.url}/gate/handed?bytes=8"
+        client.fetch("first", 1, url)
+        self.origin.await_count("/gate/handed", 1)
+        # Whatever is said to a stopped broker it reads at once when it goes on.
+        os.kill(self.bus.broker, signal.SIGSTOP)
+        client.say("REMOVE first")
+        client.fetch("second", 1, url)
+        os.kill(self.bus.broker, signal.SIGCONT)
+        client.expect("REMOVED")
+        self.origin.open_gate("handed")
+        answer = client.terminal()
+        self.assertEqual(answer.id, ("second", "1"))
+        self.assertResult(answer, body(8))
+        self.assertEqual(self.origin.count("/gate/handed"), 1)
 
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")

@@ -129,11 +129,22 @@ extension ReferenceModel {
         guard let flight = request.flight else { return }
         request.flight = nil
         flight.requests[request.serial] = nil
-        dropIfUnwanted(flight)
+        dropIfUnwanted(flight, isAtOnce: false)
     }
 
-    func dropIfUnwanted(_ flight: FlightRecord) {
+    /// What was left in this pass, and nobody came to want again, is over.
+    func dropDeserted() {
+        for flight in deserted where flight.phase != .over { dropIfUnwanted(flight) }
+        deserted = []
+    }
+
+    /// - Parameter isAtOnce: whether one that runs is over now, and not after the pass.
+    func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true) {
         guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
+        if case .running = flight.phase, flight.content.alone == nil, !isAtOnce {
+            deserted.append(flight)
+            return
+        }
         if case .running(let worker) = flight.phase, let attempt = flight.attempt {
             pool[worker]?.leases[attempt]?.flight = nil
             owedCancellations.insert(attempt)
@@ -141,7 +152,7 @@ extension ReferenceModel {
         if let child = flight.child {
             flight.child = nil
             child.parents.removeAll { $0 === flight }
-            dropIfUnwanted(child)
+            dropIfUnwanted(child, isAtOnce: isAtOnce)
         }
         close(flight)
     }

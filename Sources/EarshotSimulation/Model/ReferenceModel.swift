@@ -86,6 +86,8 @@ final class ReferenceModel {
     var flightsByID: [UInt64: FlightRecord] = [:]
     /// Open flights no JOB has named yet.
     var unnamedFlights: [JobContent: [FlightRecord]] = [:]
+    /// Running flights that nobody wants any more since this pass.
+    var deserted: [FlightRecord] = []
     /// Attempts nobody wants any more, whose CANCEL has to come.
     var owedCancellations: Set<AttemptID> = []
     /// Users' own workers that were put out, whose connections have to be closed.
@@ -236,6 +238,7 @@ final class ReferenceModel {
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
         case .dispatch:
+            dropDeserted()
             countWorkers()
             useAnswers()
         case .brokerReplaced: break
