@@ -5,6 +5,8 @@ public struct CurlError: Error, Hashable, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
         let name: String
 
+        /// There is no libcurl, or one that lacks something.
+        public static let notLoaded = Code(name: "not loaded")
         /// libcurl gave no handle: the process is out of memory.
         public static let noHandle = Code(name: "no handle")
         /// libcurl refused an option's value.
@@ -19,11 +21,15 @@ public struct CurlError: Error, Hashable, Sendable, CustomStringConvertible {
     /// libcurl's own code (CURLcode or CURLMcode), 0 if it did not say one.
     public let underlying: Int
 
-    /// Holds nothing that came from a peer or out of a URL.
-    public var description: String { "libcurl: \(code.name) (\(underlying))" }
+    /// What the dynamic linker says; nil if it has no part in it.
+    let detail: String?
 
-    init(_ code: Code, underlying: Int = 0) {
+    /// Holds nothing that came from a peer or out of a URL.
+    public var description: String { "libcurl: \(code.name) (\(detail ?? String(underlying)))" }
+
+    init(_ code: Code, underlying: Int = 0, detail: String? = nil) {
         self.code = code
         self.underlying = underlying
+        self.detail = detail
     }
 }

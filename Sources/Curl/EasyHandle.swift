@@ -24,12 +24,12 @@ internal import CLibCurl
     }
 
     static func make() throws(CurlError) -> EasyHandle {
-        guard let pointer = unsafe curl_easy_init() else { throw CurlError(.noHandle) }
+        guard let pointer = unsafe curlshim_easy_init() else { throw CurlError(.noHandle) }
         return unsafe EasyHandle(pointer: pointer)
     }
 
     deinit {
-        unsafe curl_easy_cleanup(pointer)
+        unsafe curlshim_easy_cleanup(pointer)
         unsafe errorText.deallocate()
     }
 
@@ -49,7 +49,7 @@ internal import CLibCurl
 
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
     func reset() {
-        unsafe curl_easy_reset(pointer)
+        unsafe curlshim_easy_reset(pointer)
         lastingOptions = nil
         // libcurl 7.88 keeps a list of addresses through a reset, beside its options, if the transfer never began: the
         // next one would read the list that is freed here.

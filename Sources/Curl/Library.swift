@@ -2,17 +2,24 @@ internal import CLibCurl
 
 /// The library as a whole.
 enum Library {
-    /// The result of `curl_global_init`, run once however many threads ask: a static's initialiser guards that.
-    private static let initialized: CURLcode = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
+    /// Why it cannot be used; nil once it is loaded and set up. Done once however many threads ask: a static's
+    /// initialiser guards that.
+    private static let failure: CurlError? = {
+        if let sentence = unsafe curlshim_load() {
+            return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
+        }
+        let result = curlshim_global_init(Int(CURL_GLOBAL_DEFAULT))
+        return result == CURLE_OK ? nil : CurlError(.noHandle, underlying: Int(result.rawValue))
+    }()
 
-    /// Sets the library up, if that was not done yet.
+    /// Loads the library and sets it up, if that was not done yet; before it nothing of it may be called.
     static func initialize() throws(CurlError) {
-        guard initialized == CURLE_OK else { throw CurlError(.noHandle, underlying: Int(initialized.rawValue)) }
+        if let failure { throw failure }
     }
 
     /// The content codings that are built in, as `Accept-Encoding` lists them.
     static let codings: String = {
-        guard let information = unsafe curl_version_info(CURLVERSION_FIRST) else { return "identity" }
+        guard let information = unsafe curlshim_version_info(CURLVERSION_FIRST) else { return "identity" }
         let features = unsafe information.pointee.features
         let known = [
             (CURL_VERSION_LIBZ, "deflate, gzip"), (CURL_VERSION_BROTLI, "br"), (CURL_VERSION_ZSTD, "zstd"),

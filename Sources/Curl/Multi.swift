@@ -33,7 +33,7 @@ internal import CLibCurl
     ///   transfers at once plus the idle ones worth keeping, every request opens a connection.
     public static func make(maxConnections: Int) throws(CurlError) -> Multi {
         try Library.initialize()
-        guard let pointer = unsafe curl_multi_init() else { throw CurlError(.noHandle) }
+        guard let pointer = unsafe curlshim_multi_init() else { throw CurlError(.noHandle) }
         let multi = unsafe Multi(pointer: pointer)
         let connections = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, maxConnections)
         let callbacks = unsafe multi.notes.attach(to: pointer)
@@ -50,8 +50,8 @@ internal import CLibCurl
     }
 
     deinit {
-        for transfer in running.values { unsafe curl_multi_remove_handle(pointer, transfer.easy.pointer) }
-        unsafe curl_multi_cleanup(pointer)
+        for transfer in running.values { unsafe curlshim_multi_remove_handle(pointer, transfer.easy.pointer) }
+        unsafe curlshim_multi_cleanup(pointer)
     }
 
     // MARK: Transfers
@@ -65,7 +65,7 @@ internal import CLibCurl
         do throws(CurlError) {
             try easy.configure(request)
             try transfer.attach()
-            let added = inside { unsafe curl_multi_add_handle(pointer, easy.pointer) }
+            let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
             guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
         } catch {
             recycle(easy, isWhole: false)
@@ -121,14 +121,14 @@ internal import CLibCurl
 
     private func act(_ descriptor: Int32, _ events: Int32) {
         var count: Int32 = 0
-        let result = inside { unsafe curl_multi_socket_action(pointer, descriptor, events, &count) }
+        let result = inside { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
         precondition(result == CURLM_OK, "curl_multi_socket_action: \(result.rawValue)")
         collectFinished()
     }
 
     private func collectFinished() {
         var left: Int32 = 0
-        while let message = unsafe curl_multi_info_read(pointer, &left) {
+        while let message = unsafe curlshim_multi_info_read(pointer, &left) {
             let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
             guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
             // The message is gone once its handle is removed.
@@ -141,7 +141,7 @@ internal import CLibCurl
 
     private func remove(_ transfer: Transfer, isWhole: Bool) {
         let easy = transfer.easy
-        let removed = inside { unsafe curl_multi_remove_handle(pointer, easy.pointer) }
+        let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
         transfer.sink = nil
         running[easy.address] = nil

@@ -14,13 +14,15 @@ internal import CLibCurl
     }
 
     deinit {
-        unsafe curl_slist_free_all(head)
+        unsafe curlshim_slist_free_all(head)
     }
 
     /// Adds a copy of `line`. Stops the process when there is no memory for it.
     private mutating func append(_ line: [UInt8]) {
         let text = line.map { CChar(bitPattern: $0) } + [0]
-        guard let grown = unsafe curl_slist_append(head, text) else { preconditionFailure("curl_slist_append failed") }
+        guard let grown = unsafe curlshim_slist_append(head, text) else {
+            preconditionFailure("curl_slist_append failed")
+        }
         unsafe head = grown
     }
 }

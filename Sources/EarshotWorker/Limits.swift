@@ -56,7 +56,7 @@ enum Limits {
     /// How long the last messages may take to leave the process.
     static let lingerMilliseconds: Int32 = 1000
     /// Between two attempts to be taken in by a broker that hangs up; the second doubles up to the last.
-    static let reconnectDelay = (first: Duration.milliseconds(10), last: Duration.milliseconds(100))
+    static let reconnectDelay = (first: Duration.milliseconds(1), last: Duration.milliseconds(100))
     /// Bytes of a sentence in a message or a log.
     static let sentenceBytes = 200
     /// Bytes that are read of a program at a time: what a pipe holds.

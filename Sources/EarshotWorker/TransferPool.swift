@@ -40,6 +40,9 @@ final class TransferPool {
         self.makeWatch = makeWatch
     }
 
+    /// Has all that the first transfer needs made ready.
+    func prepare() throws(CurlError) { _ = try shard(0) }
+
     /// Spreads transfers from now on as is good for so many.
     func makeRoom(slots: Int) {
         spread = TransferSpread(slots: slots)

@@ -70,7 +70,7 @@ final class Worker {
 
     /// Connects to the broker; the rest happens while `loop` runs.
     ///
-    /// - Throws: `CaresError` for name servers that are no addresses.
+    /// - Throws: `CurlError` where there is no libcurl, `CaresError` for name servers that are no addresses.
     init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
         self.options = options
         self.loop = loop
@@ -79,6 +79,7 @@ final class Worker {
         let unwatched = unwatched
         let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.fault = $0 } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
+        try pool.prepare()
         names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
         let finished = Hashed()

@@ -1,0 +1,77 @@
+#ifndef EARSHOT_CLIBCURL_SHIM_H
+#define EARSHOT_CLIBCURL_SHIM_H
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <curl/curl.h>
+
+// libcurl is loaded when it is first used, not with the program: it and the thirty libraries that it needs take 3 ms, and
+// of the processes that run this program only workers download. So nothing here is linked with it. What is called
+// `curlshim_NAME` is `curl_NAME` of the loaded library; before it is loaded none of them may be called.
+
+/// Loads libcurl and looks up what is called of it. To be called once.
+///
+/// Returns NULL, or a sentence about what is missing, which lives until the next error of the dynamic linker.
+const char *curlshim_load(void);
+
+CURLcode curlshim_global_init(long flags);
+const curl_version_info_data *curlshim_version_info(CURLversion version);
+struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string);
+void curlshim_slist_free_all(struct curl_slist *list);
+
+CURL *curlshim_easy_init(void);
+void curlshim_easy_cleanup(CURL *handle);
+void curlshim_easy_reset(CURL *handle);
+
+CURLM *curlshim_multi_init(void);
+CURLMcode curlshim_multi_cleanup(CURLM *handle);
+CURLMcode curlshim_multi_add_handle(CURLM *handle, CURL *easy);
+CURLMcode curlshim_multi_remove_handle(CURLM *handle, CURL *easy);
+CURLMcode curlshim_multi_socket_action(CURLM *handle, curl_socket_t descriptor, int events, int *running);
+CURLMsg *curlshim_multi_info_read(CURLM *handle, int *left);
+
+// libcurl's setters and getters are variadic: an argument of the wrong width is silent corruption, and Swift cannot
+// call them. So one function for each type of argument.
+
+CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value);
+CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value);
+CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value);
+CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value);
+CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
+CURLcode curlshim_easy_set_data_callback(CURL *handle, CURLoption option, curl_write_callback value);
+CURLcode curlshim_easy_set_opensocket_callback(CURL *handle, curl_opensocket_callback value);
+CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback value);
+
+CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value);
+CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
+CURLcode curlshim_easy_get_string(CURL *handle, CURLINFO info, const char **value);
+
+CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value);
+CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *value);
+CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback value);
+CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_callback value);
+
+/// Writes an address that libcurl is about to connect to as numeric text, without zone and port; 0 if it is of neither
+/// IP version. It lies behind the end of its struct as Swift knows it.
+static inline int curlshim_address_text(const struct curl_sockaddr *address, char text[INET6_ADDRSTRLEN]) {
+    const void *place = NULL;
+    if (address->family == AF_INET) {
+        place = &((const struct sockaddr_in *)&address->addr)->sin_addr;
+    } else if (address->family == AF_INET6) {
+        place = &((const struct sockaddr_in6 *)&address->addr)->sin6_addr;
+    }
+    return place && inet_ntop(address->family, place, text, INET6_ADDRSTRLEN);
+}
+
+/// The socket that libcurl would open itself, not handed on to children.
+static inline curl_socket_t curlshim_open_socket(const struct curl_sockaddr *address) {
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/// The result of a finished transfer; it lies in a union, which Swift reads only through its own layout.
+static inline CURLcode curlshim_message_result(const CURLMsg *message) {
+    return message->data.result;
+}
+
+#endif

@@ -1,0 +1,133 @@
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+// The interface of every version since 7.16, of 2006.
+static const char library_name[] = "libcurl.so.4";
+
+#define FUNCTIONS(USE) \
+    USE(curl_global_init) \
+    USE(curl_version_info) \
+    USE(curl_slist_append) \
+    USE(curl_slist_free_all) \
+    USE(curl_easy_init) \
+    USE(curl_easy_cleanup) \
+    USE(curl_easy_reset) \
+    USE(curl_easy_setopt) \
+    USE(curl_easy_getinfo) \
+    USE(curl_multi_init) \
+    USE(curl_multi_cleanup) \
+    USE(curl_multi_add_handle) \
+    USE(curl_multi_remove_handle) \
+    USE(curl_multi_socket_action) \
+    USE(curl_multi_info_read) \
+    USE(curl_multi_setopt)
+
+// A pointer of its header's type to each, under its name.
+#define POINTER(name) __typeof__(name) *name;
+static struct { FUNCTIONS(POINTER) } library;
+
+const char *curlshim_load(void) {
+    void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
+    if (!loaded) return dlerror();
+// POSIX has dlsym answer functions as objects: the same bits.
+#define LOOK_UP(name) \
+    if (!(*(void **)&library.name = dlsym(loaded, #name))) return dlerror();
+    FUNCTIONS(LOOK_UP)
+    return NULL;
+}
+
+CURLcode curlshim_global_init(long flags) { return library.curl_global_init(flags); }
+
+const curl_version_info_data *curlshim_version_info(CURLversion version) { return library.curl_version_info(version); }
+
+struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string) {
+    return library.curl_slist_append(list, string);
+}
+
+void curlshim_slist_free_all(struct curl_slist *list) { library.curl_slist_free_all(list); }
+
+CURL *curlshim_easy_init(void) { return library.curl_easy_init(); }
+
+void curlshim_easy_cleanup(CURL *handle) { library.curl_easy_cleanup(handle); }
+
+void curlshim_easy_reset(CURL *handle) { library.curl_easy_reset(handle); }
+
+CURLM *curlshim_multi_init(void) { return library.curl_multi_init(); }
+
+CURLMcode curlshim_multi_cleanup(CURLM *handle) { return library.curl_multi_cleanup(handle); }
+
+CURLMcode curlshim_multi_add_handle(CURLM *handle, CURL *easy) { return library.curl_multi_add_handle(handle, easy); }
+
+CURLMcode curlshim_multi_remove_handle(CURLM *handle, CURL *easy) {
+    return library.curl_multi_remove_handle(handle, easy);
+}
+
+CURLMcode curlshim_multi_socket_action(CURLM *handle, curl_socket_t descriptor, int events, int *running) {
+    return library.curl_multi_socket_action(handle, descriptor, events, running);
+}
+
+CURLMsg *curlshim_multi_info_read(CURLM *handle, int *left) { return library.curl_multi_info_read(handle, left); }
+
+// The parentheses keep libcurl's type-checking macros away.
+
+CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_data_callback(CURL *handle, CURLoption option, curl_write_callback value) {
+    return (library.curl_easy_setopt)(handle, option, value);
+}
+
+CURLcode curlshim_easy_set_opensocket_callback(CURL *handle, curl_opensocket_callback value) {
+    return (library.curl_easy_setopt)(handle, CURLOPT_OPENSOCKETFUNCTION, value);
+}
+
+CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback value) {
+    return (library.curl_easy_setopt)(handle, CURLOPT_PREREQFUNCTION, value);
+}
+
+CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value) {
+    return (library.curl_easy_getinfo)(handle, info, value);
+}
+
+CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value) {
+    return (library.curl_easy_getinfo)(handle, info, value);
+}
+
+CURLcode curlshim_easy_get_string(CURL *handle, CURLINFO info, const char **value) {
+    return (library.curl_easy_getinfo)(handle, info, value);
+}
+
+CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value) {
+    return (library.curl_multi_setopt)(handle, option, value);
+}
+
+CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *value) {
+    return (library.curl_multi_setopt)(handle, option, value);
+}
+
+CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback value) {
+    return (library.curl_multi_setopt)(handle, CURLMOPT_SOCKETFUNCTION, value);
+}
+
+CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_callback value) {
+    return (library.curl_multi_setopt)(handle, CURLMOPT_TIMERFUNCTION, value);
+}
