@@ -26,26 +26,24 @@ public final class PrivateBroker {
     /// Begins to start it; what becomes of it is told from the loop.
     ///
     /// - Parameters:
-    ///   - program: `earshot`.
     ///   - mostWorkers: worker processes at most; nil for as many as the settings say.
     ///   - cacheFolder: the folder of its cache; nil for none.
+    ///   - launch: starts its supervisor.
     /// - Throws: `ClientError` when there is no folder for it, `SystemError` when the program cannot be started.
     public static func start(
-        program: ChildProgram, mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
-        onEvent: @escaping (Event) -> Void
+        mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
+        launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
         let folder = try makeFolder()
         let broker: PrivateBroker
         do throws(SystemError) {
             let (reader, writer) = try InheritedPipe.make()
             defer { close(writer) }
-            let arguments =
-                ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(writer)]
-                + ["--private-to", String(getpid()), "--no-durable"]
-                + (mostWorkers.map { ["--most-workers", String($0)] } ?? [])
-                + (cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
+            let start = PrivateStart(
+                folder: folder, owner: getpid(), readyDescriptor: writer, mostWorkers: mostWorkers,
+                cacheFolder: cacheFolder)
             do throws(SystemError) {
-                let child = try program.start(arguments, inheriting: [writer])
+                let child = try launch(start)
                 broker = PrivateBroker(folder, child, reader, loop, onEvent)
             } catch {
                 close(reader)

@@ -35,6 +35,9 @@ public final class ChildProcess {
         }
     }
 
+    /// The path of the file of the program that runs here: proc(5).
+    public static let thisProgram = "/proc/self/exe"
+
     /// Its number, which stands for it until it is reaped.
     public let pid: Int32
     private let process: ProcessDescriptor
@@ -96,15 +99,17 @@ public final class ChildProcess {
     }
 
     /// Starts a child that goes on in a copy of this process and runs `body`: nothing has to be loaded and linked for
-    /// it.
+    /// it, and no arguments have to be read.
     ///
     /// What this process holds is in the copy too; its descriptors are closed there as with ``spawn(_:_:inheriting:)``,
-    /// so `body` begins anew, as a program does. A copy that cannot be made ready ends with code 127.
+    /// so `body` begins anew, as a program does. What this process does at its end the copy does not do at its own. A
+    /// copy that cannot be made ready ends with code 127.
     ///
+    /// - Parameter body: answers the exit code.
     /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for
     ///   ever. And with a kernel that cannot close what the copy is not to have.
-    static func fork(
-        inheriting inherited: [Int32] = [], _ body: () -> Never
+    public static func fork(
+        inheriting inherited: [Int32] = [], _ body: () -> Int32
     ) throws(SystemError) -> ChildProcess? {
         // No descriptor has that number: nothing is closed.
         guard linux_is_single_threaded() != 0, linux_close_range(.max, .max) == 0 else { return nil }
@@ -113,7 +118,9 @@ public final class ChildProcess {
         let pid = linux_fork()
         guard pid != 0 else {
             guard becomeChild(inheriting: inherited) else { _exit(127) }
-            body()
+            let code = body()
+            fflush(nil)
+            _exit(code)
         }
         guard pid > 0 else { throw SystemError("fork") }
         // The child does it as well: it is done before either goes on.

@@ -48,13 +48,7 @@ struct BrokerCommand: ParsableCommand {
                 options.settings = try configuration.read()
                 options.readSettings = { try configuration.read() }
             }
-            let logger = LineLog.logger("broker", log.logLevel)
-            do {
-                let status = try BrokerProcess(options: options, logger: logger).run()
-                return status == 0 ? .done : .other
-            } catch let error as BrokerError {
-                throw Complaint(.cannotServe, error.description)
-            }
+            return try ChildRun.broker(options).run(log.logLevel)
         }
     }
 
@@ -94,13 +88,6 @@ struct CacheOptions: ParsableArguments {
         if let cache = service?.cache { return cache }
         return try RuntimeFolder.usualCache()
     }
-
-    /// The same as arguments of another process.
-    func arguments(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders
-    ) throws(ClientError) -> [String] {
-        try self.folder(place, folder, service).map { ["--cache-folder", $0] } ?? ["--no-cache"]
-    }
 }
 
 /// Where durable requests are kept.
@@ -127,13 +114,6 @@ struct DurableOptions: ParsableArguments {
         guard place.runtime == nil else { return folder.ownDurable }
         if let durable = service?.durable { return durable }
         return try RuntimeFolder.usualDurable()
-    }
-
-    /// The same as arguments of another process.
-    func arguments(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders
-    ) throws(ClientError) -> [String] {
-        try self.folder(place, folder, service).map { ["--durable-folder", $0] } ?? ["--no-durable"]
     }
 }
 

@@ -22,22 +22,28 @@ struct Complaint: Error, CustomStringConvertible {
     }
 }
 
+extension ExitStatus {
+    /// What some work ends with: of an error it says the sentence.
+    static func concluding(_ work: () throws -> ExitStatus) -> ExitStatus {
+        do {
+            return try work()
+        } catch let complaint as Complaint {
+            if let sentence = complaint.sentence { Complaint.say(sentence) }
+            return complaint.status
+        } catch let error as ClientError {
+            Complaint.say(error.description)
+            return .cannotServe
+        } catch {
+            Complaint.say("\(error)")
+            return .other
+        }
+    }
+}
+
 extension ParsableCommand {
     /// Runs a command's work and ends the program with its status; every error becomes a sentence and a status.
     func conclude(_ work: () throws -> ExitStatus) throws {
-        let status: ExitStatus
-        do {
-            status = try work()
-        } catch let complaint as Complaint {
-            if let sentence = complaint.sentence { Complaint.say(sentence) }
-            status = complaint.status
-        } catch let error as ClientError {
-            Complaint.say(error.description)
-            status = .cannotServe
-        } catch {
-            Complaint.say("\(error)")
-            status = .other
-        }
+        let status = ExitStatus.concluding(work)
         if status != .done { throw ExitCode(status.rawValue) }
     }
 }

@@ -1,6 +1,4 @@
 internal import ArgumentParser
-internal import EarshotLoop
-internal import Glibc
 
 /// The command: its subcommands, and what all of them answer with.
 @main
@@ -24,19 +22,19 @@ struct Earshot: ParsableCommand {
             WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
         ])
 
-    /// What runs as a copy of this program. Each is parsed as a command of its own: to look through all of them first
-    /// takes two milliseconds.
-    private static let serving: [String: any ParsableCommand.Type] = [
-        "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
+    /// What has to start soon. Each is read as a command of its own first: to look through all of them takes longer
+    /// than all the rest of reading.
+    private static let quick: [String: any ParsableCommand.Type] = [
+        "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
     ]
 
-    /// This program with other arguments, in a process of its own.
-    static let copy = ChildProgram.this { arguments in
-        if let name = arguments.first, let command = serving[name] {
-            command.main(Array(arguments.dropFirst()))
+    static func main() {
+        let arguments = CommandLine.arguments.dropFirst()
+        // What cannot be read so, help and mistakes among it, is answered for by the whole.
+        if let name = arguments.first, var command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
+            do { try command.run() } catch { exit(withError: error) }
         } else {
-            main(arguments)
+            main(nil)
         }
-        Glibc.exit(ExitStatus.done.rawValue)
     }
 }

@@ -25,9 +25,8 @@ final class PrivateBus {
         let state = State()
         let broker: PrivateBroker
         do {
-            broker = try PrivateBroker.start(
-                program: Earshot.copy, mostWorkers: workers, cacheFolder: cache, loop: loop
-            ) { event in
+            broker = try PrivateBroker.start(mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch) {
+                event in
                 switch event {
                 case .ready: state.isReady = true
                 case .ended:
@@ -49,6 +48,16 @@ final class PrivateBus {
                 ? Complaint(.noBroker, "no broker runs, and a private one did not start") : Complaint(.interrupted)
         }
         return PrivateBus(broker, state)
+    }
+
+    /// Starts its supervisor: a copy of this process, or this program anew where no copy can be made.
+    private static func launch(_ start: PrivateStart) throws(SystemError) -> ChildProcess {
+        let inherited = [start.readyDescriptor]
+        let copy = try ChildProcess.fork(inheriting: inherited) {
+            ExitStatus.concluding { try ServeRun(start).run(ServiceManager.take()) }.rawValue
+        }
+        if let copy { return copy }
+        return try ChildProcess.spawn(ChildProcess.thisProgram, start.arguments, inheriting: inherited)
     }
 
     private init(_ broker: PrivateBroker, _ state: State) {

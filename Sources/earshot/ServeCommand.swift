@@ -1,10 +1,9 @@
 internal import ArgumentParser
+internal import EarshotBroker
 internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
-internal import Glibc
-internal import LibCrypto
-internal import Logging
+internal import EarshotWorker
 
 /// `earshot serve`: the supervisor of a broker and its workers.
 struct ServeCommand: ParsableCommand {
@@ -51,43 +50,21 @@ struct ServeCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let manager = try ServiceManager.take()
-            // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is
-            // confidential.
-            unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
-            if let privateTo, try !ParentProcess.bind(to: privateTo, signal: SIGTERM) { return .done }
             let service = ServiceFolders()
             let folder = try service.runtime(place)
-            let spool = try spool.folder(place, folder, service)
-            let cache = try cache.arguments(place, folder, service)
-            let durable = try durable.arguments(place, folder, service)
+            var broker = BrokerOptions(
+                runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder, service))
+            broker.cacheFolder = try cache.folder(place, folder, service)
+            broker.durableFolder = try durable.folder(place, folder, service)
+            let pool = ConfigurationOptions.pool
             let configuration = Configuration(
-                file: settings.source.file, flags: try poolChange() + settings.changes(),
-                pool: ConfigurationOptions.pool, mostWorkers: mostWorkers)
-            let initial = try configuration.read()
-            try folder.prepare()
-            guard let lock = try LockFile.take(folder.supervisorLock) else {
-                throw Complaint(.cannotServe, "another supervisor serves in \(folder.path)")
-            }
-            let plan = Supervisor.Plan(
-                folder: folder,
-                // A private bus has to be there soon; another one lives long, and has no two processes alike.
-                program: privateTo == nil ? .thisFile : Earshot.copy,
-                broker: ["broker", "--runtime", folder.path, "--spool", spool] + cache + durable
-                    + ["--log-level", log.logLevel.rawValue],
-                worker: ["worker", "--runtime", folder.path] + worker.arguments
-                    + ["--log-level", log.logLevel.rawValue],
-                secret: Hex.encode(Secret.randomBytes(32)), configuration: configuration,
-                isPrivate: privateTo != nil, service: privateTo == nil ? manager : nil)
-            let supervisor = try Supervisor(plan, initial)
-            let count = initial[.workers] ?? 0
-            supervisor.onReady = {
-                if privateTo == nil { Complaint.say("ready, bus \(folder.busEndpoint), \(count) workers") }
-                if let readyFd { InheritedPipe.sayReady(readyFd) }
-            }
-            try supervisor.run()
-            if privateTo != nil { Folder.remove(folder.path) }
-            withExtendedLifetime(lock) {}
-            return .done
+                file: settings.source.file, flags: try poolChange() + settings.changes(), pool: pool,
+                mostWorkers: mostWorkers)
+            let run = ServeRun(
+                folder: folder, broker: broker,
+                worker: worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
+                configuration: configuration, logLevel: log.logLevel, readyDescriptor: readyFd, owner: privateTo)
+            return try run.run(manager)
         }
     }
 }

@@ -123,7 +123,10 @@ struct ConfigurationOptions: ParsableArguments {
     var config: String?
 
     /// Absolute, since the folder may be left.
-    var file: String? { (config ?? Environment.value("EARSHOT_CONFIG")).map(Folder.absolute) }
+    var file: String? { config.map(Folder.absolute) ?? Self.usualFile }
+
+    /// That of EARSHOT_CONFIG, absolute; nil for none.
+    static var usualFile: String? { Environment.value("EARSHOT_CONFIG").map(Folder.absolute) }
 
     /// What a pool has when nobody says anything.
     static var pool: Configuration.Pool {

@@ -1,7 +1,10 @@
+internal import EarshotBroker
 internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
+internal import EarshotWorker
 internal import Glibc
+internal import Logging
 
 /// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies or a setting
 /// changes.
@@ -12,11 +15,11 @@ final class Supervisor {
     /// What is to be run.
     struct Plan {
         let folder: RuntimeFolder
-        /// What a first broker and first workers run.
-        let program: ChildProgram
-        /// Arguments of the broker, and of each worker, behind the program's name.
-        let broker: [String]
-        let worker: [String]
+        /// What each broker is told, and each worker, but for what is of one of them alone.
+        let broker: BrokerOptions
+        let worker: WorkerOptions
+        let logLevel: Logger.Level
+        /// What proves to a broker whose child a worker is, as both are told.
         let secret: String
         /// Where settings are read again.
         let configuration: Configuration
@@ -86,7 +89,8 @@ final class Supervisor {
         }
         defer { loop.remove(registration) }
         FailureReport(plan.folder).remove()
-        for post in posts { try start(post) }
+        // Of two copies of this process the worker has more to do until it can be of use.
+        for post in plan.isPrivate ? posts.reversed() : posts { try start(post) }
         tellService()
         try loop.run()
         FailureReport(plan.folder).remove()
@@ -99,32 +103,34 @@ final class Supervisor {
     // MARK: Children
 
     private func start(_ post: Post) throws(SystemError) {
-        let secret = try InheritedPipe.holding(plan.secret)
-        defer { close(secret) }
         switch post.role {
-        case .broker: try startBroker(post, secret: secret)
+        case .broker: try startBroker(post)
         case .worker:
-            let slots = settings[.slots].map { ["--slots", String($0)] } ?? []
-            try start(post, plan.worker + slots, secret: secret, inheriting: [])
+            var options = plan.worker
+            if let slots = settings[.slots] { options.slots = slots }
+            try start(post, .worker(options), inheriting: [])
         }
     }
 
-    private func startBroker(_ post: Post, secret: Int32) throws(SystemError) {
+    private func startBroker(_ post: Post) throws(SystemError) {
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
         let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in brokerSaid(line) }
-        var arguments = plan.broker + ["--supervisor-fd", String(ends.child)]
+        var options = plan.broker
+        options.supervisorDescriptor = ends.child
+        // For a copy; another process is told.
+        options.settings = settings
+        let isCopy: Bool
         if isReady {
             // The workers outlived the last one, and tell the next what they hold of it.
-            let living = posts.count { $0.role == .worker && $0.child != nil }
-            try start(
-                post, arguments + ["--expected-workers", String(living)], secret: secret, inheriting: [ends.child])
+            options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
+            isCopy = try start(post, .broker(options), inheriting: [ends.child])
         } else {
             let pipe = try InheritedPipe.make()
             defer { close(pipe.writer) }
-            arguments += ["--ready-fd", String(pipe.writer)]
+            options.readyDescriptor = pipe.writer
             do throws(SystemError) {
-                try start(post, arguments, secret: secret, inheriting: [ends.child, pipe.writer])
+                isCopy = try start(post, .broker(options), inheriting: [ends.child, pipe.writer])
                 try awaitReady(pipe.reader)
             } catch {
                 close(pipe.reader)
@@ -135,25 +141,40 @@ final class Supervisor {
             if owesSettings { tellSettings() }
             if owesFailures { tellFailures() }
         }
-        channel.send(settings.lines + [Settings.end] + failures.map(\.line) + [ChildFailure.end])
+        if !isCopy { channel.send(settings.lines + [Settings.end]) }
+        channel.send(failures.map(\.line) + [ChildFailure.end])
         self.channel = channel
         owesFailures = false
         unansweredSettings = 0
         owesSettings = false
     }
 
-    private func start(
-        _ post: Post, _ arguments: [String], secret: Int32, inheriting inherited: [Int32]
-    ) throws(SystemError) {
-        let family = ["--secret-fd", String(secret), "--parent-pid", String(getpid())]
-        // After a death never a copy: whoever caused it knows where a copy has what in its memory.
-        let program = post.lastExit == nil ? plan.program : .thisFile
-        let child = try program.start(["earshot"] + arguments + family, inheriting: [secret] + inherited)
+    /// - Returns: whether the child is a copy of this process.
+    @discardableResult
+    private func start(_ post: Post, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
+        var copy: ChildProcess?
+        // A private bus has to be there soon; another one lives long, and has no two processes alike. After a death
+        // never a copy: whoever caused it knows where a copy has what in its memory.
+        if plan.isPrivate, post.lastExit == nil {
+            copy = try ChildProcess.fork(inheriting: inherited) { [level = plan.logLevel] in
+                ExitStatus.concluding { try run.run(level) }.rawValue
+            }
+        }
+        let child = if let copy { copy } else { try program(run, inheriting: inherited) }
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
         if post.role == .worker { boundMemory(of: child) }
         watchForGoodLife(post)
+        return copy != nil
+    }
+
+    /// Starts this program anew.
+    private func program(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
+        let secret = try InheritedPipe.holding(plan.secret)
+        defer { close(secret) }
+        let arguments = run.arguments(in: plan.folder, secret: secret, plan.logLevel)
+        return try ChildProcess.spawn(ChildProcess.thisProgram, arguments, inheriting: [secret] + inherited)
     }
 
     /// Tells once that the broker serves. Its end before that closes the pipe as well.
@@ -188,7 +209,11 @@ final class Supervisor {
         }
         switch phase {
         case .draining, .killing:
-            if post.role == .broker { stopWorkers() }
+            if post.role == .broker {
+                stopWorkers()
+                // While workers that are killed go. What the last call of one may still add goes at the end.
+                if plan.isPrivate { Folder.remove(plan.folder.path) }
+            }
             endIfAlone()
         case .serving:
             guard !post.isLeaving else {

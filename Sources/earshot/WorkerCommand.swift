@@ -25,18 +25,10 @@ struct WorkerCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var options = WorkerOptions(workPath: try place.folder().workPath, slots: slots)
+            var options = worker.options(WorkerOptions(workPath: try place.folder().workPath, slots: slots))
             options.secret = try family.secret()
             options.parentPid = family.parentPid
-            options.dnsServers = worker.dnsServers.isEmpty ? nil : worker.dnsServers
-            options.caFile = worker.caFile.map(Folder.absolute)
-            if let userAgent = worker.userAgent { options.userAgent = userAgent }
-            let logger = LineLog.logger("worker", log.logLevel)
-            do {
-                return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
-            } catch let error as WorkerRefused {
-                throw Complaint(.cannotServe, error.description)
-            }
+            return try ChildRun.worker(options).run(log.logLevel)
         }
     }
 }
@@ -60,12 +52,12 @@ struct WorkerTuning: ParsableArguments {
         }
     }
 
-    /// The same as arguments, for a child.
-    var arguments: [String] {
-        var arguments: [String] = []
-        if let userAgent { arguments += ["--user-agent=\(userAgent)"] }
-        for server in dnsServers { arguments += ["--dns-server=\(server)"] }
-        if let caFile { arguments += ["--ca-file=\(Folder.absolute(caFile))"] }
-        return arguments
+    /// Options with what was told put in.
+    func options(_ options: WorkerOptions) -> WorkerOptions {
+        var options = options
+        if !dnsServers.isEmpty { options.dnsServers = dnsServers }
+        if let caFile { options.caFile = Folder.absolute(caFile) }
+        if let userAgent { options.userAgent = userAgent }
+        return options
     }
 }

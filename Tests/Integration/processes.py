@@ -173,6 +173,14 @@ def command(pid):
         return []
 
 
+def process_name(pid):
+    """What `pid` is called in lists of processes; nothing if it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def marked(mark):
     """The living processes that inherited `mark` in their environment."""
     found = []

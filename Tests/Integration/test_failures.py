@@ -195,6 +195,12 @@ class ExitCodeTests(TestCase):
             self.assertEqual(got.status, 64, got.describe())
             self.assertTrue(got.stderr)
 
+    def test_what_is_read_as_a_command_of_its_own_speaks_as_one_of_the_program(self):
+        for name in ("get", "serve", "broker", "worker"):
+            self.assertIn(f"USAGE: earshot {name} ", self.bus.run(name, "--help").stdout.decode())
+            self.assertIn(f"earshot {name} --help", self.bus.run(name, "--nonsense").stderr)
+            self.assertEqual(self.bus.run(name, "--version").stdout, self.bus.run("--version").stdout)
+
     def test_an_empty_list_is_66(self):
         got = self.bus.run("get", "-i", "-", input=b"\n\n")
         self.assertEqual(got.status, 66, got.describe())

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 
 from harness import Bus, Commands, TestCase, temporary_folder
 from nginx import Nginx
 from origin import Origin, body
-from processes import children, command, kill, reset_peak, resident, resident_peak
+from processes import children, command, kill, process_name, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -213,8 +214,12 @@ class PrivateBrokerTests(TestCase):
         program = self.commands.start("get", f"{self.origin.url}/hang")
         self.origin.await_count("/hang", 1)
         supervisor, = children(program.pid)
-        broker, worker = sorted(children(supervisor))
+        named = {process_name(pid): pid for pid in children(supervisor)}
+        self.assertEqual(sorted(named), ["earshot-broker", "earshot-worker"])
+        broker, worker = named["earshot-broker"], named["earshot-worker"]
         for pid in (supervisor, broker, worker):
+            # The others do not wait for it to be loaded.
+            self.assertEqual("libcurl" in pathlib.Path(f"/proc/{pid}/maps").read_text(), pid == worker)
             self.assertEqual(command(pid), command(program.pid), "nothing was loaded anew")
             self.assertEqual(os.getpgid(pid), pid)
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")

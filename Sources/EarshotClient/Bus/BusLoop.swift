@@ -91,9 +91,11 @@ final class BusLoop {
         }
         do {
             broker = try PrivateBroker.start(
-                program: .file(program), mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder,
-                loop: loop
-            ) { [unowned self] event in changed(event) }
+                mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder, loop: loop,
+                launch: { (start) throws(SystemError) in
+                    try ChildProcess.spawn(program, start.arguments, inheriting: [start.readyDescriptor])
+                },
+                onEvent: { [unowned self] event in changed(event) })
         } catch {
             throw BusError(.noBroker, "A private broker cannot be started with \(program): \(error).")
         }

@@ -1,0 +1,55 @@
+internal import EarshotBroker
+internal import EarshotClient
+internal import EarshotWorker
+internal import Logging
+
+/// One run of what the supervisor has as children: its arguments as values.
+enum ChildRun {
+    case broker(BrokerOptions)
+    case worker(WorkerOptions)
+
+    /// Serves until it is told to end.
+    ///
+    /// - Throws: `Complaint` when the place is taken or cannot be used, else the error of the call that failed.
+    func run(_ logLevel: Logger.Level) throws -> ExitStatus {
+        do {
+            switch self {
+            case .broker(let options):
+                let logger = LineLog.logger("broker", logLevel)
+                return try BrokerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            case .worker(let options):
+                let logger = LineLog.logger("worker", logLevel)
+                return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            }
+        } catch let error as BrokerError {
+            throw Complaint(.cannotServe, error.description)
+        } catch let error as WorkerRefused {
+            throw Complaint(.cannotServe, error.description)
+        }
+    }
+
+    /// The same for another process, from the program's name on, but for a broker's settings, which it is told.
+    ///
+    /// - Parameter secret: the descriptor from which it reads the secret.
+    func arguments(in folder: RuntimeFolder, secret: Int32, _ logLevel: Logger.Level) -> [String] {
+        let family = ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--secret-fd", String(secret)]
+        switch self {
+        case .broker(let options):
+            return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
+                + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
+                + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
+                + Self.numbers(
+                    ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
+                    ("--ready-fd", options.readyDescriptor), ("--expected-workers", Int32(options.expectedWorkers)))
+        case .worker(let options):
+            return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
+                + (options.dnsServers ?? []).map { "--dns-server=\($0)" }
+                + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
+                + Self.numbers(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
+        }
+    }
+
+    private static func numbers(_ options: (name: String, value: Int32?)...) -> [String] {
+        options.flatMap { option in option.value.map { [option.name, String($0)] } ?? [] }
+    }
+}
