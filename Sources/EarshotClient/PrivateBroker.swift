@@ -34,23 +34,17 @@ public final class PrivateBroker {
         mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
-        let folder = try makeFolder()
+        let folder = try newFolder()
+        let (reader, writer) = try InheritedPipe.make()
+        defer { close(writer) }
+        let start = PrivateStart(
+            folder: folder, owner: getpid(), readyDescriptor: writer, mostWorkers: mostWorkers,
+            cacheFolder: cacheFolder)
         let broker: PrivateBroker
         do throws(SystemError) {
-            let (reader, writer) = try InheritedPipe.make()
-            defer { close(writer) }
-            let start = PrivateStart(
-                folder: folder, owner: getpid(), readyDescriptor: writer, mostWorkers: mostWorkers,
-                cacheFolder: cacheFolder)
-            do throws(SystemError) {
-                let child = try launch(start)
-                broker = PrivateBroker(folder, child, reader, loop, onEvent)
-            } catch {
-                close(reader)
-                throw error
-            }
+            broker = PrivateBroker(folder, try launch(start), reader, loop, onEvent)
         } catch {
-            Folder.remove(folder.path)
+            close(reader)
             throw error
         }
         do throws(SystemError) {
@@ -127,14 +121,13 @@ public final class PrivateBroker {
         reader = -1
     }
 
-    /// A new folder for this user alone, in that for temporary files unless its path is too long for a socket.
-    private static func makeFolder() throws(ClientError) -> RuntimeFolder {
+    /// A folder of which nobody knows, in that for temporary files unless its path is too long for a socket. The
+    /// supervisor makes it: when this process is killed before there is one, none is left behind.
+    private static func newFolder() throws(ClientError) -> RuntimeFolder {
         for parent in [Environment.value("TMPDIR"), P_tmpdir].compactMap(\.self) where parent.utf8.count <= 80 {
-            // mkdtemp(3) puts letters of its own in the place of the six.
-            var template = Array("\(parent)/earshot-XXXXXX".utf8CString)
-            if unsafe mkdtemp(&template) != nil {
-                return try RuntimeFolder(named: String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self))
-            }
+            guard unsafe access(parent, W_OK | X_OK) == 0 else { continue }
+            // 13 letters at most.
+            return try RuntimeFolder(named: "\(parent)/earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36))")
         }
         throw ClientError(.folder, "there is no folder for a private broker: set TMPDIR")
     }

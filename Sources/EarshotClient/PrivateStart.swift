@@ -1,6 +1,6 @@
 /// What the supervisor of a private bus is told.
 public struct PrivateStart: Sendable {
-    /// Where it is to listen; it is there, and empty.
+    /// Where it is to listen: a folder that it makes, and removes.
     public let folder: RuntimeFolder
     /// The process it ends with.
     public let owner: Int32

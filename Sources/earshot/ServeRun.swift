@@ -24,14 +24,13 @@ struct ServeRun {
     ///
     /// - Parameter manager: who started it and wants to hear of it; nil for nobody.
     func run(_ manager: ServiceManager?) throws -> ExitStatus {
+        // First: an owner that dies sends one, which is to end all in order.
+        SignalSource.ignoreBrokenPipes()
+        let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is
         // confidential.
         unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
-        if let owner, try !ParentProcess.bind(to: owner, signal: SIGTERM) {
-            // Nobody else knows of the folder, in which there is nothing yet.
-            unsafe rmdir(folder.path)
-            return .done
-        }
+        if let owner, try !ParentProcess.bind(to: owner, signal: SIGTERM) { return .done }
         let initial = try configuration.read()
         try folder.prepare()
         guard let lock = try LockFile.take(folder.supervisorLock) else {
@@ -47,7 +46,7 @@ struct ServeRun {
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, logLevel: logLevel, secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil)
-        let supervisor = try Supervisor(plan, initial)
+        let supervisor = try Supervisor(plan, initial, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {
             if owner == nil { Complaint.say("ready, bus \(folder.busEndpoint), \(count) workers") }

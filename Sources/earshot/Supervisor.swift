@@ -70,12 +70,12 @@ final class Supervisor {
     private let signals: SignalSource
     private var failure: (any Error)?
 
-    init(_ plan: Plan, _ settings: Settings) throws(SystemError) {
+    /// - Parameter signals: SIGTERM, SIGINT and SIGHUP.
+    init(_ plan: Plan, _ settings: Settings, _ signals: SignalSource) throws(SystemError) {
         self.plan = plan
         self.settings = settings
+        self.signals = signals
         service = plan.service
-        SignalSource.ignoreBrokenPipes()
-        signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         loop = try EventLoop()
         posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
     }

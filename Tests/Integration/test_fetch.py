@@ -10,7 +10,7 @@ import signal
 from harness import Bus, Commands, TestCase, temporary_folder
 from nginx import Nginx
 from origin import Origin, body
-from processes import children, command, kill, process_name, reset_peak, resident, resident_peak
+from processes import children, command, eventually, kill, process_name, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -209,6 +209,25 @@ class PrivateBrokerTests(TestCase):
         # What such a death leaves is no broker to the next one.
         self.assertEqual(self.commands.run("get", f"{self.origin.url}/bytes/5").stdout, body(5))
         self.commands.await_no_survivors()
+
+    def test_nothing_is_left_of_a_get_that_is_killed_while_it_starts(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        self.commands.environment["TMPDIR"] = str(temporary)
+        moments = {
+            "at once": lambda get: True,
+            "a supervisor": lambda get: children(get),
+            "its folder": lambda get: list(temporary.iterdir()),
+            "a worker": lambda get: [worker for supervisor in children(get) for worker in children(supervisor)],
+            "a socket": lambda get: list(temporary.glob("*/bus")),
+        }
+        for moment, has_come in moments.items():
+            with self.subTest(moment):
+                program = self.commands.start("get", f"{self.origin.url}/hang")
+                eventually(lambda: has_come(program.pid), moment)
+                program.kill()
+                self.commands.await_no_survivors()
+                self.assertEqual(list(temporary.rglob("*")), [])
 
     def test_its_processes_are_copies_and_after_a_death_they_are_not(self):
         program = self.commands.start("get", f"{self.origin.url}/hang")
