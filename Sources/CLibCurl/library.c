@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-// The interface of every version since 7.16, of 2006.
+// The interface of every version since 7.16, of 2006; all that is used here is there since 7.63, of 2018.
 static const char library_name[] = "libcurl.so.4";
 
 #define FUNCTIONS(USE) \
@@ -11,6 +11,9 @@ static const char library_name[] = "libcurl.so.4";
     USE(curl_version_info) \
     USE(curl_slist_append) \
     USE(curl_slist_free_all) \
+    USE(curl_url) \
+    USE(curl_url_cleanup) \
+    USE(curl_url_set) \
     USE(curl_easy_init) \
     USE(curl_easy_cleanup) \
     USE(curl_easy_reset) \
@@ -47,6 +50,14 @@ struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *st
 }
 
 void curlshim_slist_free_all(struct curl_slist *list) { library.curl_slist_free_all(list); }
+
+CURLU *curlshim_url(void) { return library.curl_url(); }
+
+void curlshim_url_cleanup(CURLU *handle) { library.curl_url_cleanup(handle); }
+
+CURLUcode curlshim_url_set(CURLU *handle, CURLUPart part, const char *value, unsigned int flags) {
+    return library.curl_url_set(handle, part, value, flags);
+}
 
 CURL *curlshim_easy_init(void) { return library.curl_easy_init(); }
 
@@ -88,6 +99,10 @@ CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value)
     return (library.curl_easy_setopt)(handle, option, value);
 }
 
+CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value) {
+    return (library.curl_easy_setopt)(handle, CURLOPT_CURLU, value);
+}
+
 CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value) {
     return (library.curl_easy_setopt)(handle, option, value);
 }
@@ -109,10 +124,6 @@ CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value) {
 }
 
 CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value) {
-    return (library.curl_easy_getinfo)(handle, info, value);
-}
-
-CURLcode curlshim_easy_get_string(CURL *handle, CURLINFO info, const char **value) {
     return (library.curl_easy_getinfo)(handle, info, value);
 }
 

@@ -14,7 +14,8 @@ extension EasyHandle {
             try configureLasting(request)
             lastingOptions = lasting
         }
-        try set(CURLOPT_URL, request.url)
+        // A handle whose options last has asked for no URL but such.
+        if lasting != nil { try setUsualURL(request.url) } else { try set(CURLOPT_URL, request.url) }
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
         if request.hasOwnLines { try setHeaderFields(try request.headerLines()) }
@@ -99,16 +100,20 @@ extension TransferRequest {
     /// met by another, and no password of its URL.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, clientCertificate == nil, version == .http1,
-            !mayHoldPassword
+            hasUsualURL
         else { return nil }
         return LastingOptions(userAgent: userAgent, decodes: decodes)
     }
 
-    private var mayHoldPassword: Bool {
+    /// Whether the URL has no user information, and no IPv6 address: the zone of one is lost in libcurl 7.88 when a URL
+    /// that was taken apart is copied.
+    private var hasUsualURL: Bool {
         let utf8 = url.utf8
         let bytes = utf8.span
-        for index in bytes.indices where bytes[index] == UInt8(ascii: "@") { return true }
-        return false
+        for index in bytes.indices where bytes[index] == UInt8(ascii: "@") || bytes[index] == UInt8(ascii: "[") {
+            return false
+        }
+        return true
     }
 
     /// Whether content codings are undone. A caller with a field of its own wants the bytes as sent.

@@ -6,6 +6,8 @@ internal import CLibCurl
     let pointer: UnsafeMutableRawPointer
     /// Where libcurl puts its sentence about a failure; CURL_ERROR_SIZE bytes.
     private let errorText: UnsafeMutablePointer<CChar>
+    /// A URL taken apart, of a usual request. Owned; cleaned up by `deinit`.
+    private let parsedURL: OpaquePointer
     /// The options that are set, if the next request may find them; nil if it has to begin with none.
     var lastingOptions: TransferRequest.LastingOptions?
     /// What goes with each request that has no fields of its own, as long as `lastingOptions` last.
@@ -17,19 +19,25 @@ internal import CLibCurl
     /// What `pointer` points to, as a key.
     var address: UInt { UInt(bitPattern: unsafe pointer) }
 
-    private init(pointer: UnsafeMutableRawPointer) {
+    private init(pointer: UnsafeMutableRawPointer, parsedURL: OpaquePointer) {
         unsafe self.pointer = unsafe pointer
+        unsafe self.parsedURL = unsafe parsedURL
         unsafe errorText = .allocate(capacity: Int(CURL_ERROR_SIZE))
         unsafe errorText.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
     }
 
     static func make() throws(CurlError) -> EasyHandle {
         guard let pointer = unsafe curlshim_easy_init() else { throw CurlError(.noHandle) }
-        return unsafe EasyHandle(pointer: pointer)
+        guard let parsedURL = unsafe curlshim_url() else {
+            unsafe curlshim_easy_cleanup(pointer)
+            throw CurlError(.noHandle)
+        }
+        return unsafe EasyHandle(pointer: pointer, parsedURL: parsedURL)
     }
 
     deinit {
         unsafe curlshim_easy_cleanup(pointer)
+        unsafe curlshim_url_cleanup(parsedURL)
         unsafe errorText.deallocate()
     }
 
@@ -51,9 +59,6 @@ internal import CLibCurl
     func reset() {
         unsafe curlshim_easy_reset(pointer)
         lastingOptions = nil
-        // libcurl 7.88 keeps a list of addresses through a reset, beside its options, if the transfer never began: the
-        // next one would read the list that is freed here.
-        _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
         usualHeaderFields = StringList()
         headerFields = StringList()
         resolve = StringList()
@@ -74,6 +79,16 @@ internal import CLibCurl
     /// Whole milliseconds, rounded up so that a short time does not become "none"; capped at what libcurl takes.
     func set(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
         try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
+    }
+
+    /// Asks for a URL without user information and brackets, which lasts until the next `reset`.
+    ///
+    /// Taken apart beforehand: what libcurl takes apart itself it prints anew, byte by byte. What it cannot take apart it
+    /// gets as it is, to say at the end of the transfer what is wrong.
+    func setUsualURL(_ url: String) throws(CurlError) {
+        let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, 0) == CURLUE_OK
+        try check(unsafe curlshim_easy_set_url(pointer, isTaken ? parsedURL : nil))
+        if !isTaken { try set(CURLOPT_URL, url) }
     }
 
     /// Sends these bytes; libcurl copies them.
@@ -142,14 +157,6 @@ internal import CLibCurl
         var value: curl_off_t = 0
         let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
         return result == CURLE_OK ? .microseconds(value) : .zero
-    }
-
-    func string(_ info: CURLINFO) -> String {
-        var value: UnsafePointer<CChar>?
-        guard unsafe curlshim_easy_get_string(pointer, info, &value) == CURLE_OK, let value = unsafe value else {
-            return ""
-        }
-        return unsafe String(cString: value)
     }
 
     /// libcurl's sentence about the failure.

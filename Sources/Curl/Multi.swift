@@ -62,15 +62,10 @@ internal import CLibCurl
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
         let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
         let transfer = Transfer(easy: easy, notes: notes, sink: sink)
-        do throws(CurlError) {
-            try easy.configure(request)
-            try transfer.attach()
-            let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
-            guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
-        } catch {
-            recycle(easy, isWhole: false)
-            throw error
-        }
+        try easy.configure(request)
+        try transfer.attach()
+        let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
+        guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
         running[easy.address] = transfer
         return transfer
     }
@@ -139,19 +134,18 @@ internal import CLibCurl
         }
     }
 
+    /// - Parameter isWhole: whether it ended well: then its handle can be used again.
     private func remove(_ transfer: Transfer, isWhole: Bool) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
         transfer.sink = nil
         running[easy.address] = nil
-        recycle(easy, isWhole: isWhole)
-    }
-
-    /// - Parameter isWhole: whether its transfer ended well: what another leaves behind is not looked into.
-    private func recycle(_ easy: EasyHandle, isWhole: Bool) {
-        if isWhole { easy.rest() } else { easy.reset() }
-        if idle.count < Self.idleHandlesLimit { idle.append(easy) }
+        // What another transfer leaves behind is not looked into: one that never had a connection leaves a buffer and a
+        // list of addresses in libcurl 7.88, which then refuses options.
+        guard isWhole, idle.count < Self.idleHandlesLimit else { return }
+        easy.rest()
+        idle.append(easy)
     }
 
     private func inside(_ call: () -> CURLMcode) -> CURLMcode {

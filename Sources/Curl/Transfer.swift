@@ -67,6 +67,10 @@ public final class Transfer {
 
     /// How it ended; read before the handle leaves the multi.
     func result(_ code: CURLcode) -> TransferResult {
+        let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
+        if code == CURLE_OK, stoppedFor == nil {
+            return TransferResult(failure: nil, status: status, osError: 0, connectsMade: connectsMade, detail: "")
+        }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
         // libcurl counts at least a microsecond for a step that was reached.
         let isConnected = easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
@@ -75,17 +79,7 @@ public final class Transfer {
             stoppedFor
             ?? (isRefused ? .addressRefused : TransferFailure(code, osError: osError, isConnected: isConnected))
         return TransferResult(
-            failure: failure,
-            status: easy.long(CURLINFO_RESPONSE_CODE),
-            osError: osError,
-            timings: TransferResult.Timings(
-                nameLookup: easy.time(CURLINFO_NAMELOOKUP_TIME_T),
-                connect: easy.time(CURLINFO_CONNECT_TIME_T),
-                tlsHandshake: easy.time(CURLINFO_APPCONNECT_TIME_T),
-                firstByte: easy.time(CURLINFO_STARTTRANSFER_TIME_T),
-                total: easy.time(CURLINFO_TOTAL_TIME_T)),
-            connectsMade: easy.long(CURLINFO_NUM_CONNECTS),
-            primaryAddress: easy.string(CURLINFO_PRIMARY_IP),
+            failure: failure, status: status, osError: osError, connectsMade: connectsMade,
             detail: failure == nil ? "" : easy.errorSentence)
     }
 }

@@ -20,8 +20,6 @@ import Testing
         let result = try #require(try loop.fetch(request, sink: sink))
         #expect(result.failure == nil)
         #expect(result.status == 200)
-        #expect(result.primaryAddress == "127.0.0.1")
-        #expect(result.timings.total >= result.timings.firstByte)
         #expect(sink.head == "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind: small\r\n\r\n")
         #expect(sink.text == "hello")
         let asked = try #require(origin.requests.first)
@@ -153,6 +151,25 @@ import Testing
         #expect(loop.origin.requests.last?.contains("User-Agent: second/2\r\n") == true)
     }
 
+    @Test func `a used handle asks for each URL as it is written`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        let targets = ["/", "/a%2Fb%2f?q=%C3%bc&r", "/none?", "/;p=1?x=/../y", "/?a?b"]
+        for target in targets + ["/end"] {
+            let url = "http://127.0.0.1:\(loop.origin.port)\(target)"
+            #expect(try loop.fetch(TransferRequest(url: url))?.failure == nil)
+        }
+        #expect(loop.origin.requests.map { $0.split(separator: " ")[1] } == (targets + ["/end"]).map { $0[...] })
+    }
+
+    @Test func `what is no URL fails alone`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        for url in ["http:///", "http://a b/", "http://127.0.0.1:70000/"] {
+            #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil)
+            #expect(try loop.fetch(TransferRequest(url: url))?.failure == .malformedURL)
+        }
+        #expect(loop.origin.requests.count == 3)
+    }
+
     @Test func `a used handle measures each transfer from its own beginning`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", end: .close))
         for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil) }
@@ -161,7 +178,6 @@ import Testing
         let result = try #require(try loop.fetch(TransferRequest(url: "http://127.0.0.1:\(port)/")))
         #expect(result.failure == .connectRefused)
         #expect(result.status == 0)
-        #expect(result.timings.connect == .zero)
     }
 
     @Test(

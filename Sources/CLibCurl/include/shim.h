@@ -20,6 +20,10 @@ const curl_version_info_data *curlshim_version_info(CURLversion version);
 struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string);
 void curlshim_slist_free_all(struct curl_slist *list);
 
+CURLU *curlshim_url(void);
+void curlshim_url_cleanup(CURLU *handle);
+CURLUcode curlshim_url_set(CURLU *handle, CURLUPart part, const char *value, unsigned int flags);
+
 CURL *curlshim_easy_init(void);
 void curlshim_easy_cleanup(CURL *handle);
 void curlshim_easy_reset(CURL *handle);
@@ -38,6 +42,7 @@ CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value);
 CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value);
 CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value);
 CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value);
+CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value);
 CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
 CURLcode curlshim_easy_set_data_callback(CURL *handle, CURLoption option, curl_write_callback value);
 CURLcode curlshim_easy_set_opensocket_callback(CURL *handle, curl_opensocket_callback value);
@@ -45,7 +50,6 @@ CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback va
 
 CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value);
 CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
-CURLcode curlshim_easy_get_string(CURL *handle, CURLINFO info, const char **value);
 
 CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value);
 CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *value);
