@@ -43,14 +43,16 @@ enum Ascii {
 /// 64 bits as 16 lower-case hexadecimal digits.
 enum Hexadecimal {
     /// Nil if `text` is not 16 such digits.
-    static func number(_ text: some StringProtocol) -> UInt64? { number(text.utf8) }
+    static func number(_ text: some StringProtocol) -> UInt64? { number(Array(text.utf8)[...]) }
 
     /// The same, of bytes.
-    static func number(_ bytes: some Collection<UInt8>) -> UInt64? {
-        guard bytes.count == 16 else { return nil }
+    static func number(_ bytes: ArraySlice<UInt8>) -> UInt64? { number(bytes.span) }
+
+    private static func number(_ digits: Span<UInt8>) -> UInt64? {
+        guard digits.count == 16 else { return nil }
         var value: UInt64 = 0
-        for byte in bytes {
-            guard let digit = Ascii.hexadecimalDigit(byte) else { return nil }
+        for index in digits.indices {
+            guard let digit = Ascii.hexadecimalDigit(digits[index]) else { return nil }
             value = value << 4 | UInt64(digit)
         }
         return value

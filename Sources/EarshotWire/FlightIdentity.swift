@@ -12,9 +12,11 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
-    public init?(_ text: String) {
-        guard text.utf8.count == 32, let high = Hexadecimal.number(text.utf8.prefix(16)),
-            let low = Hexadecimal.number(text.utf8.suffix(16))
+    public init?(_ text: String) { self.init(Array(text.utf8)[...]) }
+
+    init?(_ bytes: ArraySlice<UInt8>) {
+        guard bytes.count == 32, let high = Hexadecimal.number(bytes.prefix(16)),
+            let low = Hexadecimal.number(bytes.suffix(16))
         else { return nil }
         self.init(high: high, low: low)
     }
@@ -24,7 +26,7 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
 
 extension HeadReader {
     static func flight(_ text: HeadText) throws(WireError) -> FlightIdentity {
-        guard let identity = FlightIdentity(text.string) else {
+        guard let identity = FlightIdentity(text.bytes) else {
             throw WireError(.badMessage, "flight is 32 lower-case hexadecimal digits")
         }
         return identity

@@ -236,7 +236,7 @@ public struct Completion: Equatable, Sendable {
     }
 
     func encoded() -> [UInt8] {
-        var writer = HeadWriter("DONE")
+        var writer = HeadWriter("DONE", capacity: 192 + httpFields.count)
         writer.operand(attempt)
         writer.operand(status)
         writer.field("length", length)

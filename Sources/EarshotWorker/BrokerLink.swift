@@ -88,8 +88,15 @@ final class BrokerLink {
     }
 
     /// Sends a terminal, now or as soon as a broker takes it.
-    func send(_ terminal: Outgoing) {
-        terminals.append(terminal)
+    ///
+    /// - Parameter waiting: makes of it what waits, if it has to.
+    func send(_ terminal: Message, waiting: (Message) -> Outgoing) {
+        guard phase == .up, introductions.isEmpty, terminals.isEmpty, let stream, !stream.isHungUp,
+            stream.send(terminal)
+        else {
+            terminals.append(waiting(terminal))
+            return
+        }
     }
 
     /// Sends a message that is worth nothing later: dropped when it cannot be sent now.
@@ -137,7 +144,7 @@ final class BrokerLink {
                 introductions.removeFirst()
             }
             while phase == .up, introductions.isEmpty, let terminal = terminals.first,
-                stream.send(Message(head: terminal.head, body: terminal.body))
+                stream.send(terminal.message)
             {
                 terminals.removeFirst()
             }

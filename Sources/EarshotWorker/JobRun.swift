@@ -28,6 +28,8 @@ final class JobRun: TransferSink {
     let started: LoopTime
     private let terms: Worker.Terms
     var phase = Phase.resolving
+    /// Whether the worker has let go of it: what was noted of it means nothing.
+    var isOver = false
     /// The timer that asks for `overdue`.
     var timer: TimerID?
     /// When the last PROGRESS went out; nil before the first.
@@ -180,26 +182,29 @@ final class JobRun: TransferSink {
     /// Judges a head that is all there: a body that is announced as too large need not be waited for.
     private func accepted() -> Bool {
         keepability = nil
-        let fields = HeaderFields(lines: head.fields)
-        let length = hasBody && head.mayHave("content-length") ? ContentLength(fields) : .absent
+        let length = hasBody ? ContentLength(HeaderFields(lines: head.framingFields)) : .absent
         guard length != .invalid else {
             refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
             return false
         }
         if let lent {
-            switch place(fields, behind: lent) {
+            switch place(HeaderFields(lines: head.fields), behind: lent) {
             case .own: break
             case .placed: return true
             case .misplaced: return false
             }
         }
-        let isCoded = head.mayHave("content-encoding") && fields.contains("content-encoding")
         guard case .bytes(let length) = length, !isCoded else { return true }
         announcedBytes = length
         body?.expect(length)
         guard length > maxBytes else { return true }
         refusal = Refusal(.tooLarge)
         return false
+    }
+
+    /// Whether the body's length is not what its Content-Length says.
+    private var isCoded: Bool {
+        head.mayHave("content-encoding") && HeaderFields(lines: head.fields).contains("content-encoding")
     }
 
     /// How an answer stands to what is there of the body.
@@ -382,8 +387,13 @@ final class JobRun: TransferSink {
         held.totalBytes = announcedBytes
         held.maxBytes = maxBytes == .max ? nil : maxBytes
         held.elapsedMilliseconds = min(Int(now.since(started) / .milliseconds(1)), WireLimits.seconds * 1_000)
-        held.part = body?.fileName.map { BodyPart(file: $0, httpFields: isKeepable ? head.fields : []) }
+        held.part = part
         return held
+    }
+
+    /// Its body's file, for another broker to go on with; nil while there is none.
+    var part: BodyPart? {
+        body?.fileName.map { BodyPart(file: $0, httpFields: isKeepable ? head.fields : []) }
     }
 
     /// The whole response; its file, if it has one, is the receiver's to delete.

@@ -1,12 +1,11 @@
 internal import EarshotWire
+internal import ZMTP
 
-/// A terminal on its way to the broker.
+/// A terminal that waits for a broker to take it.
 struct Outgoing {
     /// What another broker than the attempt's is told of it before.
     let held: HeldAttempt
-    let head: [UInt8]
-    /// Frame 2; nil if there is none.
-    let body: [UInt8]?
+    let message: Message
     /// Deletes the body's file; nil if there is none. Called when the terminal will never be sent.
     let discard: (() -> Void)?
 

@@ -23,8 +23,14 @@ struct ResponseHead {
     /// The fields of the last block, a LF between two and none at the end; folded ones in one line.
     private(set) var fields: [UInt8] = []
 
+    /// Those of `fields` that tell where the body ends, for nobody to search for them; others may be among them.
+    private(set) var framingFields: [UInt8] = []
+    /// Whether the last of `fields` is among them.
+    private var isFraming = false
     /// The lengths of the names in `fields`, a bit for each, the last for all that are longer.
     private var nameLengths: UInt64 = 0
+    /// Those of `content-length` and `transfer-encoding`.
+    private static let framingLengths = bit(nameLength: 14) | bit(nameLength: 17)
 
     /// Whether the last block is there to its end, and is that of an answer: not of an interim one.
     var isComplete: Bool { phase == .complete && status >= 200 }
@@ -71,6 +77,8 @@ struct ResponseHead {
         guard code >= 100, start + 3 == line.count || line[start + 3] == UInt8(ascii: " ") else { throw .malformed }
         status = code
         nameLengths = 0
+        isFraming = false
+        framingFields.removeAll(keepingCapacity: true)
         fields.removeAll(keepingCapacity: true)
         fields.reserveCapacity(Limits.usualFieldBytes)
         phase = .block
@@ -81,8 +89,11 @@ struct ResponseHead {
         guard Self.isBlank(line[0]) else {
             // What has no name is no field: it is dropped, as clients do.
             guard let nameLength = Self.nameLength(line), nameLength > 0 else { return }
-            nameLengths |= Self.bit(nameLength: nameLength)
+            let bit = Self.bit(nameLength: nameLength)
+            nameLengths |= bit
+            isFraming = bit & Self.framingLengths != 0
             if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
+            if isFraming, !framingFields.isEmpty { framingFields.append(UInt8(ascii: "\n")) }
             appendText(line, hasControls: hasControls)
             return
         }
@@ -91,6 +102,7 @@ struct ResponseHead {
         var start = 0
         while start < line.count, Self.isBlank(line[start]) { start += 1 }
         fields.append(UInt8(ascii: " "))
+        if isFraming { framingFields.append(UInt8(ascii: " ")) }
         appendText(line.extracting(start...), hasControls: hasControls)
     }
 
@@ -98,11 +110,13 @@ struct ResponseHead {
     private mutating func appendText(_ text: Span<UInt8>, hasControls: Bool) {
         let place = fields.count
         unsafe text.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
-        guard hasControls else { return }
-        for index in place..<fields.count {
-            let byte = fields[index]
-            if byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f { fields[index] = UInt8(ascii: " ") }
+        if hasControls {
+            for index in place..<fields.count {
+                let byte = fields[index]
+                if byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f { fields[index] = UInt8(ascii: " ") }
+            }
         }
+        if isFraming { framingFields += fields[place...] }
     }
 
     /// Whether any byte is a control. Hardly a line has one, and this passes over sixteen bytes at a time, as a loop

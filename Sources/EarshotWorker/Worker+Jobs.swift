@@ -4,6 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import LibCrypto
 internal import Logging
+internal import ZMTP
 
 /// A job's way from JOB to its terminal.
 extension Worker {
@@ -87,7 +88,7 @@ extension Worker {
 
     /// A transfer ended by itself.
     func ended(_ finished: FinishedTransfer) {
-        guard let run = finished.sink as? JobRun, runs[run.job.attempt] === run else { return }
+        guard let run = finished.sink as? JobRun, !run.isOver else { return }
         do throws(Refusal) {
             if run.wantsWhole {
                 run.startOver()
@@ -110,14 +111,16 @@ extension Worker {
     /// Tells of a whole response.
     private func complete(_ run: JobRun) {
         do throws(Refusal) {
-            var held = run.held(loop.now)
+            let part = run.part
             let (completion, body) = try run.complete()
-            held.receivedBytes = completion.length
             forget(run)
-            let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
-            link.send(
-                Outgoing(
-                    held: held, head: WorkerMessage.done(completion).encoded(), body: body, discard: discard))
+            link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
+                var held = run.held(loop.now)
+                held.receivedBytes = completion.length
+                held.part = part
+                let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
+                return Outgoing(held: held, message: message, discard: discard)
+            }
         } catch {
             fail(run, error)
         }
@@ -140,6 +143,7 @@ extension Worker {
         case .transferring(let running): pool.cancel(running)
         case .sealing: break
         }
+        run.isOver = true
         run.stopHashing()
         run.discard()
         if let timer = run.timer { loop.cancelTimer(timer) }
@@ -152,9 +156,10 @@ extension Worker {
         let message = WorkerMessage.failed(
             job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes,
             unwantedBytes: unwantedBytes, part: part)
-        // No other broker makes anything of a failure: it begins anew.
-        let held = HeldAttempt(attempt: job.attempt, url: job.url)
-        link.send(Outgoing(held: held, head: message.encoded(), body: nil, discard: nil))
+        link.send(Message(head: message.encoded())) { message in
+            // No other broker makes anything of a failure: it begins anew.
+            Outgoing(held: HeldAttempt(attempt: job.attempt, url: job.url), message: message, discard: nil)
+        }
     }
 
     private func watchOver(_ run: JobRun) {

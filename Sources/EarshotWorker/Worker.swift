@@ -169,7 +169,7 @@ final class Worker {
         guard !notes.hashable.isEmpty else { return }
         let noted = notes.hashable
         notes.hashable.removeAll(keepingCapacity: true)
-        for run in noted where runs[run.job.attempt] === run { hashOn(run) }
+        for run in noted where !run.isOver { hashOn(run) }
     }
 
     /// Sends what is due, and has the loop wake for what is not yet.
@@ -177,7 +177,7 @@ final class Worker {
         guard !notes.progressed.isEmpty else { return }
         let noted = notes.progressed
         notes.progressed.removeAll(keepingCapacity: true)
-        for run in noted where runs[run.job.attempt] === run {
+        for run in noted where !run.isOver {
             if run.progressDue <= loop.now {
                 if link.sendNow(run.takeProgress()) { run.progressTaken() }
             } else {

@@ -3,6 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 internal import Logging
+internal import ZMTP
 
 /// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its
 /// input, what it writes the answer.
@@ -240,11 +241,12 @@ final class ProgramWorker {
         let received = run.receivedBytes
         do throws(Refusal) {
             let (completion, body) = try run.complete(contentType: options.contentType)
-            let spool = run.spool
-            let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
-            let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
-            link.send(
-                Outgoing(held: held, head: WorkerMessage.done(completion).encoded(), body: body, discard: discard))
+            link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
+                let spool = run.spool
+                let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
+                let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
+                return Outgoing(held: held, message: message, discard: discard)
+            }
         } catch {
             tell(error, of: run.job, receivedBytes: received)
         }
@@ -254,7 +256,8 @@ final class ProgramWorker {
         let message = WorkerMessage.failed(
             job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
             receivedBytes: receivedBytes)
-        let held = HeldAttempt(attempt: job.attempt, url: job.url)
-        link.send(Outgoing(held: held, head: message.encoded(), body: nil, discard: nil))
+        link.send(Message(head: message.encoded())) { message in
+            Outgoing(held: HeldAttempt(attempt: job.attempt, url: job.url), message: message, discard: nil)
+        }
     }
 }
