@@ -32,7 +32,7 @@ public struct Delivery: Equatable, Sendable {
     public var fetch: Fetch? { asked?.value }
 
     /// The request that ended.
-    public var key: RequestKey { RequestKey(terminal.handler, terminal.request) }
+    public var key: RequestKey { RequestKey(ended.value.handler, ended.value.request) }
 
     /// Whether the body is a file that has to be finished.
     public var isFile: Bool { terminal.response?.file != nil }

@@ -3,7 +3,7 @@ internal import Synchronization
 /// The one door by which another thread reaches a loop: it puts values in, the loop's thread takes them out.
 ///
 /// A loop takes them in the handler of ``descriptor``, by ``takeAll()``, and is woken for the first value after that. Or
-/// it takes them in each pass, by ``takeSome()``, and asks ``mayRest()`` before it sleeps: then nobody spends a system
+/// it takes them in each pass, by ``takeSome(into:)``, and asks ``mayRest()`` before it sleeps: then nobody spends a system
 /// call on waking a loop that is awake.
 public final class Mailbox<Value: Sendable>: Sendable {
     /// What became of a value that was put in.
@@ -15,6 +15,9 @@ public final class Mailbox<Value: Sendable>: Sendable {
         /// It will be taken out once ``wake()`` was called.
         case takenAsleep
     }
+
+    /// Values for which there is room all the time.
+    private static var keptValues: Int { 1_024 }
 
     private struct State {
         var values: [Value] = []
@@ -66,7 +69,15 @@ public final class Mailbox<Value: Sendable>: Sendable {
     }
 
     /// As ``takeAll()``, by a loop that asks ``mayRest()`` before it sleeps.
-    public func takeSome() -> [Value] { take { $0.isAsleep = false } }
+    ///
+    /// - Parameter values: what was in it goes; its memory is there for what is put in next.
+    public func takeSome(into values: inout [Value]) {
+        values.removeAll(keepingCapacity: values.capacity <= Self.keptValues)
+        state.withLock(of: self) { state in
+            state.isAsleep = false
+            swap(&state.values, &values)
+        }
+    }
 
     /// Whether nothing waits: from then on what is put in wakes the loop.
     public func mayRest() -> Bool {

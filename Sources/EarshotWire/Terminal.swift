@@ -97,19 +97,33 @@ extension Terminal {
     init(result reader: HeadReader) throws(WireError) {
         try reader.expectOperands(3)
         let status = try HeadReader.status(try reader.operand(2, "status"))
+        handler = try reader.handler(0)
+        request = try reader.request(1)
+        sequence = 0
         var response = Response(url: "")
         response.httpFields = reader.httpFields
-        for (name, value) in reader.fields { try response.set(name, value) }
-        try self.init(reader, .result(status: status, response))
+        for (name, value) in reader.fields {
+            switch name {
+            case "seq": sequence = try HeadReader.sequence(value)
+            case "tag": tag = try HeadReader.identifier(value, "tag")
+            default: try response.set(name, value)
+            }
+        }
+        outcome = .result(status: status, response)
     }
 
     init(failed reader: HeadReader) throws(WireError) {
         try reader.expectOperands(3)
         var failure = Failure(code: try HeadReader.identifier(try reader.operand(2, "code"), "code"))
+        handler = try reader.handler(0)
+        request = try reader.request(1)
+        sequence = 0
         var response = Response(url: "")
         response.httpFields = reader.httpFields
         for (name, value) in reader.fields {
             switch name {
+            case "seq": sequence = try HeadReader.sequence(value)
+            case "tag": tag = try HeadReader.identifier(value, "tag")
             case "detail": failure.detail = value.string
             case "status": failure.status = try HeadReader.status(value)
             default: try response.set(name, value)
@@ -117,18 +131,7 @@ extension Terminal {
         }
         failure.attempts = response.attempts
         if !response.url.isEmpty { failure.response = response }
-        try self.init(reader, .failed(failure))
-    }
-
-    private init(_ reader: HeadReader, _ outcome: Outcome) throws(WireError) {
-        self.init(handler: try reader.handler(0), request: try reader.request(1), sequence: 0, outcome: outcome)
-        for (name, value) in reader.fields {
-            switch name {
-            case "seq": sequence = UInt64(try HeadReader.count(value, "seq"))
-            case "tag": tag = try HeadReader.identifier(value, "tag")
-            default: break
-            }
-        }
+        outcome = .failed(failure)
     }
 
     func encoded() -> [UInt8] {
@@ -203,6 +206,9 @@ extension Terminal.Response {
 }
 
 extension HeadReader {
+    /// A terminal's number.
+    fileprivate static func sequence(_ text: HeadText) throws(WireError) -> UInt64 { UInt64(try count(text, "seq")) }
+
     /// An HTTP status of a final response.
     static func status(_ text: HeadText) throws(WireError) -> Int {
         try integer(text, in: 200...999, "status")

@@ -18,8 +18,8 @@ public final class Bus: Sendable {
     let commands: Mailbox<BusCommand>
     /// The first segment of the names it makes: turns in the broker's queue and cookies go by it.
     private let root: String
-    /// Begins the IDs of its requests, since others may ask for something under the same handler. Of seven characters:
-    /// Swift keeps texts of up to fifteen in place, without memory of their own, and so does the broker.
+    /// Begins the IDs of its requests, since others may ask for something under the same handler. Seven characters and
+    /// a hyphen: Swift keeps texts of up to fifteen in place, without memory of their own, and so does the broker.
     private let prefix: String
     private static let prefixes: UInt64 = 36 * 36 * 36 * 36 * 36 * 36 * 36
     private let numbers = Atomic<UInt64>(0)
@@ -80,7 +80,7 @@ public final class Bus: Sendable {
         } catch {
             throw BusError(error)
         }
-        prefix = String(UInt64.random(in: 0..<Self.prefixes), radix: 36)
+        prefix = String(UInt64.random(in: 0..<Self.prefixes), radix: 36) + "-"
         root = "\(application)-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
         guard HandlerID(root) != nil, !application.contains("/"), (1...100).contains(application.utf8.count) else {
             throw BusError(.invalidRequest, "The application's name is 1 to 100 visible ASCII bytes without a slash.")
@@ -160,7 +160,7 @@ public final class Bus: Sendable {
 
     /// Names a request.
     func nextKey(_ handler: HandlerID) -> RequestKey {
-        let text = prefix + "-" + String(nextNumber(), radix: 36)
+        let text = prefix + String(nextNumber(), radix: 36)
         guard let request = RequestID(text) else { preconditionFailure("a random number is no ID: \(text)") }
         return RequestKey(handler, request)
     }

@@ -10,6 +10,8 @@ final class BusLoop {
 
     private let loop: EventLoop
     private let commands: Mailbox<BusCommand>
+    /// Room for what tasks want; empty between two passes.
+    private var taken: [BusCommand] = []
     private let settings: BusSettings
     /// Who waits for the first connection.
     private var greeting: CheckedContinuation<Void, any Error>?
@@ -59,7 +61,7 @@ final class BusLoop {
             }
             // Before the connection's hook, so that what is wanted is said in the same pass.
             _ = loop.addHook { [unowned self] in
-                for command in commands.takeSome() { carryOut(command) }
+                carryOutCommands()
                 return connection == nil ? rest() : .untilEvent
             }
             try begin()
@@ -155,6 +157,13 @@ final class BusLoop {
     }
 
     // MARK: Commands
+
+    private func carryOutCommands() {
+        commands.takeSome(into: &taken)
+        for command in taken { carryOut(command) }
+        // They hold who waits.
+        taken.removeAll(keepingCapacity: true)
+    }
 
     private func carryOut(_ command: BusCommand) {
         guard !isClosing else { return command.refuse() }
