@@ -132,12 +132,17 @@ class Bus(Shell):
     # What the shell needs of the loop.
 
     def _attach(self, link: Link) -> None:
-        for descriptor in link.descriptors:
-            self._loop.add_reader(descriptor, self._heard, link)
+        self._loop.add_reader(link.descriptor, self._pump, True)
 
     def _detach(self, link: Link) -> None:
-        for descriptor in link.descriptors:
-            self._loop.remove_reader(descriptor)
+        self._loop.remove_reader(link.descriptor)
+        self._loop.remove_writer(link.descriptor)
+
+    def _await_room(self, link: Link) -> None:
+        if link.is_full:
+            self._loop.add_writer(link.descriptor, self._pump)
+        else:
+            self._loop.remove_writer(link.descriptor)
 
     def _reopen(self, after: float | None) -> None:
         if self._reopening is not None:
@@ -159,13 +164,10 @@ class Bus(Shell):
             self._acknowledging = None
         super()._acknowledge()
 
-    def _heard(self, link: Link) -> None:
-        link.look()
-        self._pump()
-
-    def _pump(self) -> None:
-        self._is_pumping = False
-        super()._pump()
+    def _pump(self, is_readable: bool = False) -> None:
+        if not is_readable:
+            self._is_pumping = False
+        super()._pump(is_readable)
 
     def _later(self, call: Callable[..., object], *arguments: object) -> None:
         try:

@@ -20,6 +20,9 @@ START_SECONDS = 20.0
 END_SECONDS = 5.0
 """How long it may take to go; it has nothing to finish."""
 
+PATH_BYTES = 107
+"""unix(7): `sun_path` without the zero byte."""
+
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
 
@@ -33,6 +36,14 @@ def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
     if variable := os.environ.get("XDG_RUNTIME_DIR"):
         return pathlib.Path(variable).absolute() / "earshot"
     return pathlib.Path("/tmp", f"earshot-{os.geteuid()}")
+
+
+def socket_path(folder: pathlib.Path, endpoint: str) -> str:
+    """That of the broker's endpoint. Raises `NoBroker` if it is longer than any can be."""
+    path = str(folder / endpoint)
+    if len(os.fsencode(path)) > PATH_BYTES:
+        raise NoBroker(f"{path} is longer than the {PATH_BYTES} bytes a socket's path may have")
+    return path
 
 
 def is_served(folder: pathlib.Path) -> bool:

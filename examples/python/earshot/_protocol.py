@@ -21,8 +21,8 @@ from ._messages import Fetch, Message, decode, encode, matches
 
 MOST_LOSSES = 3
 """How often a request is asked for again because its file was gone before it could be opened."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between two connections of which the first was closed without a WELCOME."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
+"""Seconds between two connections of which the first was not made, or closed without a WELCOME."""
 
 MOST_NOTICES = 1000
 """Messages without an answer that are remembered until the broker has heard them. Of more the session is given up."""

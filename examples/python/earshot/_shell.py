@@ -8,6 +8,7 @@ import os
 import pathlib
 import secrets
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,9 +18,6 @@ from ._messages import Fetch, FetchOptions, Message, Progress
 from ._protocol import (MOST_LOSSES, Action, Core, Deliver, Drop, GiveUp, Greeted, Key, Note, Phase, Refuse, Reopen,
                         Report, Send, Settle)
 from ._results import Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, terminal
-
-MESSAGES_PER_PASS = 256
-"""So that a fast broker does not keep a loop from its other work."""
 
 MOST_OWED, LONGEST_OWED = 32, 0.02
 """How many terminals that came whole, and for how many seconds, may wait to be acknowledged in one. Of a small window
@@ -100,6 +98,7 @@ class Shell(abc.ABC):
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
                  timeout: float, lease: float) -> None:
+        _shells.add(self)
         self._runtime = runtime
         self._private = private
         self._patience = timeout
@@ -112,15 +111,14 @@ class Shell(abc.ABC):
         self._acknowledges_at_once = False
         self._last = 0
         self._folder: pathlib.Path
+        self._obstacle: OSError | None = None
+        """Why it could not connect."""
         self._greeted: Answer
         self._transfers: dict[Key, AnyTransfer] = {}
         self._answers: dict[int, Answer] = {}
         self._watches: dict[int, Hearing] = {}
         self._handlers: set[str] = set()
         self._link: Link | None = None
-        self._unsaid: list[bytes] = []
-        """What leaves with the next pass. libzmq wakes its own thread for each message that it is not awake for, and
-        that costs several times what a message does: those of one pass leave together."""
         self._entered = False
         self._closed = True
         self.broker: str | None = None
@@ -135,6 +133,10 @@ class Shell(abc.ABC):
     @abc.abstractmethod
     def _detach(self, link: Link) -> None:
         """It is about to be closed."""
+
+    @abc.abstractmethod
+    def _await_room(self, link: Link) -> None:
+        """Begins to wait until more can be sent if it `is_full`, else ends that. Calls `_pump` then."""
 
     @abc.abstractmethod
     def _reopen(self, after: float | None) -> None:
@@ -167,7 +169,8 @@ class Shell(abc.ABC):
         return folder
 
     def _unanswered(self) -> EarshotError:
-        return _place.no_broker(self._folder, f"no broker answered within {self._patience:g} s")
+        why = f" ({self._obstacle.strerror or self._obstacle})" if self._obstacle is not None else ""
+        return _place.no_broker(self._folder, f"no broker answered within {self._patience:g} s{why}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -223,7 +226,13 @@ class Shell(abc.ABC):
 
     def _open_link(self) -> None:
         self._drop_link()
-        self._link = Link(self._folder)
+        try:
+            self._link = Link(_place.socket_path(self._folder, "bus"))
+        except OSError as error:
+            self._obstacle = error
+            self._apply(self._core.lost())
+            return
+        self._obstacle = None
         self._attach(self._link)
         self._apply(self._core.opened())
 
@@ -233,26 +242,24 @@ class Shell(abc.ABC):
             self._detach(self._link)
             self._link.close(linger)
             self._link = None
-        self._unsaid.clear()
 
-    def _pump(self) -> None:
+    def _pump(self, is_readable: bool = False) -> None:
         """One pass: says what there is to say, takes what is there, and acknowledges what was finished, if it is much
         or old."""
         link = self._link
-        if self._unsaid:
-            self._say_all()
-        for _ in range(MESSAGES_PER_PASS):
-            if link is None or link is not self._link:
-                return
-            frames = link.receive()
-            if frames is None:
-                if link.is_broken():
-                    self._apply(self._core.lost())
+        if link is None:
+            return
+        self._say_all()
+        if is_readable:
+            for frames in link.receive():
+                self._apply(self._core.received(frames))
+                if link is not self._link:
                     return
-                break
-            self._apply(self._core.received(frames))
-        else:
-            self._pump_soon()
+            if link.is_broken:
+                self._apply(self._core.lost())
+                return
+            if link.waiting:
+                self._say_all()
         if owed := self._core.owed():
             if self._acknowledges_at_once or owed > self._most_owed:
                 self._acknowledge()
@@ -260,10 +267,9 @@ class Shell(abc.ABC):
                 self._acknowledge_in_time()
 
     def _say_all(self) -> None:
-        unsaid, self._unsaid = self._unsaid, []
-        if self._link is not None:
-            for head in unsaid:
-                self._link.send(head)
+        """Messages of one pass leave together."""
+        if self._link is not None and self._link.flush():
+            self._await_room(self._link)
 
     def _acknowledge(self) -> None:
         self._acknowledges_at_once = False
@@ -283,10 +289,19 @@ class Shell(abc.ABC):
         connected = self._core.phase is Phase.READY
         if connected and self._link is not None:
             self._acknowledge()
-            self._unsaid.append(b"BYE\n")
-            self._say_all()
+            self._link.send(b"BYE\n")
         self._drop_link(linger=connected)
         self._end(Closed("the bus was closed"))
+
+    def _abandon(self) -> None:
+        """In a forked child: the connection is the parent's, and goes on there."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        self._end(Closed("the bus is of the process that this one was forked from"))
 
     def _end(self, error: EarshotError) -> None:
         """Nothing more will come: whoever waits is told."""
@@ -307,8 +322,9 @@ class Shell(abc.ABC):
     def _apply(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Send):
-                self._unsaid.append(action.head)
-                self._pump_soon()
+                if self._link is not None:
+                    self._link.send(action.head)
+                    self._pump_soon()
             elif isinstance(action, Deliver):
                 self._deliver(action)
             elif isinstance(action, Report):
@@ -387,3 +403,14 @@ class Shell(abc.ABC):
         handler, request = delivery.terminal.operands[:2]
         lost = FetchFailed(handler, request, "internal", "the file of its body was gone before it could be opened")
         return lost, Hold(lambda: None)
+
+
+_shells: weakref.WeakSet[Shell] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for shell in list(_shells):
+        shell._abandon()
+
+
+os.register_at_fork(after_in_child=_forked)

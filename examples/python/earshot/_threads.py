@@ -28,7 +28,7 @@ T = TypeVar("T")
 REST, LONG_REST = 0.02, 1.0
 """Seconds after which the keeper looks whether anybody reads; when a caller reads that will wake it, and to be sure."""
 
-PAUSE, MOST_UNSAID = 0.001, 32
+PAUSE, MOST_WAITING = 0.001, 32
 """What is said within so many seconds of the last message waits for more to go with it, up to so many, for a caller
 that waits, or for the keeper."""
 
@@ -50,7 +50,9 @@ class ThreadedShell(Shell):
                  timeout: float, lease: float) -> None:
         super().__init__(runtime, private, window, timeout, lease)
         self._lock = threading.Lock()
-        self._poller: Poller
+        self._callers: Poller
+        self._keepers: Poller
+        """What the caller that reads, and what the keeper polls with."""
         self._keeper: threading.Thread
         self._reader = Reader.NOBODY
         self._turns = 0
@@ -81,7 +83,7 @@ class ThreadedShell(Shell):
         self._folder = _place.private_folder() if self._private else self._find()
         greeted: Pending[Message | None] = Pending()
         self._greeted = greeted
-        self._poller = Poller()
+        self._callers, self._keepers = Poller(), Poller()
         self._keeper = threading.Thread(target=self._keep, name="earshot", daemon=True)
         self._closed = False
         try:
@@ -105,6 +107,11 @@ class ThreadedShell(Shell):
         if self._keeper.is_alive() and self._keeper is not threading.current_thread():
             self._keeper.join()
 
+    def _abandon(self) -> None:
+        # Whoever had it is not in this process.
+        self._lock = threading.Lock()
+        super()._abandon()
+
     def _do(self, work: Callable[..., T], *arguments: Any) -> T:
         """Calls something of the shell's."""
         with self._lock:
@@ -116,12 +123,13 @@ class ThreadedShell(Shell):
                 self._is_torn = True
                 raise
             if self._caller_polls or self._keeper_polls:
-                # What was said may have taken the sign of a message from the descriptor that is polled.
+                # Who polls says nothing before it wakes.
                 self._turn()
                 if self._calls or (self._led is not None and self._led.done()):
-                    self._poller.wake()
-            elif self._unsaid and (len(self._unsaid) >= MOST_UNSAID or time.monotonic() - self._said_at >= PAUSE):
-                self._say_all()
+                    self._wake()
+            elif waiting := self._waiting():
+                if waiting >= MOST_WAITING or time.monotonic() - self._said_at >= PAUSE:
+                    self._say_all()
         return found
 
     def _question(self, ask: Callable[[int], list[Action]]) -> Message | None:
@@ -150,6 +158,8 @@ class ThreadedShell(Shell):
                     self._followers[follower] = None
                 else:
                     self._reader = Reader.CALLER
+                    if self._keeper_polls:
+                        self._keepers.wake()
                     self._turns += 1
                     self._led = pending
             if follower is None:
@@ -163,17 +173,18 @@ class ThreadedShell(Shell):
 
     def _read(self, pending: Pending[Any], deadline: float | None) -> None:
         """Reads for all until one has its end, or something is to be called."""
+        is_readable = False
         try:
             while True:
                 with self._lock:
-                    self._turn()
+                    self._turn(is_readable)
                     if pending.done() or self._calls:
                         return
                     self._caller_polls = True
                     timeout = self._timeout(deadline)
                 if timeout is not None and timeout <= 0 and deadline is not None and time.monotonic() >= deadline:
                     return
-                self._poller.poll(timeout, lambda: True)
+                is_readable = self._callers.poll(timeout)
                 self._caller_polls = False
         finally:
             # Without the lock: an interrupt could come while it is awaited, and then nobody would read any more.
@@ -208,8 +219,7 @@ class ThreadedShell(Shell):
             with self._lock:
                 if self._closed:
                     return
-                # Nobody polls then, whom it could cost the sign of a message: that one had said all.
-                if self._unsaid:
+                if self._waiting():
                     self._say_all()
                 is_still = seen == self._turns
                 seen = self._turns
@@ -226,21 +236,22 @@ class ThreadedShell(Shell):
                 self._nudge.clear()
 
     def _read_as_keeper(self) -> None:
+        is_readable = False
         while True:
             with self._lock:
                 if self._closed or self._reader is not Reader.KEEPER:
                     return
                 try:
-                    self._turn()
+                    self._turn(is_readable)
                 except Exception:
                     _log.exception("the connection to the broker")
                 self._keeper_polls = True
                 timeout = self._timeout(None)
             if self._calls:
-                self._keeper_polls = False
+                self._keeper_polls = is_readable = False
                 self._call_back()
             else:
-                self._poller.poll(timeout, lambda: self._reader is Reader.KEEPER)
+                is_readable = self._keepers.poll(timeout)
                 self._keeper_polls = False
 
     def _timeout(self, deadline: float | None) -> float | None:
@@ -270,12 +281,10 @@ class ThreadedShell(Shell):
 
     # With the lock.
 
-    def _turn(self) -> None:
+    def _turn(self, is_readable: bool = False) -> None:
         """Does all that can be done now."""
         try:
             self._is_due = True
-            if self._link is not None:
-                self._link.look()
             while self._is_due or self._soon:
                 self._is_due = False
                 while self._soon:
@@ -288,7 +297,8 @@ class ThreadedShell(Shell):
                     self._open_link()
                 if self._acknowledge_at is not None and self._acknowledge_at <= time.monotonic():
                     self._acknowledge()
-                self._pump()
+                self._pump(is_readable)
+                is_readable = False
         except Exception:
             raise
         except BaseException:
@@ -316,14 +326,26 @@ class ThreadedShell(Shell):
         self._said_at = time.monotonic()
 
     def _wake(self) -> None:
-        if self._caller_polls or self._keeper_polls:
-            self._poller.wake()
+        if self._caller_polls:
+            self._callers.wake()
+        if self._keeper_polls:
+            self._keepers.wake()
 
     def _attach(self, link: Link) -> None:
-        self._poller.attach(link)
+        for poller in (self._callers, self._keepers):
+            poller.attach(link)
 
     def _detach(self, link: Link) -> None:
-        self._poller.detach(link)
+        for poller in (self._callers, self._keepers):
+            poller.detach(link)
+
+    def _await_room(self, link: Link) -> None:
+        for poller in (self._callers, self._keepers):
+            poller.await_room(link)
+
+    def _waiting(self) -> int:
+        """How many messages were said and not sent."""
+        return 0 if self._link is None else self._link.waiting
 
     def _reopen(self, after: float | None) -> None:
         self._reopen_at = None if after is None else time.monotonic() + after

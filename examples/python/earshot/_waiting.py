@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from ._link import Link
 from ._results import Hold, Terminal
@@ -48,7 +46,7 @@ class Pending(Generic[T]):
         """How it ended. To be asked when it is done."""
         if self._error is not None:
             raise self._error
-        return cast(T, self._value)
+        return self._value  # type: ignore[return-value]
 
     def _end(self) -> None:
         self._done = True
@@ -97,7 +95,8 @@ class Heard(Line[tuple[Terminal, Hold]]):
 
 
 class Poller:
-    """Waits for what comes over a connection, or for `wake`. Several threads may, and each hears of all."""
+    """Waits for what comes over a connection, or for `wake`. One thread at a time: of two who wait for the same the
+    kernel wakes one."""
 
     def __init__(self) -> None:
         self._waking = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -105,19 +104,24 @@ class Poller:
         self._events.register(self._waking, select.EPOLLIN)
 
     def attach(self, link: Link) -> None:
-        for descriptor in link.descriptors:
-            self._events.register(descriptor, select.EPOLLIN)
+        self._events.register(link.descriptor, select.EPOLLIN)
 
     def detach(self, link: Link) -> None:
-        for descriptor in link.descriptors:
-            self._events.unregister(descriptor)
+        self._events.unregister(link.descriptor)
 
-    def poll(self, seconds: float | None, is_mine: Callable[[], bool]) -> None:
-        """Returns when there may be something. A wake stays for others unless it `is_mine`."""
-        for descriptor, _ in self._events.poll(seconds):
-            if descriptor == self._waking and is_mine():
-                with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self._waking)
+    def await_room(self, link: Link) -> None:
+        """Returns also when more can be sent, if it is full."""
+        self._events.modify(link.descriptor, select.EPOLLIN | select.EPOLLOUT if link.is_full else select.EPOLLIN)
+
+    def poll(self, seconds: float | None) -> bool:
+        """Returns when there may be something, and whether the connection can be read."""
+        is_readable = False
+        for descriptor, events in self._events.poll(seconds):
+            if descriptor == self._waking:
+                os.eventfd_read(self._waking)
+            else:
+                is_readable = events != select.EPOLLOUT
+        return is_readable
 
     def wake(self) -> None:
         """From any thread, and from a finalizer."""

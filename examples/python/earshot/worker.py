@@ -101,6 +101,7 @@ class Worker:
         self._ready = encode("READY", "EARW/1", fields=(("slots", slots), ("schemes", " ".join(schemes)),
                                                         ("pid", os.getpid())))
         self._folder = _place.runtime_folder(runtime)
+        self._path = _place.socket_path(self._folder, "work")
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="earshot-job")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._jobs: dict[str, Job] = {}
@@ -135,17 +136,24 @@ class Worker:
     # The connection.
 
     def _connect(self) -> None:
-        self._link = link = Link(self._folder, "work")
-        for descriptor in link.descriptors:
-            self._loop.add_reader(descriptor, self._heard, link)
+        try:
+            self._link = link = Link(self._path)
+        except OSError:
+            self._connect_later()
+            return
+        self._loop.add_reader(link.descriptor, self._heard)
         self._say(self._ready)
+
+    def _connect_later(self) -> None:
+        if not self._is_leaving:
+            self._loop.call_later(RECONNECT_SECONDS, lambda: None if self._ended.done() else self._connect())
 
     def _drop_link(self, linger: bool = False) -> None:
         link, self._link = self._link, None
         if link is None:
             return
-        for descriptor in link.descriptors:
-            self._loop.remove_reader(descriptor)
+        self._loop.remove_reader(link.descriptor)
+        self._loop.remove_writer(link.descriptor)
         link.close(linger)
 
     def _lost(self) -> None:
@@ -154,30 +162,35 @@ class Worker:
         self.registered.clear()
         for attempt in list(self._tasks):
             self._cancel(attempt)
-        if not self._is_leaving:
-            self._loop.call_later(RECONNECT_SECONDS, lambda: None if self._ended.done() else self._connect())
+        self._connect_later()
 
     def _say(self, head: bytes, body: bytes | None = None) -> None:
         if self._link is not None:
             self._link.send(head, body)
-            # A send can take the wake that told of something to read.
-            self._loop.call_soon(self._pump)
+            self._flush()
 
-    def _heard(self, link: Link) -> None:
-        link.look()
-        self._pump()
+    def _flush(self) -> None:
+        link = self._link
+        if link is None or not link.flush():
+            return
+        if link.is_full:
+            self._loop.add_writer(link.descriptor, self._flush)
+        else:
+            self._loop.remove_writer(link.descriptor)
 
-    def _pump(self) -> None:
-        while (link := self._link) is not None:
-            frames = link.receive()
-            if frames is None:
-                if link.is_broken():
-                    self._lost()
-                return
+    def _heard(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        for frames in link.receive():
             try:
                 self._hear(decode_for_worker(frames))
             except ValueError as error:
                 _log.warning("%s", error)
+        if link.is_broken:
+            self._lost()
+        elif link.waiting:
+            self._flush()
 
     def _hear(self, message: Message) -> None:
         if message.verb == "PING":

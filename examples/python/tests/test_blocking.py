@@ -15,6 +15,7 @@ import earshot.blocking
 from earshot import _place
 from harness import PYTHON, binary
 from origin import body
+from played import Played
 from processes import Program, Watched, children, eventually
 
 
@@ -100,6 +101,16 @@ class NoBusTests(unittest.TestCase):
                 self.fail("connected to nothing")
         for part in (folder, "earshot serve", "private=True", "EARSHOT_RUNTIME"):
             self.assertIn(part, str(caught.exception))
+
+    def test_why_a_broker_that_runs_cannot_be_reached_is_told(self):
+        with Played() as broker, self.assertRaisesRegex(earshot.NoBroker, "within 0.1 s .No such file"):
+            with earshot.blocking.connect(broker.runtime, timeout=0.1):
+                self.fail("connected to nothing")
+
+    def test_a_path_that_no_socket_can_have_is_told(self):
+        self.assertEqual(_place.socket_path(pathlib.Path("/" + "x" * 102), "bus"), "/" + "x" * 102 + "/bus")
+        with self.assertRaisesRegex(earshot.NoBroker, "107 bytes"):
+            _place.socket_path(pathlib.Path("/" + "x" * 103), "bus")
 
     def test_the_runtime_folder_is_found_as_the_program_finds_it(self):
         kept = dict(os.environ)

@@ -3,8 +3,11 @@
 import asyncio
 import gc
 import hashlib
+import os
 import pathlib
+import signal
 import tempfile
+import unittest
 import weakref
 from unittest import mock
 
@@ -13,6 +16,7 @@ import earshot
 from earshot._results import terminal
 from harness import check_ledgers
 from origin import body
+from played import Played
 from processes import eventually, kill
 
 
@@ -374,6 +378,71 @@ class QuestionTests(BusTestCase):
             with self.assertRaises(ValueError):
                 await bus.set("origin limit", 1)
             await bus.ping()
+
+
+class StoppedBrokerTests(BusTestCase):
+    @timed
+    async def test_a_broker_that_reads_nothing_holds_up_neither_the_loop_nor_what_it_is_asked_for(self):
+        async with self.connect() as bus, bus.handler("stopped") as handler:
+            os.kill(self.bus.broker, signal.SIGSTOP)
+            try:
+                # More than the kernel takes for it.
+                transfers = [handler.start(f"{self.url}/bytes/9?{'x' * 8000}") for _ in range(500)]
+                while not bus._link.is_full:
+                    await asyncio.sleep(0)
+            finally:
+                os.kill(self.bus.broker, signal.SIGCONT)
+            self.assertEqual({(await transfer).read() for transfer in transfers}, {body(9)})
+            self.assertFalse(bus._link.is_full)
+
+    @timed
+    async def test_it_does_not_hold_up_who_leaves(self):
+        async with self.connect() as observer:
+            async with self.connect() as bus:
+                handler = await bus.handler("leaves").__aenter__()
+                os.kill(self.bus.broker, signal.SIGSTOP)
+                try:
+                    transfer = handler.start(f"{self.url}/bytes/8?{'x' * 8000}")
+                    for _ in range(500):
+                        handler.start(f"{self.url}/bytes/8?{'x' * 8000}")
+                    while not bus._link.is_full:
+                        await asyncio.sleep(0)
+                    bus._close()
+                    with self.assertRaises(earshot.Closed):
+                        await transfer
+                finally:
+                    os.kill(self.bus.broker, signal.SIGCONT)
+            while (await observer.query("ledger"))["requests"]["pending"]:
+                await asyncio.sleep(0)
+
+
+class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
+    @timed
+    async def test_all_that_is_asked_for_leaves_though_nothing_comes_back(self):
+        with Played() as broker:
+            broker.listen()
+            welcome = asyncio.create_task(asyncio.to_thread(broker.welcome))
+            async with earshot.connect(broker.runtime) as bus:
+                await welcome
+                handler = await bus.handler("silent").__aenter__()
+                transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
+                while not bus._link.is_full:
+                    await asyncio.sleep(0)
+                heard = await asyncio.to_thread(broker.hear, len(transfers))
+                self.assertEqual([head.split()[2].decode() for head, in heard], [t.request for t in transfers])
+
+    @timed
+    async def test_a_broker_that_is_not_there_yet_is_looked_for_again(self):
+        with Played() as broker:
+            bus = earshot.connect(broker.runtime)
+            entering = asyncio.create_task(bus.__aenter__())
+            while not hasattr(bus, "_folder") or bus._obstacle is None:
+                await asyncio.sleep(0)
+            broker.listen()
+            await asyncio.to_thread(broker.welcome)
+            await entering
+            self.assertEqual(bus.broker, "0000000000000001")
+            bus._close()
 
 
 class RestartTests(BusTestCase):

@@ -374,7 +374,7 @@ class BrokerTests(unittest.TestCase):
         for _ in range(8):
             pauses += script.brief(script.core.lost())
             script.core.opened()
-        self.assertEqual(pauses[:3], ["reopen 0.05", "reopen 0.1", "reopen 0.2"])
+        self.assertEqual(pauses[:3], ["reopen 0.01", "reopen 0.02", "reopen 0.04"])
         self.assertEqual(pauses[-1], f"reopen {LONGEST_PAUSE:g}")
         script.hear(WELCOME)
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])

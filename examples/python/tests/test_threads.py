@@ -1,5 +1,7 @@
 """The blocking form: who reads, what goes on when nobody waits, and what an interrupt leaves behind."""
 
+import os
+import signal
 import threading
 import time
 from unittest import mock
@@ -10,6 +12,7 @@ import earshot.blocking
 from earshot import _threads
 from harness import check_ledgers
 from origin import body
+from played import Played
 from processes import eventually, kill
 
 
@@ -67,6 +70,66 @@ class ReadingTests(ThreadsTestCase):
             second = in_thread(slow.result)
             self.origin.open_gate("patience")
             self.assertIs(first(), second())
+
+    def test_a_time_out_is_kept_also_when_the_broker_reads_nothing(self):
+        with self.open() as bus, bus.handler("stopped") as handler:
+            os.kill(self.bus.broker, signal.SIGSTOP)
+            try:
+                # More than the kernel takes for it.
+                transfers = [handler.start(f"{self.url}/bytes/9?{'x' * 8000}") for _ in range(500)]
+                with self.assertRaises(TimeoutError):
+                    transfers[0].result(0.05)
+                self.assertTrue(bus._link.is_full)
+            finally:
+                os.kill(self.bus.broker, signal.SIGCONT)
+            self.assertEqual({transfer.result(20).read() for transfer in transfers}, {body(9)})
+
+    def test_all_that_is_asked_for_leaves_though_nothing_comes_back(self):
+        with Played() as broker:
+            broker.listen()
+            welcome = in_thread(broker.welcome)
+            with earshot.blocking.connect(broker.runtime) as bus:
+                welcome()
+                handler = bus.handler("silent").__enter__()
+                transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
+                waiting = in_thread(transfers[0].result)
+                eventually(lambda: bus._link.is_full, "the kernel takes no more")
+                heard = broker.hear(len(transfers))
+                self.assertEqual([head.split()[2].decode() for head, in heard], [t.request for t in transfers])
+            with self.assertRaises(earshot.Closed):
+                waiting()
+
+    def test_what_is_asked_for_while_another_waits_leaves_at_once(self):
+        # The keeper would say it, some time later.
+        self.enterContext(mock.patch.multiple(_threads, REST=1000, LONG_REST=1000))
+        with self.open() as bus, bus.handler("at-once") as handler:
+            waiting = in_thread(handler.fetch, f"{self.url}/gate/at-once")
+            eventually(lambda: bus._caller_polls, "one reads")
+            self.assertEqual(handler.start(f"{self.url}/bytes/7").result(10).read(), body(7))
+            self.origin.open_gate("at-once")
+            self.assertEqual(waiting().read(), body(100))
+
+    def test_a_forked_child_has_no_part_in_the_connection(self):
+        with self.open() as bus, bus.handler("forked") as handler:
+            transfer = handler.start(f"{self.url}/gate/forked")
+            self.origin.await_count("/gate/forked", 1)
+            child = os.fork()
+            if child == 0:
+                try:
+                    with self.assertRaises(earshot.Closed):
+                        transfer.result()
+                    with self.assertRaises(earshot.Closed):
+                        bus.ping()
+                    handler.__exit__()
+                    bus.__exit__()
+                    with self.open() as own:
+                        own.ping()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.origin.open_gate("forked")
+            self.assertEqual(transfer.result(10).read(), body(100))
 
     def test_many_threads_ask_and_none_waits_for_ever(self):
         with self.open() as bus, bus.handler("many") as handler:
@@ -129,6 +192,13 @@ class KeeperTests(ThreadsTestCase):
         self.assertEqual(told, sorted(told))
 
 
+    def test_the_keeper_goes_when_a_caller_reads_and_comes_back(self):
+        with self.open() as bus, bus.handler("back") as handler:
+            for count in range(20):
+                eventually(lambda: bus._reader is _threads.Reader.KEEPER and bus._keeper_polls, "the keeper reads")
+                handler.fetch(f"{self.url}/bytes/{count}?back")
+
+
 class Interrupted:
     """Calls what it stands for, and is interrupted before or after that, once."""
 
@@ -150,11 +220,15 @@ class InterruptTests(ThreadsTestCase):
     def test_an_interrupt_between_any_two_steps_loses_nothing(self):
         for lease in (0, 20):
             with self.open(lease=lease) as bus, bus.handler(f"torn{lease}") as handler:
-                steps = [(bus._core, "received"), (bus._core, "acknowledge"), (bus._core, "_take"), (bus, "_deliver"),
-                         (bus, "_say_all"), (bus, "_apply"), (bus, "_terminal")]
-                for number, (place, name) in enumerate(steps):
+                # A connection that was interrupted is thrown away: the next one is another.
+                steps = [*((lambda: bus._core, name) for name in ("received", "acknowledge", "_take")),
+                         *((lambda: bus, name) for name in ("_deliver", "_say_all", "_apply")),
+                         *((lambda: bus._link, name) for name in ("send", "receive", "flush")),
+                         (lambda: bus, "_terminal")]
+                for number, (find, name) in enumerate(steps):
                     for after in (False, True):
                         with self.subTest(name, after=after, lease=lease):
+                            place = find()
                             path = f"{self.url}/bytes/{{}}?seed={lease}-{number}-{after}"
                             kept = [handler.start(path.format(n)) for n in range(5)]
                             step = Interrupted(getattr(place, name), after)
@@ -173,8 +247,8 @@ class InterruptTests(ThreadsTestCase):
     def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):
         with self.open() as bus, bus.handler("waits") as handler:
             link = bus._link
-            poll = Interrupted(bus._poller.poll, after=False)
-            with mock.patch.object(bus._poller, "poll", poll), self.assertRaises(KeyboardInterrupt):
+            poll = Interrupted(bus._callers.poll, after=False)
+            with mock.patch.object(bus._callers, "poll", poll), self.assertRaises(KeyboardInterrupt):
                 handler.fetch(f"{self.url}/gate/waits")
             bus.ping()
             self.assertIs(bus._link, link)
@@ -186,13 +260,17 @@ class SpeedTests(ThreadsTestCase):
         with self.open() as bus, bus.handler("single") as handler:
             handler.fetch(f"{self.url}/bytes/1")
             eventually(lambda: bus._reader is _threads.Reader.KEEPER, "the keeper reads")
-            handler.fetch(f"{self.url}/bytes/2")
+            # Long enough for this thread to come to its turn on a busy machine.
+            self.enterContext(mock.patch.object(_threads, "REST", 0.25))
+            # It may read an answer before that is waited for.
+            while bus._reader is _threads.Reader.KEEPER:
+                handler.fetch(f"{self.url}/bytes/2")
             threads = set()
             pump = bus._pump
 
-            def watched():
+            def watched(is_readable):
                 threads.add(threading.current_thread())
-                pump()
+                pump(is_readable)
             with mock.patch.object(bus, "_pump", watched):
                 deadline = time.monotonic() + 4 * _threads.REST
                 while time.monotonic() < deadline:

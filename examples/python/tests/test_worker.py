@@ -7,12 +7,14 @@ import io
 import os
 import signal
 import threading
+import unittest
 
 from support import PACKAGE, PROGRAMS, BusTestCase, environment, timed
 import earshot
 import earshot.worker
 from earshot.worker import Answer, JobFailed, Worker
 from harness import PYTHON
+from played import Played
 from processes import Program
 
 
@@ -180,6 +182,35 @@ class WorkerTests(WorkerTestCase):
         with self.assertLogs("earshot.worker"), self.assertRaises(earshot.Refused) as caught:
             await worker.run()
         self.assertEqual(caught.exception.code, "not-a-child")
+
+
+class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
+    @timed
+    async def test_a_broker_that_is_not_there_yet_is_looked_for_again_and_all_is_said_to_one_that_reads_late(self):
+        body = os.urandom(1_000_000)
+
+        async def large(job):
+            return body
+
+        with Played() as broker:
+            worker = Worker(large, ["large"], 1, broker.runtime)
+            running = asyncio.create_task(worker.run())
+            while not hasattr(worker, "registered"):
+                await asyncio.sleep(0)
+            broker.listen("work")
+            [head] = await asyncio.to_thread(broker.accept)
+            self.assertTrue(head.startswith(b"READY EARW/1\n"))
+            broker.say(b"LIMITS\nspool: /nowhere\ninline-bytes: 2000000\n")
+            broker.say(b"JOB b.1.1 large:1\n")
+            while worker._link is None or not worker._link.is_full:
+                await asyncio.sleep(0)
+            [(head, made)] = await asyncio.to_thread(broker.hear, 1)
+            self.assertTrue(head.startswith(b"DONE b.1.1 200\n"))
+            self.assertTrue(made == body)
+            broker.say(b"PING\n")
+            broker.say(b"DRAIN\n")
+            self.assertEqual(await asyncio.to_thread(broker.hear, 2), [[b"PONG\n"], [b"BYE\n"]])
+            await running
 
 
 class Pictures:

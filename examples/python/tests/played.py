@@ -1,0 +1,58 @@
+"""A broker that the test plays: its lock, its socket, and what it says and hears by hand."""
+
+import contextlib
+import fcntl
+import pathlib
+import socket
+import tempfile
+
+import support  # noqa: F401 (it sets the paths)
+from earshot import _place
+from earshot._zmtp import GREETING_BYTES, OPENING, Decoder, encode
+
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
+GREETING = OPENING[:GREETING_BYTES]
+WELCOME = b"WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 256\n"
+
+
+class Played(contextlib.ExitStack):
+    """In a folder of its own, `runtime`. Nobody is at its end until `listen`."""
+
+    def __init__(self):
+        super().__init__()
+        self.runtime = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory()))
+        lock = self.enter_context(open(self.runtime / "broker.lock", "wb"))
+        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _place._FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+
+    def listen(self, endpoint="bus"):
+        self._listener = self.enter_context(socket.socket(socket.AF_UNIX))
+        self._listener.settimeout(10)
+        self._listener.bind(str(self.runtime / endpoint))
+        self._listener.listen()
+
+    def accept(self):
+        """The next connection, greeted: the first message."""
+        self._peer = self.enter_context(self._listener.accept()[0])
+        self._peer.settimeout(10)
+        self._peer.sendall(GREETING + READY)
+        self._decoder = Decoder()
+        [message] = self.hear(1)
+        return message
+
+    def welcome(self):
+        """A client, taken in."""
+        self.accept()
+        self.say(WELCOME)
+
+    def say(self, head, body=None):
+        self._peer.sendall(encode(head, body))
+
+    def hear(self, count):
+        """So many messages."""
+        found = []
+        while len(found) < count:
+            data = self._peer.recv(1 << 16)
+            if not data:
+                raise AssertionError(f"{len(found)} messages, and then the end")
+            found += self._decoder.feed(data)
+        return found
