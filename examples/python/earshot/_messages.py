@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Literal, NamedTuple, TypedDict, get_args
 
 Priority = Literal["background", "low", "normal", "high"]
@@ -79,25 +78,40 @@ class FetchOptions(TypedDict, total=False):
     """The least time between two of them, at least 50 ms: 250."""
 
 
-class Message(NamedTuple):
-    """One message of the broker."""
+class Message:
+    """One message of the broker. Its fields are looked for when they are asked for: of most two are."""
 
-    verb: str
-    operands: tuple[str, ...]
-    fields: Mapping[str, str] = MappingProxyType({})
-    header_lines: str = ""
-    """HTTP header fields as they came, one a line."""
-    body: bytes | None = None
-    """The second frame; None if there was none."""
+    __slots__ = ("_lines", "body", "header_lines", "operands", "sequence", "verb")
+
+    def __init__(self, verb: str, operands: tuple[str, ...], lines: str, header_lines: str, body: bytes | None) -> None:
+        self.verb = verb
+        self.operands = operands
+        self._lines = lines
+        self.header_lines = header_lines
+        """HTTP header fields as they came, one a line."""
+        self.body = body
+        """The second frame; None if there was none."""
+        self.sequence = 0
+        """The `seq` of a terminal."""
 
     @property
     def headers(self) -> Headers:
         """HTTP header fields in their order."""
-        return headers(self.header_lines)
+        parts = [line.partition(":") for line in self.header_lines.split("\n") if line]
+        return tuple([(name, value.strip(" \t")) for name, _, value in parts])
+
+    def field(self, name: str) -> str | None:
+        """A field of the head. Of two of one name the last one counts."""
+        start = self._lines.rfind(f"\n{name}:")
+        if start < 0:
+            return None
+        start += len(name) + 2
+        end = self._lines.find("\n", start)
+        return self._lines[start:end if end >= 0 else None].strip(" ")
 
     def number(self, name: str) -> int | None:
         """A field that counts something."""
-        text = self.fields.get(name)
+        text = self.field(name)
         # Of the characters of Latin-1 ten are decimal digits.
         return int(text) if text is not None and text.isdecimal() else None
 
@@ -105,10 +119,13 @@ class Message(NamedTuple):
 def decode(frames: Sequence[bytes]) -> Message:
     """Reads a message of the broker to a client. Raises `ValueError` for what is none."""
     message = _decode(frames, _OPERANDS)
-    if message.verb in ("RESULT", "FAILED") and message.number("seq") is None:
-        raise ValueError(f"{message.verb} without a seq")
-    if message.verb == "RESULT" and not message.operands[2].isdecimal():
-        raise ValueError("RESULT without a status")
+    if message.verb in ("RESULT", "FAILED"):
+        sequence = message.number("seq")
+        if sequence is None:
+            raise ValueError(f"{message.verb} without a seq")
+        if message.verb == "RESULT" and not message.operands[2].isdecimal():
+            raise ValueError("RESULT without a status")
+        message.sequence = sequence
     return message
 
 
@@ -118,20 +135,12 @@ def decode_for_worker(frames: Sequence[bytes]) -> Message:
 
 
 def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> Message:
-    top, _, rest = frames[0].decode("latin-1").partition("\n\n")
-    line, *others = top.removesuffix("\n").split("\n")
-    verb, *operands = line.split(" ")
-    least, more = verbs.get(verb, (0, True))
-    if verb not in verbs or len(operands) < least or (len(operands) > least and not more):
+    lines, _, header_lines = frames[0].decode("latin-1").partition("\n\n")
+    verb, *operands = lines.partition("\n")[0].split(" ")
+    least, more = verbs.get(verb, (-1, False))
+    if len(operands) != least and (len(operands) < least or not more):
         raise ValueError(f"not a message of the broker: {verb[:20]!r} with {len(operands)} operands")
-    fields = {name: value.strip(" ") for name, _, value in [part.partition(":") for part in others]}
-    return Message(verb, tuple(operands), fields, rest, frames[1] if len(frames) > 1 else None)
-
-
-def headers(lines: str) -> Headers:
-    """Takes HTTP header fields apart."""
-    parts = [line.partition(":") for line in lines.split("\n") if line]
-    return tuple([(name, value.strip(" \t")) for name, _, value in parts])
+    return Message(verb, tuple(operands), lines, header_lines, frames[1] if len(frames) > 1 else None)
 
 
 def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:
@@ -142,17 +151,18 @@ def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Head
         for word in words:
             if not word or _SPACE_OR_CONTROL.search(word):
                 raise ValueError(f"empty, or with spaces or control characters: {word!r}")
-    lines = [line.encode()]
-    lines += [f"{name}: {value}".encode() for name, value in fields]
+    for name, value in fields:
+        line += f"\n{name}: {value}"
+    head = line.encode() + b"\n"
     if headers:
-        lines.append(b"")
+        lines = []
         for name, value in headers:
             if not _TOKEN.fullmatch(name):
                 raise ValueError(f"not the name of a header field: {name!r}")
             if _CONTROL.search(value):
                 raise ValueError(f"a control character in the header field {name}")
-            lines.append(f"{name}: {value}".encode("latin-1"))
-    head = b"\n".join(lines) + b"\n"
+            lines.append(f"{name}: {value}\n".encode("latin-1"))
+        head = b"\n".join((head, b"".join(lines)))
     if len(head) > HEAD_BYTES:
         raise ValueError(f"a message of {len(head)} bytes; at most {HEAD_BYTES} can be said")
     return head

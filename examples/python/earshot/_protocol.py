@@ -125,13 +125,15 @@ class Phase(enum.Enum):
     USELESS = enum.auto()
 
 
-@dataclass
 class _Wanted:
-    fetch: Fetch
-    order: int
-    said: bool = False
-    number: int = 0
-    """With which message of the session it was asked for."""
+    __slots__ = ("fetch", "number", "order", "said")
+
+    def __init__(self, fetch: Fetch, order: int) -> None:
+        self.fetch = fetch
+        self.order = order
+        self.said = False
+        self.number = 0
+        """With which message of the session it was asked for."""
 
     def take_head(self) -> bytes:
         again, self.said = self.said, True
@@ -228,7 +230,7 @@ class Core:
             return self._refused(message)
         if message.verb == "ACCEPTED":
             return []  # Only who asks for something durable hears it.
-        if message.fields.get("reason") == "draining":
+        if message.field("reason") == "draining":
             self.draining = True
             return []
         return self.lost()
@@ -323,7 +325,7 @@ class Core:
         if self.phase is not Phase.GREETING:
             return [Note("a WELCOME nobody asked for")]
         self.phase, self._failures, self._refusals = Phase.READY, 0, 0
-        actions: list[Action] = [Greeted(message.fields.get("broker", ""))]
+        actions: list[Action] = [Greeted(message.field("broker") or "")]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
         everything.sort(key=lambda wanted: wanted.order)
         heard = message.number("resumed")
@@ -332,7 +334,7 @@ class Core:
         if self._session is not None:
             self._reset()
         self._said = 0
-        self._session = message.fields.get("token")
+        self._session = message.field("token")
         actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
         actions += [self._say_question(question) for question in self._questions.values()]
         actions += [self._say_wanted(wanted) for wanted in everything]
@@ -366,7 +368,7 @@ class Core:
         return actions + [say() for _, say in unheard]
 
     def _terminal(self, message: Message) -> list[Action]:
-        sequence, key = message.number("seq") or 0, (message.operands[0], message.operands[1])
+        sequence, key = message.sequence, (message.operands[0], message.operands[1])
         if self.phase is not Phase.READY or sequence <= self._seen:
             return []
         self._seen = sequence
@@ -375,7 +377,7 @@ class Core:
         if message.verb == "FAILED" and message.operands[2] == "stopping" and self.wants(key):
             self._wanted[key[0]][key[1]].number = 0
             return []  # A broker that is about to end has not answered: the next one will.
-        watches = tuple(token for token, pattern in self._watches.items() if matches(pattern, key[0]))
+        watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
         mine = self._take(key)
         if mine is not None:
             self._heard(mine.number)
@@ -401,8 +403,8 @@ class Core:
         return []
 
     def _refused(self, message: Message) -> list[Action]:
-        code, detail = message.operands[0], message.fields.get("detail", "")
-        verb = message.fields.get("verb")
+        code, detail = message.operands[0], message.field("detail") or ""
+        verb = message.field("verb")
         if code == "hello-required":
             # Once for each message that was under way; the first is enough.
             if self.phase is not Phase.READY:
@@ -418,7 +420,7 @@ class Core:
         if verb == "HELLO" or code == "version":
             self.phase = Phase.USELESS
             return [GiveUp(code, detail)]
-        key = (message.fields.get("handler", ""), message.fields.get("request", ""))
+        key = (message.field("handler") or "", message.field("request") or "")
         if verb == "FETCH" and self._take(key):
             return [Refuse(key, code, detail)]
         for question in self._questions.values():

@@ -107,6 +107,10 @@ class Hold:
     __del__ = release
 
 
+NOTHING = Hold(lambda: None)
+"""Of what came whole."""
+
+
 class Result:
     """What a server answered with a status below 400.
 
@@ -154,13 +158,13 @@ class Result:
     @property
     def url(self) -> str:
         """The one that answered, after redirects."""
-        return self._message.fields.get("url", "")
+        return self._message.field("url") or ""
 
     @property
     def source(self) -> str:
         """`network`; `shared` if another request had begun the same transfer; `resumed` if it goes on where one broke
         off; `cache`, or `revalidated` if the server said that what was kept has not changed."""
-        return self._message.fields.get("source", "network")
+        return self._message.field("source") or "network"
 
     @property
     def length(self) -> int:
@@ -170,7 +174,7 @@ class Result:
     @property
     def sha256(self) -> str | None:
         """Of the body, decoded. None if the answer has none (HEAD, 204, 304)."""
-        return self._message.fields.get("sha-256")
+        return self._message.field("sha-256")
 
     @property
     def queued_ms(self) -> int:
@@ -188,7 +192,7 @@ class Result:
 
     @property
     def tag(self) -> str | None:
-        return self._message.fields.get("tag")
+        return self._message.field("tag")
 
     @property
     def ok(self) -> Literal[True]:
@@ -241,9 +245,10 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
 
     Raises `FileNotFoundError` if the file is gone with its broker.
     """
-    path = message.fields.get("file")
-    if path is not None:
-        path = os.fsdecode(path.encode("latin-1"))
+    named = message.field("file")
+    if named is None:
+        return in_memory(message), Hold(release)
+    path = os.fsdecode(named.encode("latin-1"))
     try:
         hold = Hold(release, path)
     except OSError as error:
@@ -251,11 +256,21 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
             raise FileNotFoundError(error.errno, error.strerror, path) from error
         handler, request = message.operands[:2]
         return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
-                           tag=message.fields.get("tag")), Hold(release)
+                           tag=message.field("tag")), Hold(release)
     if message.verb == "FAILED":
-        handler, request, word = message.operands[:3]
-        body = message.body or b"" if path is None else hold.read(ERROR_PAGE_BYTES)
-        return FetchFailed(handler, request, word, message.fields.get("detail", ""), status=message.number("status"),
-                           headers=message.headers, body=body[:ERROR_PAGE_BYTES], url=message.fields.get("url"),
-                           attempts=message.number("attempts") or 0, tag=message.fields.get("tag")), hold
+        return _failure(message, hold.read(ERROR_PAGE_BYTES)), hold
     return Result(message, path, hold), hold
+
+
+def in_memory(message: Message) -> Terminal:
+    """What a RESULT or FAILED without a file says."""
+    if message.verb == "FAILED":
+        return _failure(message, (message.body or b"")[:ERROR_PAGE_BYTES])
+    return Result(message, None, NOTHING)
+
+
+def _failure(message: Message, body: bytes) -> FetchFailed:
+    handler, request, word = message.operands[:3]
+    return FetchFailed(handler, request, word, message.field("detail") or "", status=message.number("status"),
+                       headers=message.headers, body=body, url=message.field("url"),
+                       attempts=message.number("attempts") or 0, tag=message.field("tag"))

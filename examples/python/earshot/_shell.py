@@ -17,7 +17,7 @@ from ._link import Link
 from ._messages import Fetch, FetchOptions, Message, Progress
 from ._protocol import (MOST_LOSSES, Action, Core, Deliver, Drop, GiveUp, Greeted, Key, Note, Phase, Refuse, Reopen,
                         Report, Send, Settle)
-from ._results import Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, terminal
+from ._results import NOTHING, Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, in_memory, terminal
 
 MOST_OWED, LONGEST_OWED = 32, 0.02
 """How many terminals that came whole, and for how many seconds, may wait to be acknowledged in one. Of a small window
@@ -29,10 +29,11 @@ _log = logging.getLogger("earshot")
 class AnyTransfer(abc.ABC):
     """One request under way, whatever form waits for it."""
 
+    _losses = 0
+
     def __init__(self, fetch: Fetch, on_progress: Callable[[Progress], object] | None) -> None:
         self._fetch = fetch
         self._on_progress = on_progress
-        self._losses = 0
 
     @property
     def handler(self) -> str:
@@ -278,7 +279,7 @@ class Shell(abc.ABC):
     def _finish(self, delivery: Deliver) -> None:
         """Somebody is done with it. If it had a file the broker keeps that no longer."""
         self._core.finish(delivery.id)
-        if "file" in delivery.terminal.fields:
+        if delivery.terminal.field("file") is not None:
             self._acknowledges_at_once = True
         self._pump_soon()
 
@@ -359,26 +360,29 @@ class Shell(abc.ABC):
         if answer is None or answer.done():
             return
         if action.answer is not None and action.answer.verb == "ERROR":
-            answer.set_exception(Refused(action.answer.operands[0], action.answer.fields.get("detail", "")))
+            answer.set_exception(Refused(action.answer.operands[0], action.answer.field("detail") or ""))
         else:
             answer.set_result(action.answer)
 
     def _deliver(self, delivery: Deliver) -> None:
-        key = (delivery.terminal.operands[0], delivery.terminal.operands[1])
         if delivery.wanted:
+            message = delivery.terminal
+            key = (message.operands[0], message.operands[1])
             transfer = self._transfers.get(key)
-            found = self._terminal(delivery, transfer)
+            # Of most nothing but the message is to be held, and that is whole.
+            is_whole = message.field("file") is None
+            found = (in_memory(message), NOTHING) if is_whole else self._terminal(delivery, transfer)
             if found is not None and transfer is not None and not transfer.done():
                 value, hold = found
                 if isinstance(value, FetchFailed):
                     hold.release()
                     transfer._fail(value)
                 else:
-                    if value.body is not None:
-                        hold.release()
                     transfer._succeed(value)
             # Not before it was told: an interrupt could come in between.
             self._transfers.pop(key, None)
+            if is_whole:
+                self._core.finish(delivery.id)
         for token in delivery.watches:
             queue = self._watches.get(token)
             found = self._terminal(delivery, None)
@@ -402,7 +406,7 @@ class Shell(abc.ABC):
             return None
         handler, request = delivery.terminal.operands[:2]
         lost = FetchFailed(handler, request, "internal", "the file of its body was gone before it could be opened")
-        return lost, Hold(lambda: None)
+        return lost, NOTHING
 
 
 _shells: weakref.WeakSet[Shell] = weakref.WeakSet()

@@ -197,7 +197,7 @@ class Worker:
             self._say(b"PONG\n")
         elif message.verb == "LIMITS":
             self._inline_bytes = message.number("inline-bytes") or 0
-            self._spool = pathlib.Path(message.fields["spool"])
+            self._spool = pathlib.Path(message.field("spool") or "")
             self.registered.set()
         elif message.verb == "JOB":
             self._begin(message)
@@ -206,7 +206,7 @@ class Worker:
         elif message.verb == "DRAIN":
             self.stop()
         elif message.verb == "ERROR":
-            code, detail = message.operands[0], message.fields.get("detail", "")
+            code, detail = message.operands[0], message.field("detail") or ""
             _log.error("the broker says: %s: %s", code, detail)
             if not self.registered.is_set() and not self._ended.done():
                 self._ended.set_exception(Refused(code, detail))
@@ -225,9 +225,9 @@ class Worker:
             counted = f"{received}/{'-' if total is None else total}"
             self._loop.call_soon_threadsafe(self._progress, attempt, counted)
 
-        fields = message.fields
-        job = Job(url, check_priority(fields.get("priority", "normal")), message.headers,  # type: ignore[arg-type]
-                  fields.get("method", "GET"), message.body, message.number("max-bytes"), report)
+        priority = check_priority(message.field("priority") or "normal")
+        job = Job(url, priority, message.headers,  # type: ignore[arg-type]
+                  message.field("method") or "GET", message.body, message.number("max-bytes"), report)
         self._jobs[attempt] = job
         self._tasks[attempt] = self._loop.create_task(self._carry_out(attempt, job))
 

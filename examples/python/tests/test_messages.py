@@ -25,11 +25,16 @@ class DecodingTests(unittest.TestCase):
             with self.subTest(head), self.assertRaises(ValueError):
                 decode([head])
 
+    def test_of_two_fields_of_one_name_the_last_counts(self):
+        message = decode([b"RESULT a b 200\nurl: x\nseq: 1\nseq:  2 \nxseq: 3"])
+        self.assertEqual((message.sequence, message.field("seq"), message.field("xseq")), (2, "2", "3"))
+
     def test_fields_headers_and_body(self):
         message = decode([b"RESULT a/b 7 200\nseq: 3\nfile: /x y\n\nset-cookie: a: b\nset-cookie: c\nempty:\n",
                           b"body"])
         self.assertEqual(message.operands, ("a/b", "7", "200"))
-        self.assertEqual(message.fields, {"seq": "3", "file": "/x y"})
+        self.assertEqual([message.field(name) for name in ("seq", "file", "le", "set-cookie")],
+                         ["3", "/x y", None, None])
         self.assertEqual(message.headers, (("set-cookie", "a: b"), ("set-cookie", "c"), ("empty", "")))
         self.assertEqual((message.number("seq"), message.number("length"), message.body), (3, None, b"body"))
 

@@ -9,7 +9,7 @@ from unittest import mock
 from support import BusTestCase
 import earshot
 import earshot.blocking
-from earshot import _threads
+from earshot import _shell, _threads
 from harness import check_ledgers
 from origin import body
 from played import Played
@@ -224,7 +224,7 @@ class InterruptTests(ThreadsTestCase):
                 steps = [*((lambda: bus._core, name) for name in ("received", "acknowledge", "_take")),
                          *((lambda: bus, name) for name in ("_deliver", "_say_all", "_apply")),
                          *((lambda: bus._link, name) for name in ("send", "receive", "flush")),
-                         (lambda: bus, "_terminal")]
+                         (lambda: _shell, "in_memory")]
                 for number, (find, name) in enumerate(steps):
                     for after in (False, True):
                         with self.subTest(name, after=after, lease=lease):
