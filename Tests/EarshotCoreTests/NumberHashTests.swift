@@ -1,0 +1,72 @@
+import Testing
+
+@testable import EarshotCore
+
+/// Keys that are as alike as record numbers are still fall apart in a table.
+struct NumberHashTests {
+    /// The largest share of a table's places that keys of ours leave unused, where chance leaves 37 of 100: with any
+    /// words that a process may have.
+    private static let mostUnused = 0.45
+
+    /// How many of as many places as there are keys get none.
+    private static func unused(_ hashes: [UInt32]) -> Double {
+        let places = hashes.count
+        precondition(places & (places - 1) == 0, "a table's size is a power of two")
+        return 1 - Double(Set(hashes.map { Int($0) & (places - 1) }).count) / Double(places)
+    }
+
+    @Test func `a key has one hash, whichever way it is said`() {
+        var random = SplitMix(seed: 1)
+        for _ in 0..<2_000 {
+            let key = (0..<4).map { _ in Int32.random(in: .min ... .max, using: &random) }
+            let hash = NumberHash.of(key[0], key[1], key[2], key[3])
+            #expect(hash == NumberHash.of(key[0], key[1], key[2], key[3]))
+            func word(_ high: Int32, _ low: Int32) -> UInt64 {
+                UInt64(UInt32(bitPattern: high)) << 32 + UInt64(UInt32(bitPattern: low))
+            }
+            #expect(hash == NumberHash.of(word(key[0], key[1]), word(key[2], key[3])))
+        }
+        #expect(NumberHash.of(5 as Int32, 6) == NumberHash.of(5 as Int32, 6, 0, 0))
+        #expect(NumberHash.of(5 as UInt64) == NumberHash.of(5 as UInt64, 0))
+    }
+
+    @Test func `numbers that change places, or sign, change the hash`() {
+        var hashes: [UInt32] = []
+        for key in [
+            [1, 2, 3, 4], [2, 1, 3, 4], [1, 2, 4, 3], [3, 4, 1, 2], [-1, 2, 3, 4], [1, -2, 3, 4], [1, 2, 3, -4],
+        ] as [[Int32]] {
+            hashes.append(NumberHash.of(key[0], key[1], key[2], key[3]))
+        }
+        // One pair in four billion is alike by chance.
+        #expect(Set(hashes).count == hashes.count)
+    }
+
+    /// Keys that are alike in one way.
+    struct Pattern: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let key: @Sendable (UInt64) -> (UInt64, UInt64)
+    }
+
+    /// Keys as the core has them, and such as a peer would make if it could tell which ones meet.
+    static let patterns = [
+        Pattern(testDescription: "numbers in a row") { ($0, 0) },
+        Pattern(testDescription: "second numbers in a row") { (7, $0) },
+        Pattern(testDescription: "pairs of small numbers") { ($0 % 64, $0 / 64) },
+        Pattern(testDescription: "equal numbers") { ($0, $0) },
+        Pattern(testDescription: "numbers that differ in their high halves") { ($0 << 32, 1) },
+        Pattern(testDescription: "numbers that differ in their highest bits") { ($0 << 52, 1) },
+        Pattern(testDescription: "second numbers that differ in their highest bits") { (1, $0 << 52) },
+        Pattern(testDescription: "multiples of a table's size") { ($0 << 12, $0 << 12) },
+        Pattern(testDescription: "numbers near the end of their range") { (.max - $0, .max) },
+    ]
+
+    @Test(arguments: patterns)
+    func `keys that are alike fall apart`(pattern: Pattern) {
+        let hashes = (0..<4_096 as Range<UInt64>).map { number in
+            let (first, second) = pattern.key(number)
+            return NumberHash.of(first, second)
+        }
+        #expect(Self.unused(hashes) < Self.mostUnused)
+        #expect(Self.unused(hashes.map { $0 >> 16 }) < Self.mostUnused, "by their high halves")
+    }
+}
