@@ -28,9 +28,9 @@ extension BrokerCore {
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
                 purgeBudget -= 1
-                isBehind = purgeBudget <= 0
-                if isBehind { return }
-                continue
+                guard purgeBudget <= 0 else { continue }
+                isBehind = true
+                return
             }
             let flight = leaf(of: interests[interest].flight)
             guard case .refusing(let until) = scopes[flights[flight].scope].coolDown?.phase else {
@@ -39,8 +39,9 @@ extension BrokerCore {
             }
             failCooling(flight, until: until, now: now)
             refusals += 1
-            isBehind = refusals == limits.refusalsPerPass
-            if isBehind { return }
+            guard refusals == limits.refusalsPerPass else { continue }
+            isBehind = true
+            return
         }
     }
 

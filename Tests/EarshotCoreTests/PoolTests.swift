@@ -82,6 +82,28 @@ struct PoolTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test func `what one pool leaves to the next pass is not forgotten for another that is through`() {
+        var limits = CoreLimits()
+        limits.refusalsPerPass = 2
+        var rig = CoreRig(limits: limits)
+        let gone = rig.worker(1, slots: 1, schemes: ["gone"])
+        let cooling = rig.worker(2, schemes: ["cooling"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "c", "cooling://h/1", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: cooling, status: 503, fields: "retry-after: 601") }
+        rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "gone:\(n)", by: a) } }
+        rig.pass { $0.core.workerLost(gone, now: $0.now) }
+        rig.now = rig.now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
+        // Of four two fail in this pass, and in the other pool the only one.
+        rig.pass { $0.fetch("h", "d", "cooling://h/2", by: a) }
+        #expect(rig.terminals(for: a).count { $0.hasSuffix("unsupported-scheme") } == 2)
+        #expect(rig.terminals(for: a).contains("h d origin-cooling"))
+        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+        rig.pass()
+        #expect(rig.terminals(for: a).count { $0.hasSuffix("unsupported-scheme") } == 2)
+    }
+
     @Test mutating func `a window that was full opens for each pool`() {
         _ = child(1, slots: 8)
         let own = rig.worker(2, slots: 8, schemes: ["thumb"])
