@@ -1,0 +1,106 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Leases are found by their whole attempt, whatever attempts share a hash.
+struct LeaseTableTests {
+    private static func attempt(_ broker: UInt64, _ flight: UInt64, _ attempt: UInt32) -> AttemptID {
+        AttemptID(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
+    }
+
+    /// A lease that `flight` tells from others.
+    private static func lease(_ flight: Int32) -> WorkerSession.Lease {
+        WorkerSession.Lease(
+            origin: flight / 2, isHigh: flight % 2 == 0, flight: flight, startedAt: Tick(nanoseconds: 0), maxBytes: nil)
+    }
+
+    /// Few attempts, so that they meet, and those of two brokers whose hashes are the same.
+    private static let attempts: [AttemptID] = (0..<200).flatMap { flight in
+        [attempt(0x10, flight, 1), attempt(0x11, flight, 0), attempt(0x10, flight, 2), attempt(0x13, flight, 1)]
+    }
+
+    @Test func `the attempts of the tests below share hashes`() {
+        // As the table makes them.
+        let hashes = Self.attempts.map { NumberHash.of($0.flight, $0.broker.rawValue ^ UInt64($0.attempt)) }
+        #expect(Set(hashes).count <= Self.attempts.count / 2)
+        #expect(Set(Self.attempts).count == Self.attempts.count)
+    }
+
+    @Test(arguments: [1, 2, 3])
+    func `a table agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
+        var table = LeaseTable()
+        var model: [AttemptID: Int32] = [:]
+        var random = SplitMix(seed: seed)
+        for step in 0..<8_000 as Range<Int32> {
+            // It grows to some hundreds and is emptied again, and again.
+            let isGrowing = step / 1_000 % 2 == 0
+            let attempt = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
+            if model[attempt] == nil, isGrowing || Int.random(in: 0..<4, using: &random) == 0 {
+                table.insert(Self.lease(step), of: attempt)
+                model[attempt] = step
+            } else if isGrowing {
+                table[attempt]?.receivedBytes += 1
+                #expect((table[attempt] == nil) == (model[attempt] == nil))
+            } else {
+                #expect(table.remove(attempt)?.flight == model.removeValue(forKey: attempt))
+            }
+            #expect(table.count == model.count)
+            #expect(table.isEmpty == model.isEmpty)
+            let asked = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
+            #expect(table.contains(asked) == (model[asked] != nil))
+            #expect(table[asked]?.flight == model[asked])
+            guard step % 500 == 0 else { continue }
+            #expect(Dictionary(uniqueKeysWithValues: table.map { ($0.key, $0.value.flight) }) == model)
+            #expect(table.values.map(\.flight).sorted() == model.values.sorted())
+        }
+    }
+
+    @Test func `an empty table has nothing, before the first lease and after the last`() {
+        var table = LeaseTable()
+        let attempt = Self.attempt(1, 1, 1)
+        for _ in 0..<2 {
+            #expect(table.isEmpty && table.count == 0 && table.values.isEmpty)
+            #expect(!table.contains(attempt) && table[attempt] == nil && table.remove(attempt) == nil)
+            table.insert(Self.lease(1), of: attempt)
+            #expect(table.remove(attempt)?.flight == 1)
+        }
+    }
+
+    @Test func `a change reaches its lease alone, and makes none`() {
+        var table = LeaseTable()
+        for (number, attempt) in Self.attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
+        table[Self.attempts[9]]?.receivedBytes = 7
+        for attempt in Self.attempts { #expect(table[attempt]?.receivedBytes == (attempt == Self.attempts[9] ? 7 : 0)) }
+        let unknown = Self.attempt(0x99, 0, 0x89)
+        table[unknown] = Self.lease(-1)
+        #expect(!table.contains(unknown) && table.count == Self.attempts.count)
+        // Nor does it take one away.
+        table[Self.attempts[9]] = nil
+        #expect(table[Self.attempts[9]]?.receivedBytes == 7)
+    }
+
+    @Test func `attempts at the ends of their numbers are told apart`() {
+        let ends: [UInt64] = [0, 1, .max - 1, .max]
+        let attempts = ends.flatMap { broker in
+            ends.flatMap { flight in [0, 1, .max].map { Self.attempt(broker, flight, $0) } }
+        }
+        var table = LeaseTable()
+        for (number, attempt) in attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
+        for (number, attempt) in attempts.enumerated() { #expect(table[attempt]?.flight == Int32(number)) }
+        for (number, attempt) in attempts.enumerated() { #expect(table.remove(attempt)?.flight == Int32(number)) }
+        #expect(table.isEmpty)
+    }
+
+    @Test func `a loop over a table sees it as it was, though leases go meanwhile`() {
+        var table = LeaseTable()
+        for (number, attempt) in Self.attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
+        var seen: Set<AttemptID> = []
+        for (attempt, _) in table {
+            seen.insert(attempt)
+            table.remove(attempt)
+        }
+        #expect(seen == Set(Self.attempts))
+        #expect(table.isEmpty)
+    }
+}
