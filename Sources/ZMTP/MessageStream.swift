@@ -13,31 +13,6 @@ public final class MessageStream {
         case ended
     }
 
-    /// A frame of which the rest is still to come.
-    private struct Partial {
-        /// Bytes for which there is room before any came: who only says that much will follow gets no more.
-        private static let firstBytes = 65_536
-
-        let header: Frame.Header
-        private let count: Int
-        var bytes: [UInt8]
-        var filled = 0
-
-        init(_ header: Frame.Header, count: Int) {
-            self.header = header
-            self.count = count
-            bytes = [UInt8](repeating: 0, count: min(count, Self.firstBytes))
-        }
-
-        var isWhole: Bool { filled == count }
-
-        /// Doubles the room, as far as there is more to come, once it is full.
-        mutating func makeRoom() {
-            guard filled == bytes.count else { return }
-            bytes += repeatElement(0, count: min(bytes.count, count - bytes.count))
-        }
-    }
-
     /// Bytes still to come of a frame that are read to where they are to be: fewer are read with what follows them.
     private static let directBytes = 16_384
     /// Reads in one call of ``next()``.
@@ -62,7 +37,8 @@ public final class MessageStream {
     private var registration: EventLoop.Registration?
     private var phase = Phase.greeting
     private var input = InputBuffer()
-    private var partial: Partial?
+    /// The frame that has not come whole.
+    private(set) var partial: PartialFrame?
     /// Bytes still to come of a frame that is passed over.
     private var surplus: UInt64 = 0
     private var message = Message(head: [])
@@ -240,7 +216,7 @@ public final class MessageStream {
                 return (header, [])
             }
             guard input.count < count else { return (header, input.take(count)) }
-            var frame = Partial(header, count: count)
+            var frame = PartialFrame(header, count: count)
             frame.filled = input.move(into: &frame.bytes, at: 0)
             partial = frame
             return nil

@@ -163,6 +163,39 @@ import Testing
         #expect(pair.messages.first?.body == [66])
     }
 
+    /// 4 MiB, as the header says, of which this much comes.
+    @Test(arguments: [0, 1, 65_535, 65_536, 65_537, 200_000, 1 << 20])
+    func `a frame has memory for what came of it, not for what its header says`(count: Int) throws {
+        let pair = try StreamPair.open(frameBytes: 4 << 20)
+        var sent: [UInt8] = [2, 0, 0, 0, 0, 0, 0x40, 0, 0] + [UInt8](repeating: 7, count: count)
+        while !sent.isEmpty {
+            try pair.write(Array(sent.prefix(60_000)))
+            sent.removeFirst(min(sent.count, 60_000))
+            try pair.pass()
+        }
+        let frame = try #require(pair.stream.partial)
+        #expect(frame.filled == count)
+        // Doubled each time that it was full: never more than as much again. An array rounds up by some bytes.
+        let most = max(PartialFrame.firstBytes, 2 * count)
+        #expect(frame.bytes.capacity <= most + 4_096)
+        #expect(frame.bytes.count > count)
+        #expect(!pair.stream.isEnded && pair.messages.isEmpty)
+    }
+
+    @Test func `of many connections that announce 4 MiB each has little memory, and none when it ends`() throws {
+        let pairs = try (0..<20).map { _ in try StreamPair.open(frameBytes: 4 << 20) }
+        for pair in pairs {
+            try pair.write([2, 0, 0, 0, 0, 0, 0x40, 0, 0])
+            try pair.pass()
+        }
+        #expect(pairs.reduce(0) { $0 + ($1.stream.partial?.bytes.capacity ?? 0) } <= 20 * 70_000)
+        for pair in pairs {
+            UnixSocket.shutDown(pair.other)
+            #expect(try pair.run { pair.stream.isEnded })
+            #expect(pair.stream.partial == nil)
+        }
+    }
+
     /// Two streams in one loop, shaken hands.
     private static func pairOfStreams(mostMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
         let loop = try EventLoop()
