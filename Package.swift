@@ -106,7 +106,9 @@ let package = Package(
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
         tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
-        tests("EarshotBrokerTests", ["EarshotBroker", "EarshotWire"]),
+        tests(
+            "EarshotBrokerTests",
+            ["EarshotBroker", "EarshotCache", "EarshotCore", "EarshotHTTP", "EarshotLoop", "EarshotWire"]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
         tests("CurlTests", ["Curl"]),

@@ -1,0 +1,185 @@
+import EarshotCache
+import EarshotCore
+import EarshotHTTP
+import Testing
+
+@testable import EarshotBroker
+
+/// What was used last is here, within a bound of bytes; what goes takes all its names along.
+struct HotAnswersTests {
+    private static func key(_ number: Int) throws -> CacheDigest {
+        let request = HTTPRequest(url: try FetchURL("http://h/\(number)"))
+        return CacheDigest(CacheKey(request), salt: [])
+    }
+
+    private static func entry(_ number: Int) -> CacheEntryID { CacheEntryID(rawValue: UInt64(number)) }
+
+    /// An answer that costs 1,024 bytes and those of its body.
+    private static func answer(_ number: Int, body: Int? = nil) -> HotAnswers.Answer {
+        let response = StoredResponse(
+            status: 200, fields: HeaderFields(), requestTime: 0, responseTime: 0, varyKey: VaryKey(canonical: []))
+        let variant = CacheVariant(entry: entry(number), response: response, length: body ?? 0, sha256: nil)
+        return HotAnswers.Answer(
+            variant: variant, digest: [], body: body.map { [UInt8](repeating: UInt8(number % 256), count: $0) })
+    }
+
+    private static func entries(_ answers: [HotAnswers.Answer]?) -> [UInt64]? {
+        answers?.map(\.variant.entry.rawValue)
+    }
+
+    @Test func `an answer is here with its body until its key is removed`() throws {
+        var hot = HotAnswers(limit: 1 << 20)
+        let (one, other) = (try Self.key(1), try Self.key(2))
+        hot.put([Self.answer(1, body: 3), Self.answer(2)], one, url: "http://h/1")
+        hot.put([Self.answer(3, body: 5)], other, url: "http://h/2")
+        #expect(Self.entries(hot.answers(one)) == [1, 2])
+        #expect(hot.body(of: Self.entry(1)) == [1, 1, 1])
+        #expect(hot.body(of: Self.entry(2)) == nil)
+        hot.remove(one)
+        #expect(hot.answers(one) == nil && !hot.contains(one))
+        #expect(hot.body(of: Self.entry(1)) == nil)
+        #expect(hot.body(of: Self.entry(3))?.count == 5)
+        hot.remove(one)
+        #expect(hot.contains(other))
+    }
+
+    @Test func `what is put under a key takes the place of what was there`() throws {
+        var hot = HotAnswers(limit: 1 << 20)
+        let key = try Self.key(1)
+        hot.put([Self.answer(1, body: 3)], key, url: "http://h/1")
+        hot.put([Self.answer(2, body: 4)], key, url: "http://h/1")
+        #expect(Self.entries(hot.answers(key)) == [2])
+        #expect(hot.body(of: Self.entry(1)) == nil)
+        #expect(hot.body(of: Self.entry(2))?.count == 4)
+    }
+
+    @Test func `a key without answers is known to have none`() throws {
+        var hot = HotAnswers(limit: 1 << 20)
+        let key = try Self.key(1)
+        #expect(hot.answers(key) == nil)
+        hot.put([], key, url: "http://h/1")
+        #expect(Self.entries(hot.answers(key)) == [])
+    }
+
+    @Test func `all answers for a URL go, those of other scopes, too, and no other URL's`() throws {
+        var hot = HotAnswers(limit: 1 << 20)
+        let keys = try (1...3).map(Self.key)
+        hot.put([Self.answer(1)], keys[0], url: "http://h/")
+        hot.put([Self.answer(2)], keys[1], url: "http://h/")
+        hot.put([Self.answer(3)], keys[2], url: "http://other/")
+        hot.remove(url: "http://nobody/")
+        hot.remove(url: "http://h/")
+        #expect(keys.map(hot.contains) == [false, false, true])
+        hot.put([Self.answer(4)], keys[0], url: "http://h/")
+        hot.remove(url: "http://h/")
+        #expect(keys.map(hot.contains) == [false, false, true])
+    }
+
+    @Test func `a key's answers are changed where they are, and the last one that goes takes the key along`() throws {
+        var hot = HotAnswers(limit: 1 << 20)
+        let (one, other) = (try Self.key(1), try Self.key(2))
+        hot.put([Self.answer(1, body: 3), Self.answer(2, body: 4)], one, url: "http://h/1")
+        hot.change(other) { _ in Issue.record("it is not here") }
+        hot.change(one) { $0.removeFirst() }
+        #expect(Self.entries(hot.answers(one)) == [2])
+        #expect(hot.body(of: Self.entry(1)) == nil)
+        #expect(hot.body(of: Self.entry(2))?.count == 4)
+        hot.change(one) { $0.removeAll() }
+        #expect(!hot.contains(one) && hot.body(of: Self.entry(2)) == nil)
+    }
+
+    @Test func `what was used longest ago goes first, and a look is a use`() throws {
+        // Room for ten of 1,024 bytes each, as `cost` counts them.
+        var hot = HotAnswers(limit: 10 * 1_024)
+        let keys = try (0..<12).map(Self.key)
+        for number in 0..<10 { hot.put([Self.answer(number)], keys[number], url: "http://h/\(number)") }
+        #expect(keys.prefix(10).allSatisfy(hot.contains))
+        _ = hot.answers(keys[0])
+        // To ask whether it is here, or for its body, is none.
+        _ = hot.contains(keys[1])
+        _ = hot.body(of: Self.entry(1))
+        hot.put([Self.answer(10)], keys[10], url: "http://h/10")
+        #expect(!hot.contains(keys[1]) && hot.contains(keys[0]))
+        hot.change(keys[2]) { _ in }
+        hot.put([Self.answer(11)], keys[11], url: "http://h/11")
+        #expect(!hot.contains(keys[3]) && hot.contains(keys[2]))
+        #expect(keys.count(where: hot.contains) == 10)
+    }
+
+    @Test func `one that would drive out many is not kept, and neither is what it should replace`() throws {
+        var hot = HotAnswers(limit: 16_384)
+        let (one, other) = (try Self.key(1), try Self.key(2))
+        hot.put([Self.answer(1, body: 10)], one, url: "http://h/1")
+        hot.put([Self.answer(2, body: 10)], other, url: "http://h/2")
+        // An eighth of 16,384 is 1,024 and as many again.
+        hot.put([Self.answer(3, body: 1_025)], one, url: "http://h/1")
+        #expect(hot.answers(one) == nil && hot.body(of: Self.entry(1)) == nil && hot.body(of: Self.entry(3)) == nil)
+        hot.put([Self.answer(3, body: 1_024)], one, url: "http://h/1")
+        #expect(hot.contains(one) && hot.contains(other))
+    }
+
+    @Test func `after all was removed there is room for as much again`() throws {
+        var hot = HotAnswers(limit: 10 * 1_024)
+        let keys = try (0..<10).map(Self.key)
+        for _ in 0..<2 {
+            for number in 0..<10 { hot.put([Self.answer(number)], keys[number], url: "http://h/\(number)") }
+            #expect(keys.allSatisfy(hot.contains))
+            hot.removeAll()
+            #expect(!keys.contains(where: hot.contains))
+            #expect(hot.body(of: Self.entry(1)) == nil)
+        }
+    }
+
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func `it agrees with a list ordered by use over random changes`(seed: UInt64) throws {
+        /// Oldest first.
+        var model: [(key: Int, url: String, answers: [(entry: Int, body: Int?)])] = []
+        let limit = 40_000
+        var hot = HotAnswers(limit: limit)
+        var random = Chance(seed: seed)
+        let keys = try (0..<60).map(Self.key)
+        func cost(_ answers: [(entry: Int, body: Int?)]) -> Int {
+            answers.reduce(512) { $0 + 512 + ($1.body ?? 0) }
+        }
+        func put(_ key: Int, _ url: String, _ answers: [(entry: Int, body: Int?)]) {
+            model.removeAll { $0.key == key }
+            guard cost(answers) <= limit / 8 else { return }
+            model.append((key, url, answers))
+            while model.reduce(0, { $0 + cost($1.answers) }) > limit { model.removeFirst() }
+        }
+        for step in 0..<6_000 {
+            let key = random.below(keys.count)
+            let place = model.firstIndex { $0.key == key }
+            switch random.below(10) {
+            case ..<5:
+                let answers = (0..<random.below(4)).map { index in
+                    (entry: step * 4 + index, body: random.below(3) == 0 ? nil : random.below(2_500))
+                }
+                hot.put(answers.map { Self.answer($0.entry, body: $0.body) }, keys[key], url: "u\(key % 20)")
+                put(key, "u\(key % 20)", answers)
+            case ..<7:
+                #expect(
+                    Self.entries(hot.answers(keys[key])) == place.map { model[$0].answers.map { UInt64($0.entry) } })
+                if let place { model.append(model.remove(at: place)) }
+            case 7:
+                hot.change(keys[key]) { if !$0.isEmpty { $0.removeLast() } }
+                if let place {
+                    let answers = Array(model[place].answers.dropLast())
+                    let url = model[place].url
+                    if answers.isEmpty { model.remove(at: place) } else { put(key, url, answers) }
+                }
+            case 8:
+                hot.remove(keys[key])
+                model.removeAll { $0.key == key }
+            default:
+                guard random.below(4) == 0 else { continue }
+                hot.remove(url: "u\(key % 20)")
+                model.removeAll { $0.url == "u\(key % 20)" }
+            }
+            #expect(keys.indices.filter { hot.contains(keys[$0]) } == model.map(\.key).sorted())
+            if let (_, _, answers) = model.last, let (entry, body) = answers.last {
+                #expect(hot.body(of: Self.entry(entry))?.count == body)
+            }
+        }
+    }
+}

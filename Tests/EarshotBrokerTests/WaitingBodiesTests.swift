@@ -1,0 +1,67 @@
+import EarshotCore
+import EarshotLoop
+import Testing
+
+@testable import EarshotBroker
+
+/// Bodies that wait are found by their names until they are removed, on the disk or in memory.
+struct WaitingBodiesTests {
+    @Test func `a body is there until it is removed, once for all who name it`() throws {
+        let bed = try SpoolBed()
+        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        try bodies.keep([1, 2], as: "a")
+        try bodies.keep([3], as: "b")
+        // The same content under the same name: it is written once.
+        try bodies.keep([1, 2], as: "a")
+        #expect(bed.waitingBytes == 3)
+        #expect(bodies.body("a") == [1, 2])
+        #expect(bodies.body("b") == [3])
+        bodies.remove("a")
+        #expect(bodies.body("a") == nil)
+        #expect(bodies.body("b") == [3])
+        bodies.remove("b")
+        #expect(bed.waitingBytes == 0)
+    }
+
+    @Test func `what was never kept is not there, and to remove it does nothing`() throws {
+        let bed = try SpoolBed()
+        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        bodies.remove("a")
+        #expect(bodies.body("a") == nil)
+        try bodies.keep([], as: "a")
+        #expect(bodies.body("a") == [])
+        bodies.remove("b")
+        bodies.remove("a")
+        bodies.remove("a")
+        #expect(bodies.body("a") == nil)
+    }
+
+    @Test func `a body that no disk takes is in memory until it is removed, and nothing else is lost`() throws {
+        let bed = try SpoolBed()
+        bed.removeFolder()
+        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        #expect(throws: SystemError.self) { try bodies.keep([1], as: "a") }
+        #expect(throws: SystemError.self) { try bodies.keep([2], as: "b") }
+        #expect(bodies.body("a") == [1])
+        bodies.remove("a")
+        #expect(bodies.body("a") == nil)
+        #expect(bodies.body("b") == [2])
+        #expect(bed.waitingBytes == nil)
+    }
+
+    @Test func `bodies and terminals share a file, and each frees its own alone`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        let bodies = WaitingBodies(in: file)
+        let terminals = WaitingTerminals(in: file)
+        try bodies.keep([1, 2, 3], as: "a")
+        try terminals.keep(WaitingTerminals.Content(head: [4, 5], body: [6]), as: .init(rawValue: 0))
+        bodies.remove("a")
+        #expect(terminals.content(of: .init(rawValue: 0))?.body == [6])
+        try bodies.keep([7], as: "a")
+        terminals.forget(.init(rawValue: 0))
+        #expect(bodies.body("a") == [7])
+        bodies.remove("a")
+        #expect(bed.waitingBytes == 0)
+    }
+}

@@ -1,0 +1,117 @@
+import EarshotLoop
+import Testing
+
+@testable import EarshotBroker
+
+/// What waits is found where it was put, and its room is used again.
+struct WaitingFileTests {
+    private static let piece = 4 << 20
+
+    /// Bytes that `seed` tells from others.
+    private static func bytes(_ seed: Int, _ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: seed &* 31 &+ $0 &* 7 &+ $0 >> 8) }
+    }
+
+    @Test(arguments: [1, 2, 3])
+    func `what was written is read back until it is freed, whatever else comes and goes`(seed: Int) throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        var random = Chance(seed: UInt64(seed))
+        var model: [(place: WaitingFile.Place, bytes: [UInt8])] = []
+        for step in 0..<600 {
+            // Some dozens of mebibytes, and now and then nothing.
+            if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {
+                let index = random.below(model.count)
+                let (place, bytes) = model.remove(at: index)
+                #expect(file.read(place, 0..<place.count) == bytes)
+                file.free(place)
+            } else {
+                let count = [0, 1, 700, 65_536, 300_000, 3 << 20][random.below(6)]
+                let bytes = Self.bytes(step, count)
+                let place = try file.write(bytes)
+                #expect(place.count == count)
+                model.append((place, bytes))
+            }
+            if let (place, bytes) = model.first {
+                let start = random.below(bytes.count + 1)
+                let end = start + random.below(bytes.count - start + 1)
+                #expect(file.read(place, start..<end) == Array(bytes[start..<end]))
+            }
+        }
+        for (place, bytes) in model { #expect(file.read(place, 0..<place.count) == bytes) }
+        for (place, _) in model { file.free(place) }
+        #expect(bed.waitingBytes == 0)
+    }
+
+    @Test func `there is no file before something waits, and an empty one once nothing does`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        #expect(bed.waitingBytes == nil)
+        let places = try [1, 2].map { try file.write(Self.bytes($0, 100_000)) }
+        #expect(bed.waitingBytes == 200_000)
+        file.free(places[0])
+        #expect(bed.waitingBytes == 200_000)
+        file.free(places[1])
+        #expect(bed.waitingBytes == 0)
+        let place = try file.write(Self.bytes(3, 5))
+        #expect(bed.waitingBytes == 5)
+        #expect(file.read(place, 0..<5) == Self.bytes(3, 5))
+    }
+
+    @Test func `a piece of which nothing waits is used again, while another has something that stays`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        let half = Self.bytes(1, Self.piece / 2)
+        let stays = try file.write([42])
+        for _ in 0..<12 {
+            let places = try (0..<3).map { _ in try file.write(half) }
+            for place in places { file.free(place) }
+        }
+        // The piece of what stays, one for the next two, and perhaps another.
+        #expect(try #require(bed.waitingBytes) <= 3 * Self.piece)
+        #expect(file.read(stays, 0..<1) == [42])
+    }
+
+    @Test func `what is larger than a piece has one of its own, and so has what comes behind it`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        let (small, large) = (Self.bytes(1, 10), Self.bytes(2, Self.piece + 1))
+        let places = [try file.write(small), try file.write(large), try file.write(small), try file.write(large)]
+        for (place, bytes) in zip(places, [small, large, small, large]) {
+            #expect(file.read(place, 0..<place.count) == bytes)
+        }
+        file.free(places[1])
+        let again = try file.write(large)
+        #expect(file.read(again, 0..<again.count) == large)
+        #expect(file.read(places[3], 0..<large.count) == large)
+        #expect(try #require(bed.waitingBytes) <= 4 * Self.piece + 2)
+    }
+
+    @Test func `what cannot be written is said, and takes no place`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        bed.removeFolder()
+        for _ in 0..<3 { #expect(throws: SystemError.self) { try file.write([1]) } }
+        #expect(bed.waitingBytes == nil)
+    }
+
+    @Test func `a file that was made is written to though its folder is gone`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        let first = try file.write([1])
+        bed.removeFolder()
+        let second = try file.write([2])
+        #expect(file.read(first, 0..<1) == [1])
+        #expect(file.read(second, 0..<1) == [2])
+    }
+
+    @Test func `nothing of it has a name`() throws {
+        let bed = try SpoolBed()
+        let file = WaitingFile(in: bed.spool)
+        let place = try file.write([1])
+        bed.spool.sweepParts { _ in false }
+        #expect(bed.spool.open("waiting.part") == nil)
+        #expect(bed.spool.writers() == 0)
+        #expect(file.read(place, 0..<1) == [1])
+    }
+}
