@@ -6,6 +6,8 @@ public struct Explanation: Sendable, CustomStringConvertible {
     public var failure: Failure
     /// Faults that were on.
     public var faults: Set<Fault>
+    /// What is wrong at the end of the history: the same disagreement, about what is left in it.
+    public var violation: Violation
     /// All a core has to be told.
     public var history: [HistoryEntry]
 
@@ -17,10 +19,11 @@ public struct Explanation: Sendable, CustomStringConvertible {
         }
         let names = faults.map(\.rawValue).sorted().joined(separator: ", ")
         return """
-            \(failure.violation), step \(failure.step)
+            step \(failure.step): \(failure.violation)
             faults: \(names.isEmpty ? "none" : names)
             history of \(history.count) events:
             \(lines.joined(separator: "\n"))
+            \(violation)
             """
     }
 }

@@ -20,7 +20,7 @@ public enum Simulation {
     /// The shortest history that can be found for a failure of `run`.
     /// - Parameter budget: events that may be told to cores in the search.
     public static func explain(_ failure: Failure, of options: SimulationOptions, budget: Int) -> Explanation {
-        var shrinker = Shrinker(invariant: failure.violation.invariant, budget: budget)
+        var shrinker = Shrinker(failure.violation, budget: budget)
         let (smaller, found) = shrinker.fewerFaults(options, failure)
         var world = World(smaller, keepsHistory: true)
         let limits = world.setting.limits
@@ -28,9 +28,11 @@ public enum Simulation {
         do throws(Violation) {
             try world.run(steps: smaller.steps)
         } catch {
-            let history = shrinker.fewerEvents(
-                world.history ?? [], Replay(limits: limits, canary: smaller.canary))
-            return Explanation(failure: found, faults: faults, history: history)
+            let history = world.history ?? []
+            let shorter = shrinker.fewerEvents(history, Replay(limits: limits, canary: smaller.canary))
+            return Explanation(
+                failure: found, faults: faults, violation: shorter?.violation ?? error,
+                history: shorter?.told ?? history)
         }
         preconditionFailure("seed \(smaller.seed) failed and then did not")
     }

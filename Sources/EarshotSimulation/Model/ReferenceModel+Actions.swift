@@ -233,7 +233,7 @@ extension ReferenceModel {
             response.url == ending.url && response.length == completion.length && response.sha256 == completion.sha256
                 && response.source == source && response.attempts == ending.attempts
                 && response.httpFields == completion.httpFields,
-            1, "\(request.name), \(told), comes with another's response: \(response)")
+            1, "\(request.name), \(told), comes with another's response: \(response)", kind: "another's response")
     }
 
     // MARK: Jobs

@@ -197,12 +197,15 @@ final class ReferenceModel {
     }
 
     /// Notes the first fault.
-    func object(_ invariant: Int, _ detail: @autoclosure () -> String) {
-        if violation == nil { violation = Violation(invariant, detail()) }
+    /// - Parameter kind: of what was found, see `Violation`.
+    func object(_ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil) {
+        if violation == nil { violation = Violation(invariant, detail(), kind: kind()) }
     }
 
-    func expect(_ holds: Bool, _ invariant: Int, _ detail: @autoclosure () -> String) {
-        if !holds { object(invariant, detail()) }
+    func expect(
+        _ holds: Bool, _ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil
+    ) {
+        if !holds { object(invariant, detail(), kind: kind()) }
     }
 
     private func take(_ event: BrokerEvent, _ actions: [Action], hasRetried: Bool) {
@@ -251,14 +254,14 @@ final class ReferenceModel {
 
     /// Invariant 10: both ledgers say what the model counted.
     private func compare(_ told: Ledger, _ purge: PurgeState) {
-        expect(told.isBalanced, 10, "the ledger does not balance: \(told)")
+        expect(told.isBalanced, 10, "the ledger does not balance: \(told)", kind: "balance")
         let requests = told.requests
         let own = ledger.requests
         expect(
             requests.submitted == own.submitted && requests.answered == own.answered
                 && requests.removed == own.removed && requests.orphaned == own.orphaned
                 && requests.pending == own.pending && requests.failures == own.failures,
-            blame, "requests are \(requests), by the model \(own)")
+            blame, "requests are \(requests), by the model \(own)", kind: Self.difference(requests, own))
         expect(
             told.deliveries.due + purge.notices == ledger.deliveries.due, blame,
             "\(told.deliveries.due) deliveries and \(purge.notices) of removals are due, by the model \(ledger.deliveries.due)"
@@ -278,19 +281,36 @@ final class ReferenceModel {
             "\(told.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
     }
 
+    /// Which requests one ledger has more of than the other.
+    private static func difference(_ told: Ledger.Requests, _ own: Ledger.Requests) -> String {
+        let counts = [
+            ("submitted", told.submitted, own.submitted), ("answered", told.answered, own.answered),
+            ("removed", told.removed, own.removed), ("orphaned", told.orphaned, own.orphaned),
+            ("pending", told.pending, own.pending), ("failed", told.failures, own.failures),
+        ]
+        let different = counts.compactMap { name, told, own in
+            told == own ? nil : "\(told > own ? "more" : "fewer") \(name)"
+        }
+        return "requests: " + different.joined(separator: ", ")
+    }
+
     /// The ledgers again, failures by code and lost deliveries included, and whether work was left lying.
     func audit(_ told: Ledger) -> Violation? {
         expect(
             told.requests.failed == ledger.requests.failed, 10,
-            "failures are \(told.requests.failed), by the model \(ledger.requests.failed)")
+            "failures are \(told.requests.failed), by the model \(ledger.requests.failed)", kind: "failures by code")
         return violation
     }
 
     /// What is not over although everything was let run out.
     func auditEnd(_ told: Ledger) -> Violation? {
         if let name = listed.keys.first { object(1, "\(listed.count) requests hang, one is \(name)") }
-        expect(isEmpty, 12, "the model is not empty: \(openFlights.count) flights, \(bodies.count) bodies, \(files)")
-        expect(told.deliveries == ledger.deliveries, 10, "\(told.deliveries), by the model \(ledger.deliveries)")
+        expect(
+            isEmpty, 12, "the model is not empty: \(openFlights.count) flights, \(bodies.count) bodies, \(files)",
+            kind: "not empty")
+        expect(
+            told.deliveries == ledger.deliveries, 10, "\(told.deliveries), by the model \(ledger.deliveries)",
+            kind: "deliveries at the end")
         return audit(told)
     }
 }

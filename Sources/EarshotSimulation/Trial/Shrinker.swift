@@ -1,14 +1,17 @@
 internal import EarshotCore
 
-/// Looks for the shortest history that breaks the same invariant: first with fewer kinds of faults, then with fewer
-/// events (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
+/// Looks for the shortest history with the same disagreement: first with fewer kinds of faults, then with fewer events
+/// (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
+///
+/// Of the same invariant only is not enough: what is left out makes histories that no world has, and in them core and
+/// model disagree about other things.
 struct Shrinker {
     /// Events that may still be told on the way.
     private var budget: Int
-    private let invariant: Int
+    private let sought: Violation
 
-    init(invariant: Int, budget: Int) {
-        self.invariant = invariant
+    init(_ sought: Violation, budget: Int) {
+        self.sought = sought
         self.budget = budget
     }
 
@@ -21,7 +24,7 @@ struct Shrinker {
             candidate.steps = best.failure.step
             budget -= candidate.steps
             guard case .failure(let found) = Result(catching: { () throws(Failure) in try Simulation.run(candidate) }),
-                found.violation.invariant == invariant, found.step <= best.failure.step
+                found.violation.isSame(as: sought), found.step <= best.failure.step
             else { continue }
             best = (candidate, found)
         }
@@ -29,9 +32,10 @@ struct Shrinker {
     }
 
     /// Leaves out the events that are not needed.
-    mutating func fewerEvents(_ history: [HistoryEntry], _ replay: Replay) -> [HistoryEntry] {
+    /// - Returns: nil if told again the history does not end so.
+    mutating func fewerEvents(_ history: [HistoryEntry], _ replay: Replay) -> Replay.Finding? {
         var steps = replay.steps(of: history)
-        guard var best = attempt(steps, replay) else { return history }
+        guard var best = attempt(steps, replay) else { return nil }
         steps.removeSubrange(best.length...)
         var chunk = max(1, steps.count / 2)
         while budget > 0 {
@@ -51,12 +55,12 @@ struct Shrinker {
             if chunk == 1, steps.count == before { break }
             chunk = max(1, chunk / 2)
         }
-        return best.told
+        return best
     }
 
     private mutating func attempt(_ steps: [Replay.Step], _ replay: Replay) -> Replay.Finding? {
         budget -= steps.count
-        guard let found = replay.finding(in: steps), found.violation.invariant == invariant else { return nil }
+        guard let found = replay.finding(in: steps), found.violation.isSame(as: sought) else { return nil }
         return found
     }
 }

@@ -75,6 +75,8 @@ struct Trial {
     mutating func auditEnd() throws(Violation) {
         try audit()
         if let violation = model.auditEnd(broker.core.ledger) { throw violation }
-        guard broker.core.isIdle else { throw Violation(12, "the core is not idle: \(broker.core.ledger)") }
+        guard broker.core.isIdle else {
+            throw Violation(12, "the core is not idle: \(broker.core.ledger)", kind: "not idle at the end")
+        }
     }
 }

@@ -108,7 +108,9 @@ struct World {
         while !isDone(), trial.steps < bound, now < end, hasFuture { try turn() }
         guard isDone() else {
             try trial.auditEnd()
-            throw Violation(1, "something is pending after everything ran out: \(trial.broker.core.ledger)")
+            throw Violation(
+                1, "something is pending after everything ran out: \(trial.broker.core.ledger)",
+                kind: "pending at the end")
         }
         isOver = true
         for link in clients.compactMap(\.link) {
