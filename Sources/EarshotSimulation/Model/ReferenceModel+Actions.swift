@@ -17,7 +17,11 @@ extension ReferenceModel {
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass, isRead: false)
         case .keepWaiting(let number, let terminal, let body):
+            expect(!isSpoolFull, 11, "a terminal is to be written while the spool is full")
             if let body { expect(bodies.contains(body), 12, "body \(body.rawValue) waits after its release") }
+            if let file = terminal.waitingName {
+                expect(files.contains(file), 12, "\(file) waits once more after its release")
+            }
             expect(waiting.updateValue((terminal, body), forKey: number) == nil, 1, "a terminal is lost in its file")
         case .deliverWaiting(let id, let sequence, let number):
             guard let kept = waiting[number] else {
@@ -32,9 +36,11 @@ extension ReferenceModel {
         case .close(let id, _):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
+            owedEnds.remove(client.id)
             closed(id)
             expect(
-                isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes, 11,
+                isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes
+                    || client.isUnreadable || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(let id, .cancel(let attempt)):
@@ -62,6 +68,7 @@ extension ReferenceModel {
         case .removePart(let file):
             expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is removed and was not kept")
         case .spill(let body, let file):
+            expect(!isSpoolFull, 11, "a body is to be written while the spool is full")
             expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is spilled after its release")
             spilled[body] = file
             files.insert(file)
@@ -179,6 +186,7 @@ extension ReferenceModel {
         _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending, isRead: Bool
     ) {
         let told: String
+        let ending = decided(ending, of: request, by: terminal)
         switch terminal.outcome {
         case .result(let status, _):
             told = "\(status)"
@@ -195,13 +203,10 @@ extension ReferenceModel {
         }
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
         let options = request.fetch.options
-        // Of a body that is there in both forms each gets one.
-        let isFiled =
-            ending.body == nil
-            || ending.completion?.file != nil
-                && (options.delivery == .file || options.delivery == .auto && options.streams)
+        let isFiled = isFiled(ending, for: request)
         // A terminal that was read back is as it was when it was written.
-        let spilled = isFiled || isRead && body != nil ? nil : ending.body.flatMap { self.spilled[$0] }
+        let written = isRead ? terminal.waitingName : nil
+        let spilled = isFiled || isRead && body != nil ? nil : written ?? ending.body.flatMap { self.spilled[$0] }
         expect(
             body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
             "\(request.name), \(told), comes with another's body")

@@ -149,7 +149,7 @@ extension ReferenceModel {
     private func listenerCame(to handler: HandlerID) {
         for request in requests(of: handler) where request.phase != .ended {
             request.abandonedUntil = nil
-            if request.phase == .held { settle(request, request.ending ?? Ending()) }
+            if request.phase == .held { conclude(request, request.ending ?? Ending()) }
         }
     }
 

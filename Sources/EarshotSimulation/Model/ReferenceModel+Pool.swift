@@ -253,7 +253,8 @@ extension ReferenceModel {
     }
 
     private func closeAll(_ flight: FlightRecord) -> [RequestRecord] {
-        var waiting = Array(flight.requests.values)
+        // In the order in which they joined: of what waits for a listener the last are too much.
+        var waiting = flight.requests.sorted { $0.key < $1.key }.map(\.value)
         for parent in flight.parents { waiting += closeAll(parent) }
         flight.parents = []
         flight.child = nil
@@ -265,7 +266,13 @@ extension ReferenceModel {
         guard ending.code == nil, let completion = ending.completion else { return nil }
         if let limit = request.fetch.options.maxBytes, completion.length > limit { return "too-large" }
         if let digest = request.fetch.options.digest, digest != completion.sha256 { return "digest-mismatch" }
-        return nil
+        guard completion.length > 0, completion.sha256 != nil, !request.fetch.options.isWarm else { return nil }
+        // `deliver` of `protocols/1-CLIENT.md`: in this form or not at all.
+        switch request.fetch.options.delivery {
+        case .auto: return nil
+        case .inline: return ending.body == nil ? "internal" : nil
+        case .file: return completion.file == nil ? "spool-full" : nil
+        }
     }
 
     // MARK: Rules

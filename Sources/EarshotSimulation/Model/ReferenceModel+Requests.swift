@@ -185,15 +185,23 @@ extension ReferenceModel {
 
     /// Ends an open request, which is in no flight any more: whoever listens is owed one terminal, invariant 1.
     func settle(_ request: RequestRecord, _ ending: Ending) {
-        let listeners = listeners(of: request.name.handler)
-        guard !listeners.isEmpty else {
-            hold(request, ending)
+        guard listeners(of: request.name.handler).isEmpty else {
+            conclude(request, withRoom(for: ending, of: request))
             return
         }
+        let held = requests(of: request.name.handler).count { $0.phase == .held }
+        let isLost = isSpoolFull && mustSpill(ending, of: request, waiting: held + 1)
+        if isLost { blame = 11 }
+        hold(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
+    }
+
+    /// Tells whoever listens how a request ended.
+    func conclude(_ request: RequestRecord, _ ending: Ending) {
         account(request) { requests in
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
         }
-        publish(request, ending, to: listeners)
+        if ending.mayBeLost { doubts.append(ending.code) }
+        publish(request, ending, to: listeners(of: request.name.handler))
     }
 
     private func hold(_ request: RequestRecord, _ ending: Ending) {
@@ -209,7 +217,9 @@ extension ReferenceModel {
         // An owner that does not listen has nothing to acknowledge, so it does not free the name.
         if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
         for listener in listeners {
-            if let client = sessions[listener] { owe(request, to: client) }
+            guard let client = sessions[listener] else { continue }
+            owe(request, to: client)
+            if isSpoolFull { noteWaiting(request, ending, for: client) }
         }
         if listeners.isEmpty { forget(request) }
     }
@@ -268,6 +278,7 @@ extension ReferenceModel {
             case .deserted(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
             case .silence(let worker, let askedAt): silenceEnded(worker, askedAt: askedAt)
             case .grace(let request): if request.phase == .held { orphan(request) }
+            case .spoolRetry: isSpoolFull = false
             case .abandoned(let request):
                 guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }
                 orphan(request)

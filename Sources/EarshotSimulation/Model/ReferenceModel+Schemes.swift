@@ -90,14 +90,17 @@ extension ReferenceModel {
         strand(flight)
     }
 
-    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full. With
-    /// which of its requests a window became full is the core's to choose.
-    func strandAll(_ isOpen: (RequestName) -> Bool) {
+    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full, and what
+    /// is left to the next pass since there was very much. With which of its requests a window became full, and which
+    /// are left, is the core's to choose.
+    func strandAll(_ isOpen: (RequestName) -> Bool, isPurging: Bool) {
         let stranded = openFlights.values.filter(isStranded)
         for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }
         guard !isDraining, self.isOpen else { return }
-        for flight in stranded where flight.phase != .over {
-            expect(servedClass(of: flight) == nil, 14, "\(flight.content.job) waits for a scheme that nobody serves")
+        for flight in stranded where flight.phase != .over && servedClass(of: flight) != nil {
+            let isLeft = refusals[flight.content.job.scheme, default: 0] >= limits.refusalsPerPass
+            if isLeft { leavesRefusals = true }
+            expect(isLeft || isPurging, 14, "\(flight.content.job) waits for a scheme that nobody serves")
         }
     }
 
@@ -108,6 +111,7 @@ extension ReferenceModel {
 
     private func strand(_ flight: FlightRecord) {
         blame = 14
+        refusals[flight.content.job.scheme, default: 0] += 1
         end(flight, Ending(code: "unsupported-scheme", attempts: Int(flight.attempts)))
     }
 }

@@ -18,6 +18,8 @@ final class ReferenceModel {
             /// The end of a time without workers, if it is still that one.
             case deserted(Substring, absence: Int)
             case silence(WorkerID, askedAt: Tick)
+            /// What could not be written is tried again.
+            case spoolRetry
         }
 
         var at: Tick
@@ -101,6 +103,8 @@ final class ReferenceModel {
     var spilled: [BodyID: String] = [:]
     /// Terminals that the shell keeps, with the bodies that they were given.
     var waiting: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
+    /// Whether something could not be written a short while ago: nothing is to be written before that is over.
+    var isSpoolFull = false
     /// What was taken back of transfers that broke, by its file.
     var keptParts: [String: KeptRecord] = [:]
     /// Of them what the JOB that follows has to go on with.
@@ -126,6 +130,17 @@ final class ReferenceModel {
     var owedRaise: (AttemptID, maxBytes: Int?)?
     /// Attempts tried again, as the core's ledger counts.
     var retriedBefore = 0
+    /// What removals will tell and the core had not begun before this event, and whether it has now.
+    private var noticesBefore = 0
+    private var wasPurging = false
+    var hasNotices = false
+    /// Clients that have to be closed since what waits for them has no place.
+    var owedEnds: Set<ClientID> = []
+    /// How requests ended of which it is not foreseen whether the core had a place for the body: nil for a result.
+    var doubts: [String?] = []
+    /// Flights that ended in this pass since nobody serves their schemes, and whether others are left to the next.
+    var refusals: [Substring: Int] = [:]
+    var leavesRefusals = false
     /// The invariant a wrong ledger breaks after this event.
     var blame = 10
     private(set) var violation: Violation?
@@ -167,6 +182,11 @@ final class ReferenceModel {
         reply = nil
         owedRaise = nil
         blame = 10
+        hasNotices = max(noticesBefore, purge.notices) > 0
+        refusals = [:]
+        leavesRefusals = false
+        owedEnds = []
+        defer { (noticesBefore, wasPurging) = (purge.notices, purge.isUnderWay) }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
         take(event, actions, hasRetried: hasRetried)
@@ -177,13 +197,14 @@ final class ReferenceModel {
             take(action, after: event)
         }
         if isPass, violation == nil {
-            strandAll(isOpen)
+            strandAll(isOpen, isPurging: wasPurging || purge.isUnderWay)
             compare(told, purge)
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
         if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
+        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what must not wait in memory") }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
         expect(
@@ -223,6 +244,9 @@ final class ReferenceModel {
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
+        case .waitingFailed: spoolFilled()
+        case .waitingLost(let id): connections[id]?.isUnreadable = true
+        case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):
             // Whether there is room for its schemes is not foreseen: what has to be remembered of one takes room.
@@ -255,6 +279,7 @@ final class ReferenceModel {
     /// Invariant 10: both ledgers say what the model counted.
     private func compare(_ told: Ledger, _ purge: PurgeState) {
         expect(told.isBalanced, 10, "the ledger does not balance: \(told)", kind: "balance")
+        settleDoubts(told)
         let requests = told.requests
         let own = ledger.requests
         expect(

@@ -21,6 +21,9 @@ struct Ending {
     var attempts = 0
     /// Whether it began with what an earlier attempt had brought.
     var isResumed = false
+    /// Whether it may be told that the spool is full instead: so it is if each listener's window is, and what removals
+    /// will tell of those the core has not all begun.
+    var mayBeLost = false
 
     typealias FailureCodeText = String
 }

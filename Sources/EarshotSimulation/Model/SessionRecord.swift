@@ -20,6 +20,8 @@ final class SessionRecord {
     var awayUntil: Tick?
     /// Whether the core has asked for its end.
     var isClosing = false
+    /// Whether a terminal could not be read back for it.
+    var isUnreadable = false
     /// Messages it said since its HELLO.
     var heard: UInt64 = 0
     /// Nil: a terminal counts as delivered when the socket took it.
@@ -59,6 +61,16 @@ final class SessionRecord {
 
     /// Terminals neither acknowledged nor lost.
     var waiting: Int { (inFlight + told).count { $0 != nil } + dueCount }
+
+    /// Those that are to be told, numbers without a terminal included, and how many of them are on their way.
+    private var all: Int { inFlight.count + told.count + dueCount }
+    private var begun: Int { isAway || isBlocked ? inFlight.count : min(window ?? .max, all) }
+
+    /// Those that wait for its window.
+    var unbegun: Int { all - begun }
+
+    /// Whether one more would wait for its window.
+    var isFull: Bool { isAway || isBlocked || all >= window ?? .max }
 
     /// Bytes of header fields in them. O(their number).
     var waitingFieldBytes: Int {

@@ -11,6 +11,12 @@ public enum BrokerEvent: Sendable {
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
     case progressRefused(ClientID, HandlerID, RequestID)
+    /// A terminal that is to wait in the shell's file could not be written: it stays in the shell's memory.
+    case waitingFailed
+    /// One that waited there cannot be read back for this client.
+    case waitingLost(ClientID)
+    /// A body that is to wait in the spool could not be written.
+    case spillFailed(BodyID)
     case workerConnected(WorkerID)
     case workerSaid(WorkerID, WorkerMessage, BodyID?)
     case workerSaidNonsense(WorkerID, WireError)
@@ -43,6 +49,9 @@ extension BrokerEvent: CustomStringConvertible {
         case .clientWritable(let id): "the socket to client \(id.rawValue) is writable"
         case .progressRefused(let id, let handler, let request):
             "the socket refuses progress of \(handler) \(request) to client \(id.rawValue)"
+        case .waitingFailed: "a terminal that is to wait cannot be written"
+        case .waitingLost(let id): "a terminal that waited cannot be read back for client \(id.rawValue)"
+        case .spillFailed(let id): "body \(id.rawValue), which is to wait, cannot be written"
         case .workerConnected(let id): "worker \(id.rawValue) connects"
         case .workerSaid(let id, let message, let body):
             "worker \(id.rawValue): \(Self.text(message.encoded()))" + (body.map { ", body \($0.rawValue)" } ?? "")

@@ -74,6 +74,9 @@ struct BrokerUnderTest {
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
         case .progressRefused(let id, let handler, let request): core.progressRefused(handler, request, by: id)
+        case .waitingFailed: core.waitingFailed(now: now)
+        case .waitingLost(let id): core.waitingLost(by: id)
+        case .spillFailed(let body): core.spillFailed(body, now: now)
         case .workerConnected(let id): core.workerConnected(id, now: now)
         case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
         case .workerSaidNonsense(let id, let error): core.workerSaidNonsense(error, by: id, now: now)
@@ -119,6 +122,7 @@ struct BrokerUnderTest {
         switch (canary, event) {
         case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
             return sequence <= sequences[id, default: 0] ? nil : event
+        case (.ignoredFullDisk, .waitingFailed): return nil
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
             fetch.options.priority = .high
             return .clientSaid(id, .fetch(fetch))
@@ -190,6 +194,9 @@ struct BrokerUnderTest {
             case (.inheritedCancellation, .deliver(let client, var terminal, _)):
                 terminal.outcome = .failed(Terminal.Failure(code: "cancelled"))
                 changed.append(.deliver(client, terminal, nil))
+            case (.inventedFullDisk, .deliver(let client, var terminal, let body)) where terminal.sequence % 7 == 0:
+                if case .result = terminal.outcome { terminal.outcome = .failed(Terminal.Failure(code: "spool-full")) }
+                changed.append(.deliver(client, terminal, body))
             case (.killedOwnWorker, .closeWorker(let worker)): changed.append(.killWorker(worker))
             case (.staleCompletion, .sendWorker(_, .job(let job))):
                 current[job.attempt.flight] = job.attempt

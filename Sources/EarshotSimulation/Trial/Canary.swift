@@ -9,6 +9,10 @@ public enum Canary: String, CaseIterable, Sendable {
     case lostWaiting = "lost-waiting"
     /// Of terminals that waited in the file another is read back.
     case swappedWaiting = "swapped-waiting"
+    /// That the disk takes nothing is not told.
+    case ignoredFullDisk = "ignored-full-disk"
+    /// A request is told that the spool is full where it has room.
+    case inventedFullDisk = "invented-full-disk"
     /// Of what was not acknowledged, one that comes back is not sent the first.
     case lostRedelivery = "lost-redelivery"
     /// A terminal is delivered again after its client removed the handler.
@@ -58,7 +62,7 @@ public enum Canary: String, CaseIterable, Sendable {
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
-        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery: 1
+        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .inventedFullDisk: 1
         case .terminalAfterRemoval: 2
         case .secondAttempt, .unheardWorkers: 3
         case .lostCancellation: 4
@@ -68,7 +72,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline: 8
         case .originOverLimit, .unspacedStarts: 9
         case .uncountedAcknowledgement: 10
-        case .unboundedClient, .unboundedWorker: 11
+        case .unboundedClient, .unboundedWorker, .ignoredFullDisk: 11
         case .purgedBeforeLease, .splicedBody: 12
         case .foreignScheme, .killedOwnWorker, .desertedScheme: 14
         }

@@ -52,8 +52,11 @@ struct Replay {
         var trial = Trial(limits: limits, canary: canary, progressPeriod: steps.count > 5_000 ? 64 : 1)
         var given: [JobContent: [(AttemptID, WorkerID)]] = [:]
         var told: [HistoryEntry] = []
+        var spilled: Set<BodyID> = []
         for (index, step) in steps.enumerated() {
             var event = step.entry.event
+            // What was not to be written did not fail to be.
+            if case .spillFailed(let body) = event, spilled.remove(body) == nil { continue }
             if let reference = step.reference {
                 guard let jobs = given[reference.content],
                     let job = jobs.dropFirst(reference.occurrence).first ?? jobs.last
@@ -62,7 +65,9 @@ struct Replay {
             }
             told.append(HistoryEntry(now: step.entry.now, event: event))
             do throws(Violation) {
-                for case .sendWorker(let worker, .job(let job)) in try trial.apply(event, now: step.entry.now) {
+                for action in try trial.apply(event, now: step.entry.now) {
+                    if case .spill(let body, _) = action { spilled.insert(body) }
+                    guard case .sendWorker(let worker, .job(let job)) = action else { continue }
                     let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                     given[content, default: []].append((job.attempt, worker))
                 }

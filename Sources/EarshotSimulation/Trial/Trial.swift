@@ -45,6 +45,9 @@ struct Trial {
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1
+            if model.leavesRefusals, broker.core.nextTimer.map({ $0 > now }) ?? true {
+                throw Violation(1, "what is left to the next pass does not ask for it")
+            }
             // With purges under way some of what may start waits for the next pass.
             if dispatches % progressPeriod == 0, !purge.isUnderWay, let violation = model.auditProgress() {
                 throw violation

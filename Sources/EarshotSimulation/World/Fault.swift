@@ -42,4 +42,7 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case limitChanges = "limit-changes"
     /// Users' own workers, which serve schemes of their own, some several at once.
     case ownWorkers = "own-workers"
+    /// The disk takes nothing for a while, so that what is to wait stays in memory and no body becomes a file; now and
+    /// then what was written cannot be read back.
+    case diskFaults = "disk-faults"
 }

@@ -24,6 +24,8 @@ enum Happening {
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
     case brokerDies
+    /// The disk is full, or has room again.
+    case diskChanges
 
     /// What a peer put on the wire.
     enum Said<Message> {

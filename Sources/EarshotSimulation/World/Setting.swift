@@ -32,7 +32,7 @@ struct Setting {
 
     init(_ options: SimulationOptions, _ random: inout SeededGenerator) {
         // Drawn in a fixed order: a fault left out by `options` changes nothing else.
-        let drawn = Fault.allCases.filter { _ in !random.perMille(300) }
+        let drawn = Fault.allCases.filter { $0 == .diskFaults || !random.perMille(300) }
         faults = Set(drawn).subtracting(options.without)
         clients = 3 + random.below(22)
         workers = 1 + random.below(6)
@@ -67,6 +67,9 @@ struct Setting {
         // seeds that tests name stay what they are.
         var own = random
         limits.waitingTerminalBytes = [0, 3_000, 1 << 20][own.below(3)]
+        if own.perMille(300) { faults.remove(.diskFaults) }
+        limits.refusalsPerPass = [1, 5, 1_000][own.below(3)]
+        limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {
@@ -77,9 +80,6 @@ struct Setting {
         limits.pools = has(.brokerDeaths) ? 64 : [schemes, 64, 64][random.below(3)]
         limits.heartbeatMilliseconds = [300, 5_000][random.below(2)]
         limits.silenceMilliseconds = [300, 10_000][random.below(2)]
-        // What nobody serves any more fails in one pass here: with which of them another begins is the core's to
-        // choose.
-        limits.refusalsPerPass = .max
         guard has(.ownWorkers) else { return }
         (ownWorkers, self.schemes) = (workers, schemes)
     }

@@ -131,10 +131,11 @@ extension World {
         guard case .done(var completion) = message, completion.length > 0 else { return (message, body) }
         let wishes = trial.broker.core.wishes(of: completion.attempt, by: id)
         if wishes.file, body != nil {
+            guard !isDiskFull else { return (message, body) }
             completion.file = completion.sha256.map { "copy-" + $0 }
             return (.done(completion), body)
         }
-        guard body == nil, completion.file != nil, completion.length <= wishes.inlineBytes else {
+        guard body == nil, completion.file != nil, completion.length <= wishes.inlineBytes, !isUnreadable() else {
             return (message, body)
         }
         lastBody += 1
@@ -232,6 +233,10 @@ extension World {
         if let limit = job.maxBytes, completion.length > limit {
             let left = partLeft(job, at: number)
             return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit, part: left)
+        }
+        if isDiskFull, catalogue.isFile(key) {
+            let left = partLeft(job, at: number)
+            return .failed(attempt, code: "spool-full", detail: nil, receivedBytes: 0, part: left)
         }
         if completion.status == 200 { completion.isResumed = partEnds(job, at: number) }
         completion.sha256 = catalogue.digests[key]

@@ -10,6 +10,8 @@ struct World {
     var setting: Setting
     let catalogue: Catalogue
     var random: SeededGenerator
+    /// For the disk alone, so that its faults change nothing else of a world.
+    private var diskRandom: SeededGenerator
     private(set) var trial: Trial
     /// Those of brokers that have died.
     private(set) var earlierLedgers: [Ledger] = []
@@ -36,8 +38,12 @@ struct World {
     var lastBody: UInt64 = 0
     /// Parts of bodies, by name.
     var spool: [String: SimulatedFile] = [:]
-    /// Terminals that wait in the shell's file.
+    /// Terminals that wait in the shell's file, or in its memory when they could not be written.
     private var waiting: [WaitingID: Terminal] = [:]
+    /// Bodies that wait in the spool, by their names.
+    private var waitingBodies: Set<String> = []
+    /// Whether the disk takes nothing.
+    private(set) var isDiskFull = false
     /// How often what is under a URL has changed.
     var versions: [Int: Int] = [:]
     /// Origins' limits that were in force and may still be felt, oldest first.
@@ -45,6 +51,7 @@ struct World {
 
     init(_ options: SimulationOptions, keepsHistory: Bool) {
         random = SeededGenerator(seed: options.seed)
+        diskRandom = SeededGenerator(seed: ~options.seed)
         setting = Setting(options, &random)
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
@@ -56,6 +63,7 @@ struct World {
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
         plan(random.around(1_000_000_000), .limitsChange)
         plan(random.around(setting.brokerLife), .brokerDies)
+        if setting.has(.diskFaults) { plan(diskRandom.around(1_000_000_000), .diskChanges) }
     }
 
     // MARK: Running
@@ -193,6 +201,9 @@ struct World {
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
         case .brokerDies: try brokerDies()
+        case .diskChanges:
+            isDiskFull = !isDiskFull && !isEnding
+            if !isEnding { plan(diskRandom.around(isDiskFull ? 300_000_000 : 2_000_000_000), .diskChanges) }
         }
     }
 
@@ -216,14 +227,23 @@ struct World {
                 workerDies(worker)
             }
         case .closeWorker(let id): closedWorker(id.rawValue)
-        case .keepWaiting(let id, let terminal, _): waiting[id] = terminal
+        case .keepWaiting(let id, let terminal, _):
+            waiting[id] = terminal
+            return isDiskFull ? .waitingFailed : nil
         case .deliverWaiting(let id, let sequence, let number):
             // What is not there the model has objected to.
             guard var terminal = waiting[number] else { return nil }
+            // Nothing is read for one that takes nothing.
+            if !refused.contains(id), isUnreadable() { return .waitingLost(id) }
             terminal.sequence = sequence
             return deliver(terminal, to: id, &refused)
         case .forgetWaiting(let id): waiting[id] = nil
-        case .spill, .releaseBody, .releaseFile, .settingChanged: break
+        case .spill(let body, let file):
+            // What is there under that name is not written again.
+            guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
+            waitingBodies.insert(file)
+        case .releaseFile(let file): waitingBodies.remove(file)
+        case .releaseBody, .settingChanged: break
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
         case .removePart(let file): spool[file] = nil
@@ -257,6 +277,9 @@ struct World {
         setting.has(.fullSockets) && !isEnding && random.below(3_000) == 0
     }
 
+    /// Whether what is on the disk cannot be read now.
+    mutating func isUnreadable() -> Bool { setting.has(.diskFaults) && !isEnding && diskRandom.perMille(20) }
+
     // MARK: Brokers
 
     /// Ends the broker with all of its connections; the processes at their other ends live on.
@@ -280,6 +303,7 @@ struct World {
         }
         for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
         waiting = [:]
+        waitingBodies = []
         // Long enough for all of them.
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
         try tell(.brokerReplaced(setting.limits, expectedWorkers: setting.workers, until: until))
