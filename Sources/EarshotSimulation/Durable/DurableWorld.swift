@@ -4,14 +4,18 @@ internal import EarshotWire
 /// Clients, a worker and a disk around cores that are killed at any moment; from one seed.
 struct DurableWorld {
     private struct Client {
+        let window: Int
         var sequence: UInt64 = 0
         var acknowledged: UInt64 = 0
         var heard: [RequestName] = []
+
+        var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
 
     private static let handlers = (0..<6).compactMap { HandlerID("d/h\($0)") }
 
     private var random: SeededGenerator
+    private var limits = CoreLimits()
     private var core: BrokerCore
     private var disk: SimulatedDisk
     private var promises = DurablePromises()
@@ -22,19 +26,27 @@ struct DurableWorld {
     private var jobs: [Job] = []
     /// What each body that the core holds is of.
     private var contents: [BodyID: String] = [:]
+    private var spool = SimulatedWaiting()
+    /// Clients whose connections the core has closed.
+    private var closed: [ClientID] = []
     private var lastNumber: UInt64 = 0
     private var lastName = 0
+    private var isEnding = false
     private(set) var report = DurableReport()
 
     init(seed: UInt64, canary: DurableCanary?) {
         random = SeededGenerator(seed: seed)
         disk = SimulatedDisk(canary: canary)
-        core = Self.makeCore(1)
+        // All terminals that wait are in the file, some, or none; and so are bodies.
+        limits.waitingTerminalBytes = [0, 3_000, 1 << 20][random.below(3)]
+        limits.waitingBytes = [0, 60, 1 << 20][random.below(3)]
+        limits.spoolRetryMilliseconds = [20, 1_000][random.below(2)]
+        core = Self.makeCore(1, limits)
         connectWorker()
     }
 
-    private static func makeCore(_ life: UInt64) -> BrokerCore {
-        var limits = CoreLimits()
+    private static func makeCore(_ life: UInt64, _ limits: CoreLimits) -> BrokerCore {
+        var limits = limits
         limits.durableReads = 2
         limits.purgesPerPass = 3
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
@@ -63,7 +75,8 @@ struct DurableWorld {
         case ..<920: leave()
         case ..<960: connect()
         case ..<975: disk.isFull = random.perMille(300)
-        case ..<985: now = now.advanced(byMilliseconds: random.below(20_000))
+        case ..<980: spool.isFull = random.perMille(300)
+        case ..<988: now = now.advanced(byMilliseconds: random.below(20_000))
         default: try restart()
         }
         try pass()
@@ -72,12 +85,14 @@ struct DurableWorld {
     /// Lets everything run out, kills once more, and claims all that is there.
     mutating func finish() throws(Violation) {
         disk.isFull = false
+        spool.isFull = false
+        isEnding = true
         for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
         try settle()
         try restart()
         try settle()
         let owed = promises.open
-        let claimer = connect()
+        let claimer = connect(window: 4_096)
         core.clientSaid(.subscribe(.subtree(Self.root)), by: claimer, now: now)
         try settle()
         let heard = clients[claimer]?.heard ?? []
@@ -91,6 +106,10 @@ struct DurableWorld {
         lose(claimer)
         try settle()
         guard core.isIdle, core.ledger.isBalanced else { throw Violation(10, "something is left: \(core.ledger)") }
+        guard spool.terminals.isEmpty, spool.bodies.isEmpty, contents.isEmpty else {
+            throw Violation(
+                12, "\(spool.terminals.count) terminals and \(spool.bodies.count + contents.count) bodies are left")
+        }
     }
 
     private static var root: HandlerID {
@@ -117,6 +136,8 @@ struct DurableWorld {
         core.timePassed(now: now)
         core.dispatch(now: now)
         for action in core.takeActions() { try carryOut(action) }
+        for client in closed { lose(client) }
+        closed = []
         for (name, id) in disk.forgotten { promises.forgotten(name, id) }
         disk.forgotten = []
         if let fault = core.audit().first { throw Violation(audit: fault) }
@@ -129,10 +150,28 @@ struct DurableWorld {
             let name = RequestName(handler: handler, request: request)
             try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
         case .deliver(let id, let terminal, let body):
-            guard clients[id] != nil else { throw Violation(2, "a client that is gone is told something") }
-            try promises.told(terminal, body.flatMap { contents[$0] }, to: id)
-            clients[id]?.sequence = terminal.sequence
-            clients[id]?.heard.append(RequestName(handler: terminal.handler, request: terminal.request))
+            try told(terminal, content(of: terminal, body), to: id)
+        case .keepWaiting(let id, let terminal, let body):
+            let content = content(of: terminal, body)
+            guard spool.keep(terminal, content, as: id) else { throw Violation(1, "a terminal is lost in its file") }
+            if spool.isFull { core.waitingFailed(now: now) }
+        case .deliverWaiting(let id, let sequence, let number):
+            guard let kept = spool.terminals[number] else {
+                throw Violation(12, "a terminal is told that waits no more")
+            }
+            guard isEnding || !random.perMille(20) else {
+                core.waitingLost(by: id)
+                return
+            }
+            var terminal = kept.terminal
+            terminal.sequence = sequence
+            try told(terminal, kept.content, to: id)
+        case .forgetWaiting(let id):
+            guard spool.forget(id) else { throw Violation(12, "a terminal that waits is forgotten twice") }
+        case .spill(let body, let file):
+            if spool.keep(contents[body], as: file) { contents[body] = nil } else { core.spillFailed(body, now: now) }
+        case .releaseFile(let file): spool.release(file)
+        case .close(let id, _): closed.append(id)
         case .sendWorker(_, .job(let job)):
             let disk = disk
             try promises.started(job.url) { disk.hasRow(of: $0) }
@@ -142,7 +181,8 @@ struct DurableWorld {
             core.workerSaid(
                 .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
         case .releaseBody(let body): contents[body] = nil
-        case .storeResult(_, let result): disk.ask(action, content: result.body.flatMap { contents[$0] })
+        case .storeResult(_, let result):
+            disk.ask(action, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
         case .storeDurable(let id, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
                 promises.given(RequestName(handler: fetch.handler, request: fetch.request), id)
@@ -151,6 +191,21 @@ struct DurableWorld {
         case .readResult, .forgetDurable: disk.ask(action, content: nil)
         default: break
         }
+    }
+
+    /// What a terminal has for a body, in memory or in the spool.
+    private func content(of terminal: Terminal, _ body: BodyID?) -> String? {
+        if let body { return contents[body] }
+        return terminal.waitingName.flatMap { spool.bodies[$0] }
+    }
+
+    private mutating func told(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
+        guard let client = clients[id] else { throw Violation(2, "a client that is gone is told something") }
+        // Nothing overtakes one that could not be read back.
+        guard terminal.sequence == client.sequence + 1 else { return }
+        try promises.told(terminal, content, to: id)
+        clients[id]?.sequence = terminal.sequence
+        clients[id]?.heard.append(RequestName(handler: terminal.handler, request: terminal.request))
     }
 
     // MARK: What happens
@@ -173,9 +228,10 @@ struct DurableWorld {
         fetch.options.subscribes = random.perMille(500)
         if random.perMille(15) {
             fetch.options.replacesHandler = true
-            for other in names where other.handler == name.handler { promises.closed(other) }
+            for other in names where other.handler == name.handler { closed(other, by: client) }
         }
-        promises.asked(name, url)
+        promises.asked(name, url, by: client)
+        fetch.options.tag = promises.tag(of: name)
         core.clientSaid(.fetch(fetch), by: client, now: now)
     }
 
@@ -211,7 +267,9 @@ struct DurableWorld {
         }
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.length = job.url.utf8.count
-        completion.sha256 = String(repeating: "0", count: 64)
+        // A name of its own for each content.
+        let digits = job.url.utf8.reduce(into: "") { $0 += String($1, radix: 16) }.suffix(64)
+        completion.sha256 = String(repeating: "0", count: 64 - digits.count) + digits
         let body = BodyID(rawValue: number())
         contents[body] = job.url
         core.workerSaid(.done(completion), body: body, by: worker, now: now)
@@ -226,7 +284,7 @@ struct DurableWorld {
         guard let client = clients[id], client.sequence > client.acknowledged else { return }
         core.clientSaid(.acknowledge(client.sequence), by: id, now: now)
         for name in client.heard.suffix(Int(client.sequence - client.acknowledged)) {
-            promises.acknowledged(name, by: id)
+            promises.acknowledged(name, by: id, waiting: fullClients(but: id))
         }
         clients[id]?.acknowledged = client.sequence
     }
@@ -244,11 +302,21 @@ struct DurableWorld {
         let name = names[random.below(names.count)]
         if random.perMille(800) {
             core.clientSaid(.cancel(name.handler, name.request), by: client, now: now)
-            promises.closed(name)
+            closed(name, by: client)
         } else {
             core.clientSaid(.remove(.handler(name.handler)), by: client, now: now)
-            for other in names where other.handler == name.handler { promises.closed(other) }
+            for other in names where other.handler == name.handler { closed(other, by: client) }
         }
+    }
+
+    /// A request is removed.
+    private mutating func closed(_ name: RequestName, by client: ClientID) {
+        promises.closed(name, waiting: fullClients(but: client))
+        promises.withdrawn(name, by: client)
+    }
+
+    private func fullClients(but client: ClientID) -> Set<ClientID> {
+        Set(clients.filter { $0.key != client && $0.value.isFull }.keys)
     }
 
     private mutating func leave() {
@@ -261,12 +329,13 @@ struct DurableWorld {
     }
 
     @discardableResult
-    private mutating func connect() -> ClientID {
+    private mutating func connect(window: Int? = nil) -> ClientID {
         let id = ClientID(rawValue: number())
         guard clients.count < 6 else { return id }
-        clients[id] = Client()
+        let window = window ?? (random.perMille(400) ? 1 + random.below(3) : 4_096)
+        clients[id] = Client(window: window)
         core.clientConnected(id, isRequestReply: false, token: SessionToken(high: 0, low: id.rawValue))
-        core.clientSaid(.hello(Hello(client: nil, window: 4_096)), by: id, now: now)
+        core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: now)
         return id
     }
 
@@ -289,10 +358,13 @@ struct DurableWorld {
         jobs = []
         clients = [:]
         contents = [:]
+        spool.kill()
+        closed = []
         calendar += Int64(random.below(100))
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
-        try promises.restarted(kept: Dictionary(rows.map { ($0.value.name, $0.key) }) { first, _ in first })
-        core = Self.makeCore(number())
+        let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }
+        try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.tags.union($1.tags)) })
+        core = Self.makeCore(number(), limits)
         core.calendarSeconds = calendar
         for (id, row) in rows {
             let entry = DurableEntry(id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil)

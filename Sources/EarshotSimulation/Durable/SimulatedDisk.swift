@@ -6,6 +6,7 @@ internal import EarshotWire
 struct SimulatedDisk {
     struct Row {
         var name: RequestName
+        var tag: String?
         var acceptedAt: Int64
         var head: [UInt8]
         var result: (DurableResult, content: String?)?
@@ -64,7 +65,7 @@ struct SimulatedDisk {
             }
             if canary != .unwritten || id.rawValue % 8 != 0 {
                 let name = RequestName(handler: fetch.handler, request: fetch.request)
-                rows[id] = Row(name: name, acceptedAt: acceptedAt, head: head)
+                rows[id] = Row(name: name, tag: fetch.options.tag, acceptedAt: acceptedAt, head: head)
                 counts[name, default: 0] += 1
             }
             answers.append(.stored(id))
