@@ -20,6 +20,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* Open file description locks, fcntl(2): <fcntl.h> hides them without _GNU_SOURCE. */

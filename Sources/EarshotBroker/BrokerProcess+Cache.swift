@@ -61,11 +61,11 @@ extension BrokerProcess {
         case .bytes(let bytes):
             return .inline(hold(bytes))
         case .file(let part, let sha256, let length):
-            guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
+            guard spool.adopt(part, as: sha256, length: length, isLinked: true) else {
                 spool.remove(part)
                 return .missing
             }
-            return .file(name)
+            return .file(sha256)
         }
     }
 }

@@ -105,11 +105,11 @@ extension BrokerProcess {
             guard !bytes.isEmpty else { return nil }
             return DurableContent(head: reading.head, body: .inline(hold(bytes)))
         case .file(let part, let sha256, let length):
-            guard let name = spool.adopt(part, sha256: sha256, length: length, isLinked: true) else {
+            guard spool.adopt(part, as: sha256, length: length, isLinked: true) else {
                 spool.remove(part)
                 return nil
             }
-            return DurableContent(head: reading.head, body: .file(name))
+            return DurableContent(head: reading.head, body: .file(sha256))
         }
     }
 }

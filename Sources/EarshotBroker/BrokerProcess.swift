@@ -286,7 +286,7 @@ public final class BrokerProcess {
         return id
     }
 
-    /// Gives a finished spool file its content's name. Only the file a worker's process writes for that attempt is
+    /// Gives a finished spool file its content's name, or one of its own if it may be given away. Only the file a worker's process writes for that attempt is
     /// looked at; what is not as the worker said becomes a failure of the attempt, what nobody waits for is removed.
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
@@ -296,9 +296,8 @@ public final class BrokerProcess {
                 completion.file = nil
                 return .done(completion)
             }
-            if let sha256 = completion.sha256,
-                let name = spool.adopt(file, sha256: sha256, length: completion.length)
-            {
+            let own = core.lend { $0.ownName(of: completion.attempt, by: WorkerID(rawValue: peer)) }
+            if let name = own ?? completion.sha256, spool.adopt(file, as: name, length: completion.length) {
                 completion.file = name
                 return .done(completion)
             }

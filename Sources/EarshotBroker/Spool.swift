@@ -1,3 +1,4 @@
+internal import EarshotCore
 internal import EarshotDisk
 internal import EarshotLoop
 internal import EarshotWire
@@ -7,8 +8,9 @@ internal import LibCrypto
 /// The folder of bodies that are files: one file for each content, named by its SHA-256.
 ///
 /// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
-/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`. Names are
-/// used relative to an opened folder and without following links.
+/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`, and a body
+/// that may be given away is `INSTANCE.FLIGHT.ATTEMPT.taken`. Names are used relative to an opened folder and without
+/// following links.
 final class Spool {
     /// Closes descriptors.
     private final class Closer: StoreKeeper {
@@ -33,7 +35,8 @@ final class Spool {
         self.lock = lock
         folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
-        for name in try names() where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") {
+        for name in try names()
+        where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") || BrokerCore.isOwnName(name) {
             remove(name)
         }
         sweepEndedParts { _ in false }
@@ -46,19 +49,19 @@ final class Spool {
     /// What a worker's process calls the file of an attempt while it writes it.
     static func partName(of attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
 
-    /// Gives a worker's finished file the name of its content.
+    /// Gives a worker's finished file the name of its content, or one of its own.
     ///
     /// - Parameter isLinked: whether the cache may have it under another name.
-    /// - Returns: that name, or nil if the file is not what the worker said: missing, of another length, a link.
-    func adopt(_ name: String, sha256: String, length: Int, isLinked: Bool = false) -> String? {
+    /// - Returns: whether the file was what the worker said: not missing, not of another length, no link.
+    func adopt(_ name: String, as other: String, length: Int, isLinked: Bool = false) -> Bool {
         var status = stat()
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
             status.st_uid == getuid(), status.st_size == length, isLinked || status.st_nlink == 1
-        else { return nil }
-        guard unsafe renameat(folder, name, folder, sha256) == 0 else { return nil }
+        else { return false }
+        guard rename(name, to: other) else { return false }
         // rename(2): of two links to one file it leaves both.
         if isLinked { remove(name) }
-        return sha256
+        return true
     }
 
     /// The files an attempt may write: for a body it began, and for one it began in place of what it was given.
@@ -150,9 +153,9 @@ final class Spool {
     /// Removes a file. A file system frees a large one's blocks when it is closed by the last: a thread does that.
     func remove(_ name: String) {
         var status = stat()
-        let isLarge =
-            unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size >= Self.largeBytes
-        let file = isLarge ? open(name) : nil
+        // One that was given away is somewhere else by now.
+        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
+        let file = status.st_size >= Self.largeBytes ? open(name) : nil
         unsafe unlinkat(folder, name, 0)
         if let file { closing.ask(file) }
     }

@@ -208,6 +208,9 @@ extension BrokerCore {
             case .delivering:
                 check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")
+                check(
+                    !interest.isGiven || interest.outstanding == 1,
+                    "15: the file of interest \(number) is given to \(interest.outstanding)")
             }
             let isAside =
                 waitingNumbers[number].map { interest.outstanding == waitingTerminals[$0].holders } ?? false

@@ -284,7 +284,10 @@ extension BrokerCore {
         }
         // Bodies are named by their content; without its sum nobody could say later that one is whole.
         guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
+        // What is larger than all that may be kept would go at once.
+        guard response.length < settings[.cacheSize] ?? .max else { return nil }
         ledger.cache.stored += 1
+        flights[flight].isStored = true
         let entry = CacheEntryID(rawValue: generator.next() >> 1)
         let variant = CacheVariant(
             entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)

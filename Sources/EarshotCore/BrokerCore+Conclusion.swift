@@ -12,6 +12,7 @@ extension BrokerCore {
         } else {
             probeEnded(flight, isAnswered: true)
         }
+        flights[flight].isStored = false
         if flights[flight].jar != nil { takeCookies(fields, of: flights[flight].request) }
         guard !isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
@@ -185,6 +186,7 @@ extension BrokerCore {
     /// Ends a flight, with its outcome for all who waited for it.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         guard !isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
+        let isStored = flights[flight].isStored
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
         outcomes[number].holders += 1
@@ -200,6 +202,7 @@ extension BrokerCore {
                 let own = Outcome(failure: code, attempts: outcome.attempts)
                 settle(interest, with: outcomes.insert(own), now: now)
             } else {
+                if waiting.count == 1, !isStored { giveAway(outcome, to: interest) }
                 settle(interest, with: prefersFile(interest) ? filed : number, now: now)
             }
         }

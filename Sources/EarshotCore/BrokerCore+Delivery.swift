@@ -434,6 +434,7 @@ extension BrokerCore {
             told.length = answer.length
             told.sha256 = answer.sha256
             told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
+            told.isYours = record.isGiven && told.file != nil
             if record.extras >= 0, extras[record.extras].streams, told.file != nil {
                 told.generation = answer.generation.map { Generation($0) }
             }

@@ -161,6 +161,7 @@ extension BrokerCore {
             job.streams = true
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
+        job.inlineBytes = inlineBytes(of: flight)
         job.resume = lent?.resume
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }

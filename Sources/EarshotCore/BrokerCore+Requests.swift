@@ -33,8 +33,13 @@ extension BrokerCore {
         let fingerprint = Fingerprint(of: fetch, body: body).value
         let hash = hash(fetch.request, of: handler)
         if let known = listedInterest(fetch.request, of: handler, hash) {
-            askedAgain(known, fetch, fingerprint, by: client)
-            return
+            guard isGivenToAnother(known, fetch, fingerprint, by: client) else {
+                askedAgain(known, fetch, fingerprint, by: client)
+                return
+            }
+            // The body is the other's to change: this one is a new request, and gets another.
+            unlist(known)
+            forgetIfAside(known)
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
         if !isHeard { subscribe(client, toHandler: handler) }
@@ -311,7 +316,7 @@ extension BrokerCore {
             flights[next].timeoutMilliseconds = max(
                 flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
             flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
-            if options.delivery != .auto { flights[next].hasWishes = true }
+            if options.delivery != .auto || options.takes { flights[next].hasWishes = true }
             guard case .following(let child) = flights[next].phase else { return }
             next = child
         }

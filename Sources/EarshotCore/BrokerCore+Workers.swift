@@ -278,7 +278,7 @@ extension BrokerCore {
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
             total: lease.totalBytes, tag: extras[record.extras].tag)
-        if extras[record.extras].streams, let part = lease.part {
+        if extras[record.extras].streams, let part = lease.part, !isToBeGiven(to: interest, lease.totalBytes) {
             progress.file = workerLimits.spool + "/" + part.file
             progress.generation = Generation(part.generation)
         }

@@ -17,6 +17,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// wait in the spool. A quarter of the mebibyte that a client which reads nothing may cost: the rest is for what
     /// memory keeps of each of the others, 64 bytes of 12,000.
     public var waitingTerminalBytes = 256 << 10
+    /// Bytes from which on a body is a file if it is to be given away, and not sent in a message: to make a file and
+    /// rename it costs as much as to write and read so many bytes twice.
+    public var takenBytes = 32 << 10
     /// Bytes of one request's body: a form, a call of an interface. What is larger is not for a queue in memory.
     public var requestBodyBytes = 1 << 20
     /// Bytes of the bodies of one client's requests that have not ended, and of all clients'.

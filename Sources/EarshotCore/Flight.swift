@@ -125,6 +125,8 @@ struct Flight {
     var workerDeaths: UInt8 = 0
     /// Whether somebody who waits may want the body in a certain form.
     var hasWishes = false
+    /// Whether the cache keeps its answer, with the file of its body.
+    var isStored = false
     /// Whether the cache wants it, to bring an answer up to date that was used stale.
     var isRevalidation = false
 

@@ -35,6 +35,9 @@ struct Interest {
         /// In which form the body comes.
         var delivery: BodyDelivery
 
+        /// Whether it has a use for a file that is nobody else's.
+        var takes: Bool
+
         /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on
         /// reading.
         var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
@@ -47,12 +50,14 @@ struct Interest {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.progressMilliseconds != nil || options.streams || options.delivery != .auto
+                    || options.takes
             else { return nil }
             tag = options.tag
             digest = options.digest
             maxBytes = options.maxBytes
             streams = options.streams
             delivery = options.delivery
+            takes = options.takes && options.delivery != .inline
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }
@@ -80,4 +85,6 @@ struct Interest {
     var isShared = false
     /// Whether its ID is still taken.
     var isListed = true
+    /// Whether the file that its terminal names was given away to the one client that gets it.
+    var isGiven = false
 }

@@ -38,6 +38,8 @@ public struct Fetch: Equatable, Sendable {
         public var streams = false
         /// In which form the body comes.
         public var delivery = BodyDelivery.auto
+        /// Whether a file is to be the client's own, to be moved away, if nobody else has to do with it.
+        public var takes = false
         /// The SHA-256 the body must have, 64 hexadecimal digits.
         public var digest: String?
         /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
@@ -139,6 +141,7 @@ extension Fetch.Options {
                 throw WireError(.badMessage, "deliver is auto, inline or file")
             }
             delivery = form
+        case "take": takes = try HeadReader.flag(value, "take")
         case "stream": streams = try HeadReader.flag(value, "stream")
         case "digest":
             guard value.bytes.starts(with: "sha-256=".utf8) else {
@@ -174,6 +177,7 @@ extension Fetch.Options {
         writer.field("progress", progressMilliseconds)
         writer.field("stream", if: streams, "yes")
         writer.field("deliver", if: delivery != usual.delivery, delivery.rawValue)
+        writer.field("take", if: takes, "yes")
         writer.field("digest", digest.map { "sha-256=" + $0 })
         writer.field("key", key)
         route.write(to: &writer)

@@ -138,6 +138,8 @@ public struct Job: Equatable, Sendable {
     public var connectMilliseconds = 10_000
     /// Decoded bytes of body after which the worker stops; nil for no limit.
     public var maxBytes: Int?
+    /// Bodies up to so many decoded bytes travel in frame 2, if that is less than LIMITS say; nil for what they say.
+    public var inlineBytes: Int?
     /// The least time between two PROGRESS messages; nil for none at all.
     public var progressMilliseconds: Int?
     /// Whether the body is to be in a file when a PROGRESS tells of it.
@@ -194,6 +196,7 @@ public struct Job: Equatable, Sendable {
             case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
             case "connect-timeout": connectMilliseconds = try HeadReader.milliseconds(value, "connect-timeout")
             case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
+            case "inline-bytes": inlineBytes = try HeadReader.count(value, "inline-bytes")
             case "progress":
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
             default: _ = try route.set(name, value)
@@ -215,6 +218,7 @@ public struct Job: Equatable, Sendable {
         writer.field("total", seconds: totalMilliseconds)
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
+        writer.field("inline-bytes", inlineBytes)
         writer.field("progress", progressMilliseconds)
         writer.field("priority", priority?.name)
         writer.field("stream", if: streams, "yes")

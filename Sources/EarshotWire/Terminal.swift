@@ -28,6 +28,8 @@ public struct Terminal: Equatable, Sendable {
         public var sha256: String?
         /// Absolute path of the body; nil if it is in frame 2. Valid until the terminal is acknowledged.
         public var file: String?
+        /// Whether the file is the receiver's own, to be moved away or changed before the terminal is acknowledged.
+        public var isYours = false
         /// Of whose bytes the body is, if the request streams and the body is a file.
         public var generation: Generation?
         /// From the request to the start of the attempt that succeeded.
@@ -184,6 +186,7 @@ extension Terminal.Response {
         case "length": length = try HeadReader.count(value, "length")
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
         case "file": file = value.string
+        case "yours": isYours = try HeadReader.flag(value, "yours")
         case "generation": generation = try HeadReader.generation(value)
         case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
         case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
@@ -198,6 +201,7 @@ extension Terminal.Response {
         writer.field("length", length)
         writer.field("sha-256", sha256)
         writer.field("file", file)
+        writer.field("yours", if: isYours, "yes")
         writer.field("generation", generation?.description)
         writer.field("queued-ms", queuedMilliseconds)
         writer.field("elapsed-ms", elapsedMilliseconds)

@@ -30,6 +30,8 @@ struct BodyStore: ~Copyable {
     /// Decoded bytes so far.
     private(set) var count = 0
     private let inlineLimit: Int
+    /// Bytes from which on it is to be in a file; `inlineLimit` once the disk has taken none.
+    private var memoryLimit: Int
     private var maximum: Int
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
@@ -42,11 +44,15 @@ struct BodyStore: ~Copyable {
     private var hashedCount = 0
 
     /// - Parameters:
-    ///   - inlineLimit: bytes up to which a body stays in memory.
+    ///   - inlineLimit: bytes up to which a body can stay in memory.
+    ///   - wished: bytes up to which it is to stay there if the disk takes files; nil for `inlineLimit`.
     ///   - maximum: bytes a body may have; nil for no limit.
-    ///   - makeFile: called once when a body grows beyond `inlineLimit`.
-    init(inlineLimit: Int, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile) {
+    ///   - makeFile: called when a body grows beyond what stays in memory; once, unless it throws.
+    init(
+        inlineLimit: Int, wished: Int? = nil, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile
+    ) {
         self.inlineLimit = inlineLimit
+        memoryLimit = min(wished ?? .max, inlineLimit)
         self.maximum = maximum ?? .max
         self.makeFile = makeFile
     }
@@ -54,6 +60,7 @@ struct BodyStore: ~Copyable {
     /// A body whose first `count` bytes are in `file` and have gone through `hash`.
     init(resuming file: SpoolFile, _ hash: consuming SHA256, count: Int, maximum: Int?) {
         inlineLimit = 0
+        memoryLimit = 0
         self.maximum = maximum ?? .max
         makeFile = { () throws(SystemError) in throw SystemError("no second spool file", number: EEXIST) }
         self.file = file
@@ -112,7 +119,7 @@ struct BodyStore: ~Copyable {
     /// Has room for so many bytes when the first come, if they may stay in memory: what grows by and by is copied
     /// each time.
     mutating func expect(_ bytes: Int) {
-        expected = min(bytes, inlineLimit, Limits.reservedBytes)
+        expected = min(bytes, memoryLimit, Limits.reservedBytes)
     }
 
     /// Takes the next bytes. After a fault the body is of no use.
@@ -121,15 +128,18 @@ struct BodyStore: ~Copyable {
         do throws(SystemError) {
             if let file {
                 try file.write(bytes)
-            } else if count + bytes.count <= inlineLimit {
-                if count == 0 { memory.reserveCapacity(expected) }
-                unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
+            } else if count + bytes.count <= memoryLimit {
+                remember(bytes)
+            } else if count + bytes.count > inlineLimit {
+                try begin(with: bytes)
             } else {
-                let made = try makeFile()
-                try made.write(memory.span)
-                try made.write(bytes)
-                memory = []
-                file = made
+                do throws(SystemError) {
+                    try begin(with: bytes)
+                } catch {
+                    // It was a wish.
+                    memoryLimit = inlineLimit
+                    remember(bytes)
+                }
             }
         } catch {
             throw Self.fault(error)
@@ -139,6 +149,20 @@ struct BodyStore: ~Copyable {
             hashedCount += bytes.count
         }
         count += bytes.count
+    }
+
+    private mutating func remember(_ bytes: Span<UInt8>) {
+        if count == 0 { memory.reserveCapacity(expected) }
+        unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
+    }
+
+    /// Goes on in a file.
+    private mutating func begin(with bytes: Span<UInt8>) throws(SystemError) {
+        let made = try makeFile()
+        try made.write(memory.span)
+        try made.write(bytes)
+        memory = []
+        file = made
     }
 
     /// The body, whose file from now on is its receiver's to delete. All of it has to be hashed.

@@ -106,7 +106,7 @@ final class JobRun: TransferSink {
     }
 
     private func makeBody() -> BodyStore {
-        BodyStore(inlineLimit: terms.inlineBytes, maximum: maxBytes) {
+        BodyStore(inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: maxBytes) {
             [terms, attempt = job.attempt, isAnew = job.resume != nil] () throws(SystemError) in
             guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolFile.name(attempt, pid: getpid(), isAnew: isAnew), in: spool)

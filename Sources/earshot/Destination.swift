@@ -27,14 +27,16 @@ struct Destination {
     /// What a body is written from.
     enum Body {
         case bytes([UInt8])
-        /// The spool's path and the length it must have.
-        case file(String, length: Int)
+        /// The spool's path, the length it must have, and whether it is this program's own.
+        case file(String, length: Int, isOwn: Bool)
     }
 
     private let place: Place
     private var names = FileNames()
     /// Ends a write that waits.
     private let interrupt: Int32
+    /// How files of the spool become outputs; nil where they do not.
+    private let mover: FileMover?
 
     static func nowhere() -> Destination { Destination(place: .nowhere, interrupt: -1) }
 
@@ -43,7 +45,8 @@ struct Destination {
     }
 
     static func file(_ path: String, interrupt: Int32) -> Destination {
-        Destination(place: .file(path), interrupt: interrupt)
+        let mover = replaced(path).flatMap { FileMover(into: folder(of: $0)) }
+        return Destination(place: .file(path), interrupt: interrupt, mover: mover)
     }
 
     /// A folder, made if it is not there.
@@ -56,16 +59,21 @@ struct Destination {
             throw Complaint(.cannotWrite, error.description)
         }
         do throws(SystemError) {
-            return Destination(place: .folder(path, try OpenFolder(path)), interrupt: interrupt)
+            let place = Place.folder(path, try OpenFolder(path))
+            return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path))
         } catch {
             throw Complaint(.cannotWrite, "cannot open \(path): \(error)")
         }
     }
 
-    private init(place: Place, interrupt: Int32) {
+    private init(place: Place, interrupt: Int32, mover: FileMover? = nil) {
         self.place = place
         self.interrupt = interrupt
+        self.mover = mover
     }
+
+    /// Whether it has a use for a file of the spool that is nobody else's.
+    var takesFiles: Bool { mover != nil }
 
     /// The path of the one file, as it was given; nil if there is none.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
@@ -97,7 +105,9 @@ struct Destination {
             let source = try Source(body)
             let name = names.name(for: url)
             let path = "\(folder)/\(name)"
-            try write(source, to: try NewFile(in: opened, named: name, at: path), path)
+            if !source.moves(by: mover, to: name, in: opened.descriptor) {
+                try write(source, to: try NewFile(in: opened, named: name, at: path), path)
+            }
             return path
         }
     }
@@ -105,6 +115,7 @@ struct Destination {
     private func writeFile(_ path: String, _ body: Body) throws(Failure) {
         if let file = Destination.replaced(path) {
             let source = try Source(body)
+            if source.moves(by: mover, to: file, in: AT_FDCWD) { return }
             return try write(source, to: try NewFile(for: file), path)
         }
         let descriptor = unsafe open(path, O_WRONLY | O_CLOEXEC)
@@ -122,6 +133,11 @@ struct Destination {
         let resolved = unsafe realpath(path, nil)
         defer { unsafe free(resolved) }
         return unsafe resolved.map { unsafe String(cString: $0) } ?? path
+    }
+
+    private static func folder(of path: String) -> String {
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+        return slash.map { String(path[...$0]) } ?? "."
     }
 
     private func write(_ source: Source, to file: NewFile, _ path: String) throws(Failure) {
@@ -147,7 +163,7 @@ struct Destination {
             self.body = body
             switch body {
             case .bytes: descriptor = -1
-            case .file(let path, let length):
+            case .file(let path, let length, _):
                 descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
                 var status = stat()
                 guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
@@ -158,11 +174,18 @@ struct Destination {
 
         deinit { if descriptor >= 0 { close(descriptor) } }
 
+        /// Gives it the name of the output, if it is a file that may have it.
+        /// - Returns: false if it has to be copied.
+        func moves(by mover: FileMover?, to name: String, in folder: Int32) -> Bool {
+            guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
+            return mover.move(path, open: descriptor, to: name, in: folder)
+        }
+
         func write(to output: Output, _ name: String) throws(Failure) {
             let outcome =
                 switch body {
                 case .bytes(let bytes): output.write(bytes)
-                case .file(_, let length): output.copy(from: descriptor, length: length)
+                case .file(_, let length, _): output.copy(from: descriptor, length: length)
                 }
             try Destination.check(outcome, name)
         }

@@ -139,7 +139,7 @@ final class GetRun {
 
     private func body(_ delivery: Delivery, _ bytes: [UInt8]) -> Destination.Body {
         guard let response = delivery.terminal.response, let file = response.file else { return .bytes(bytes) }
-        return .file(file, length: response.length)
+        return .file(file, length: response.length, isOwn: response.isYours)
     }
 
     private func refused(_ reply: ErrorReply) {
@@ -190,6 +190,7 @@ final class GetRun {
         fetch.request = request
         fetch.url = url
         fetch.options.streams = stream != nil
+        fetch.options.takes = destination.takesFiles
         if bar != nil { fetch.options.progressMilliseconds = 200 }
         lastFetch = fetch
         return fetch

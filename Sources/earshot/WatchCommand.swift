@@ -64,7 +64,9 @@ struct WatchCommand: ParsableCommand {
         if outcome.code == nil {
             do throws(Destination.Failure) {
                 let response = delivery.terminal.response
-                let source = response?.file.map { Destination.Body.file($0, length: response?.length ?? 0) }
+                let source = response?.file.map {
+                    Destination.Body.file($0, length: response?.length ?? 0, isOwn: false)
+                }
                 outcome.path = try destination.write(source ?? .bytes(body), of: outcome.url)
             } catch {
                 outcome.code = FetchOutcome.writeFailed

@@ -77,7 +77,9 @@ extension ReferenceModel {
             object(13, "a cache is asked that is not there: \(action)")
         case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable:
             object(13, "a disk is asked that is not there: \(action)")
-        case .releaseFile(let file): expect(files.remove(file) != nil, 12, "file \(file) is released twice")
+        case .releaseFile(let file):
+            given[file] = nil
+            expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }
     }
 
@@ -179,7 +181,9 @@ extension ReferenceModel {
             client.inFlight.count <= client.window ?? .max, 11,
             "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
         expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
-        if let ending = request.ending { check(terminal, body, of: request, against: ending, isRead: isRead) }
+        guard let ending = request.ending else { return }
+        check(terminal, body, of: request, against: ending, isRead: isRead)
+        checkGift(terminal, of: request, ending, to: client)
     }
 
     private func check(
@@ -265,6 +269,7 @@ extension ReferenceModel {
             worker.leases.count + worker.foreign.count < worker.slots, 11,
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
         checkSize(job, flight)
+        checkForm(of: job, flight)
         checkTurn(of: flight)
         let isHigh = servedClass(of: flight) == .high
         if scopes[ScopeName(content)]?.start(flight, now: now) != true {

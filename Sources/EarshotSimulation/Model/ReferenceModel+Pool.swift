@@ -242,7 +242,10 @@ extension ReferenceModel {
 
     /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.
     func end(_ flight: FlightRecord, _ ending: Ending) {
-        for request in closeAll(flight) {
+        let waiting = closeAll(flight)
+        var ending = ending
+        if waiting.count == 1, let only = waiting.first { ending.isGiven = isGiven(ending, to: only) }
+        for request in waiting {
             request.flight = nil
             if let code = objection(of: request, to: ending) {
                 settle(request, Ending(code: code, attempts: ending.attempts))

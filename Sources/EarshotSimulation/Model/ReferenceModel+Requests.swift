@@ -21,8 +21,11 @@ extension ReferenceModel {
             return
         }
         if let known = listed[name] {
-            askedAgain(known, fetch, by: client)
-            return
+            guard isAnothersGift(known, fetch, for: client) else {
+                askedAgain(known, fetch, by: client)
+                return
+            }
+            unlist(known)
         }
         serial += 1
         let request = RequestRecord(
@@ -80,11 +83,14 @@ extension ReferenceModel {
             }
         case .held: break
         case .ended:
-            let isOwed = client.due[request.name]?.contains { $0 === request } ?? false
-            let isNumbered = (client.inFlight + client.told).contains { $0 === request }
-            if !isOwed, !isNumbered { owe(request, to: client) }
+            if !isDue(request, to: client) { owe(request, to: client) }
         }
         listen(client, to: fetch.handler)
+    }
+
+    func isDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
+        let isOwed = client.due[request.name]?.contains { $0 === request } ?? false
+        return isOwed || (client.inFlight + client.told).contains { $0 === request }
     }
 
     // MARK: Flights

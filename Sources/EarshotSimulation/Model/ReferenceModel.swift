@@ -99,6 +99,8 @@ final class ReferenceModel {
     var bodies: Set<BodyID> = []
     /// Spool files the core was told of and has not given up.
     var files: Set<String> = []
+    /// Those of them that were given away, with the session that may move or change each.
+    var given: [String: ClientID] = [:]
     /// Files that bodies were moved to while their terminals waited.
     var spilled: [BodyID: String] = [:]
     /// Terminals that the shell keeps, with the bodies that they were given.

@@ -24,6 +24,8 @@ struct Ending {
     /// Whether it may be told that the spool is full instead: so it is if each listener's window is, and what removals
     /// will tell of those the core has not all begun.
     var mayBeLost = false
+    /// Whether the file of its body is the one client's that is told.
+    var isGiven = false
 
     typealias FailureCodeText = String
 }

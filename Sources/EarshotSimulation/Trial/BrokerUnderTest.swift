@@ -153,6 +153,15 @@ struct BrokerUnderTest {
         open = [:]
     }
 
+    /// The same with another word about whose its file is.
+    private static func changed(_ terminal: Terminal, isGiven: Bool) -> Terminal {
+        guard case .result(let status, var response) = terminal.outcome, response.file != nil else { return terminal }
+        var changed = terminal
+        response.isYours = isGiven
+        changed.outcome = .result(status: status, response)
+        return changed
+    }
+
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
         var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
@@ -197,6 +206,10 @@ struct BrokerUnderTest {
             case (.inventedFullDisk, .deliver(let client, var terminal, let body)) where terminal.sequence % 7 == 0:
                 if case .result = terminal.outcome { terminal.outcome = .failed(Terminal.Failure(code: "spool-full")) }
                 changed.append(.deliver(client, terminal, body))
+            case (.sharedGift, .deliver(let client, let terminal, let body)):
+                changed.append(.deliver(client, Self.changed(terminal, isGiven: true), body))
+            case (.lostGift, .deliver(let client, let terminal, let body)):
+                changed.append(.deliver(client, Self.changed(terminal, isGiven: false), body))
             case (.killedOwnWorker, .closeWorker(let worker)): changed.append(.killWorker(worker))
             case (.staleCompletion, .sendWorker(_, .job(let job))):
                 current[job.attempt.flight] = job.attempt

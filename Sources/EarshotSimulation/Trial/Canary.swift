@@ -59,6 +59,12 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A worker of a scheme that nobody serves any more is waited for, for too long.
     case desertedScheme = "deserted-scheme"
 
+    /// A file that others have, or may come to have, is given away.
+    case sharedGift = "shared-gift"
+
+    /// A file that was given away is told of without that.
+    case lostGift = "lost-gift"
+
     /// The invariant it breaks.
     public var invariant: Int {
         switch self {
@@ -75,6 +81,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .unboundedClient, .unboundedWorker, .ignoredFullDisk: 11
         case .purgedBeforeLease, .splicedBody: 12
         case .foreignScheme, .killedOwnWorker, .desertedScheme: 14
+        case .sharedGift, .lostGift: 15
         }
     }
 }

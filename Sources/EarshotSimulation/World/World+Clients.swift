@@ -127,6 +127,8 @@ extension World {
         fetch.options.redirect = catalogue.redirect(of: key)
         fetch.options.key = catalogue.ownKey(of: key)
         choose(&fetch.options, key)
+        fetches += 1
+        fetch.options.takes = fetches.isMultiple(of: 3)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
         if random.perMille(40) { askAlone(&fetch) }
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
@@ -267,7 +269,10 @@ extension World {
             // A duplicate, of before the connection broke.
             let isNew = terminal.sequence > clients[number].received
             clients[number].received = max(clients[number].received, terminal.sequence)
-            if isNew { settled(terminal.handler, terminal.request, number) }
+            if isNew {
+                try takeFile(of: terminal, number)
+                settled(terminal.handler, terminal.request, number)
+            }
             guard clients[number].window != nil, !clients[number].willAcknowledge else { return }
             clients[number].willAcknowledge = true
             let isSlow = clients[number].isSlow && setting.has(.slowReaders) && !isEnding
@@ -281,6 +286,15 @@ extension World {
         case .welcome(let welcome): welcomed(welcome, number, link)
         case .accepted, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
         }
+    }
+
+    /// Moves a file away that is the client's own, unless it dies before it can. Nobody else may be told of it.
+    private mutating func takeFile(of terminal: Terminal, _ number: Int) throws(Violation) {
+        guard let response = terminal.response, let file = response.file?.split(separator: "/").last else { return }
+        if let owner = taken[String(file)], owner != number {
+            throw Violation(15, "client \(number) is told of \(file), which client \(owner) has taken")
+        }
+        if response.isYours, !terminal.sequence.isMultiple(of: 4) { taken[String(file)] = number }
     }
 
     private mutating func settled(_ handler: HandlerID, _ request: RequestID, _ number: Int) {

@@ -104,7 +104,8 @@ extension World {
         switch said {
         case .message(let message):
             try keepParts(after: message, link)
-            let (formed, body) = inWishedForms(message, body(of: message), by: id)
+            let named = withOwnName(message, by: id)
+            let (formed, body) = inWishedForms(named, body(of: named), by: id)
             try tell(.workerSaid(id, formed, body))
         case .bytes(let bytes):
             let message: WorkerMessage
@@ -122,6 +123,15 @@ extension World {
         guard case .done(let completion) = message, completion.file == nil, completion.length > 0 else { return nil }
         lastBody += 1
         return BodyID(rawValue: lastBody)
+    }
+
+    /// What the shell calls a file that may be given away.
+    private func withOwnName(_ message: WorkerMessage, by id: WorkerID) -> WorkerMessage {
+        guard case .done(var completion) = message, completion.file != nil,
+            let own = trial.broker.core.ownName(of: completion.attempt, by: id)
+        else { return message }
+        completion.file = own
+        return .done(completion)
     }
 
     /// What the shell makes of a completion for those who want its body in a certain form.
@@ -240,7 +250,7 @@ extension World {
         }
         if completion.status == 200 { completion.isResumed = partEnds(job, at: number) }
         completion.sha256 = catalogue.digests[key]
-        if catalogue.isFile(key) { completion.file = "f\(key)" }
+        if catalogue.isFile(key) || job.inlineBytes != nil && key % 3 == 0 { completion.file = "f\(key)" }
         return .done(completion)
     }
 

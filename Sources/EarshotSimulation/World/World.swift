@@ -38,6 +38,11 @@ struct World {
     var lastBody: UInt64 = 0
     /// Parts of bodies, by name.
     var spool: [String: SimulatedFile] = [:]
+    /// Files that clients were given and took, by the client.
+    var taken: [String: Int] = [:]
+    /// Counts fetches: each third takes a file. Not drawn, so that the worlds of the seeds that tests name stay what
+    /// they are.
+    var fetches = 0
     /// Terminals that wait in the shell's file, or in its memory when they could not be written.
     private var waiting: [WaitingID: Terminal] = [:]
     /// Bodies that wait in the spool, by their names.
@@ -242,7 +247,9 @@ struct World {
             // What is there under that name is not written again.
             guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
             waitingBodies.insert(file)
-        case .releaseFile(let file): waitingBodies.remove(file)
+        case .releaseFile(let file):
+            waitingBodies.remove(file)
+            taken[file] = nil
         case .releaseBody, .settingChanged: break
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
@@ -302,6 +309,7 @@ struct World {
             plan(random.around(50_000_000), .workerStarts(worker))
         }
         for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
+        taken = [:]
         waiting = [:]
         waitingBodies = []
         // Long enough for all of them.

@@ -41,7 +41,8 @@ final class ProgramRun {
         started = loop.now
         let spool = terms.spool
         self.spool = spool
-        body = BodyStore(inlineLimit: terms.inlineBytes, maximum: job.maxBytes) { () throws(SystemError) in
+        body = BodyStore(inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: job.maxBytes) {
+            () throws(SystemError) in
             guard let spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolFile.name(job.attempt, pid: getpid()), in: spool)
         }
