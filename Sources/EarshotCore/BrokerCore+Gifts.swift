@@ -48,40 +48,42 @@ extension BrokerCore {
     @inline(__always)
     func inlineBytes(of flight: Int32) -> Int? {
         // A message needs no room on the disk.
-        guard flights[flight].hasWishes, spoolUse.bytes < limits.spoolBytes / 2, let interest = taker(of: flight),
-            !mayBeStored(flight, nil)
-        else { return nil }
-        let bytes = extras[interests[interest].extras].delivery == .file ? 0 : limits.takenBytes
+        guard spoolUse.bytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
+            return nil
+        }
+        let number = interests[interest].extras
+        let bytes = number >= 0 && extras[number].delivery == .file ? 0 : limits.takenBytes
         return bytes < workerLimits.inlineBytes ? bytes : nil
     }
 
     /// The one request that waits for a flight, if it takes a file; nil if others wait too, or it does not.
+    @inline(__always)
     private func taker(of flight: Int32) -> Int32? {
-        guard flights[flight].hasWishes, let interest = onlyInterest(of: flight), mayTake(interest) else { return nil }
+        guard let interest = onlyInterest(of: flight), mayTake(interest) else { return nil }
         return interest
     }
 
     /// Whether a request asked for a file of its own and one client alone listens.
+    @inline(__always)
     private func mayTake(_ interest: Int32) -> Bool {
-        let record = interests[interest]
-        return record.extras >= 0 && extras[record.extras].takes && !record.isWarm && !isDurable(interest)
-            && listeners(of: record.handler).count == 1
+        guard interests[interest].takes, !interests[interest].isWarm, !isDurable(interest) else { return false }
+        return listeners(of: interests[interest].handler).count == 1
     }
 
     /// The one request that waits for a flight, itself or by a redirect; nil for none or several.
+    @inline(__always)
     private func onlyInterest(of flight: Int32) -> Int32? {
-        let interests = flights[flight].interests
-        guard flights[flight].parents.isEmpty else {
-            guard interests.isEmpty, let parent = flights[flight].parents.onlyMember else { return nil }
-            return onlyInterest(of: parent)
+        var flight = flight
+        while !flights[flight].parents.isEmpty {
+            guard flights[flight].interests.isEmpty, let parent = flights[flight].parents.onlyMember else { return nil }
+            flight = parent
         }
-        return interests.onlyMember
+        return flights[flight].interests.onlyMember
     }
 
     /// Whether the cache could keep the answer to a flight, with so many bytes of body.
     private func mayBeStored(_ flight: Int32, _ bytes: Int?) -> Bool {
-        let record = flights[flight]
-        return isCaching && record.method == .get && record.mode != .noStore && !record.isAlone && record.url.isHTTP
-            && bytes ?? 0 < settings[.cacheSize] ?? .max
+        guard isCaching, flights[flight].method == .get, flights[flight].mode != .noStore else { return false }
+        return !flights[flight].isAlone && flights[flight].url.isHTTP && bytes ?? 0 < settings[.cacheSize] ?? .max
     }
 }

@@ -120,7 +120,8 @@ extension BrokerCore {
             Interest(
                 request: fetch.request, askedAt: now, fingerprint: fingerprint, serial: nextSerial(), handler: handler,
                 owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
-                isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
+                isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
+                takes: fetch.options.takes && fetch.options.delivery != .inline))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
         handlers[handler].references += 1
@@ -316,7 +317,7 @@ extension BrokerCore {
             flights[next].timeoutMilliseconds = max(
                 flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
             flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
-            if options.delivery != .auto || options.takes { flights[next].hasWishes = true }
+            if options.delivery != .auto { flights[next].hasWishes = true }
             guard case .following(let child) = flights[next].phase else { return }
             next = child
         }

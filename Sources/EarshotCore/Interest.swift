@@ -35,9 +35,6 @@ struct Interest {
         /// In which form the body comes.
         var delivery: BodyDelivery
 
-        /// Whether it has a use for a file that is nobody else's.
-        var takes: Bool
-
         /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on
         /// reading.
         var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
@@ -50,14 +47,12 @@ struct Interest {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.progressMilliseconds != nil || options.streams || options.delivery != .auto
-                    || options.takes
             else { return nil }
             tag = options.tag
             digest = options.digest
             maxBytes = options.maxBytes
             streams = options.streams
             delivery = options.delivery
-            takes = options.takes && options.delivery != .inline
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }
@@ -81,6 +76,8 @@ struct Interest {
     let isWarm: Bool
     /// Whether it replaced all that its handler had wanted.
     let isFresh: Bool
+    /// Whether it has a use for a file that is nobody else's.
+    let takes: Bool
     /// Whether it joined a flight another request began.
     var isShared = false
     /// Whether its ID is still taken.
