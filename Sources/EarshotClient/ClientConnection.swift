@@ -35,6 +35,8 @@ public final class ClientConnection {
     private var hook: EventLoop.HookID?
     private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
     private var reconnectTimer: TimerID?
+    /// The folder of bodies that are files; nil before a broker has told.
+    public var spool: String? { core.spool }
     /// Whether what the broker says is left unread. Nothing is lost by it: a full window stops the broker.
     public var isPaused = false { didSet { stream?.isReading = !isPaused } }
     /// What ended the connection for good.

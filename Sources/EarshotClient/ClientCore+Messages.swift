@@ -9,6 +9,7 @@ extension ClientCore {
         endSession()
         phase = .ready
         token = welcome.token
+        spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
         for index in awaited.indices { actions += sayQuestion(index) }

@@ -63,6 +63,7 @@ extension ClientCore {
     mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         token = welcome.token
+        spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         self.heard(heard)
         actions += settleHeard(heard)

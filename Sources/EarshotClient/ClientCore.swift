@@ -66,6 +66,8 @@ struct ClientCore {
     var link: UInt64 = 0
     /// What the next connection goes on with; nil if there is nothing to go on with.
     var token: SessionToken?
+    /// The folder of bodies that are files, as the last broker told.
+    var spool: String?
     /// Messages said in the session, those that wait for a connection included.
     var said: UInt64 = 0
     /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a

@@ -59,6 +59,7 @@ extension BrokerCore {
             tokenNumbers[clients[client].token] = nil
         }
         if isResumed { welcome.heard = clients[client].heard }
+        if !workerLimits.spool.isEmpty { welcome.spool = workerLimits.spool }
         say(.welcome(welcome), to: client)
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
     }

@@ -5,6 +5,8 @@ internal import Glibc
 public final class FileMover {
     /// What a new file has of the permissions that are usual, 0666.
     private let mode: mode_t
+    /// The folder's file system.
+    private let device: dev_t
     /// Whether it makes sense to try: not any more once the files were found to be in another file system.
     private var isUseful = true
 
@@ -17,6 +19,13 @@ public final class FileMover {
         let mask = umask(0o077)
         umask(mask)
         mode = 0o666 & ~mask
+        device = status.st_dev
+    }
+
+    /// Whether files of this folder can be had by a new name: it is in the same file system.
+    public func reaches(_ folder: String) -> Bool {
+        var status = stat()
+        return unsafe stat(folder, &status) == 0 && status.st_dev == device
     }
 
     /// Renames a file, which then looks as if it had been made there; what had the name before is gone.

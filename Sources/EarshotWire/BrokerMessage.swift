@@ -98,6 +98,8 @@ public struct Welcome: Equatable, Sendable {
     /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new
     /// session.
     public var heard: UInt64?
+    /// Absolute path of the folder of bodies that are files; nil if an older broker does not tell.
+    public var spool: String?
 
     public init(broker: BrokerInstance, window: Int?) {
         self.broker = broker
@@ -115,6 +117,7 @@ public struct Welcome: Equatable, Sendable {
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
+            case "spool": spool = value.string
             default: break
             }
         }
@@ -130,6 +133,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("resumed", heard.map { String($0) })
+        writer.field("spool", spool)
         return writer.finished()
     }
 }

@@ -72,8 +72,8 @@ struct Destination {
         self.mover = mover
     }
 
-    /// Whether it has a use for a file of the spool that is nobody else's.
-    var takesFiles: Bool { mover != nil }
+    /// Whether it has a use for files of this spool that are nobody else's.
+    func takesFiles(of spool: String?) -> Bool { spool.map { mover?.reaches($0) == true } ?? false }
 
     /// The path of the one file, as it was given; nil if there is none.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }

@@ -33,6 +33,8 @@ final class GetRun {
     private var session: BusSession?
     private var isRemoved = false
     private var isInterrupted = false
+    /// Whether files of the broker's spool can become outputs; nil before it has told where that is.
+    private var takesFiles: Bool?
 
     init(
         _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, body: [UInt8]?, to destination: Destination,
@@ -70,7 +72,6 @@ final class GetRun {
             stream = nil
             self.session = nil
         }
-        submit()
         try session.run { isInterrupted ? isRemoved : next == urls.count && underWay.isEmpty }
         return isInterrupted ? .interrupted : tally.status
     }
@@ -83,8 +84,16 @@ final class GetRun {
         case .progress(let progress): progressed(progress)
         case .refused(let reply): refused(reply)
         case .removed: isRemoved = true
+        case .state(.connected): begin()
         case .accepted, .cancelled, .answer, .changed, .state: break
         }
+    }
+
+    /// Asks for the first URLs, once it is known how their bodies are to come.
+    private func begin() {
+        guard let session, takesFiles == nil, !isInterrupted else { return }
+        takesFiles = destination.takesFiles(of: session.connection.spool)
+        submit()
     }
 
     private func progressed(_ progress: Progress) {
@@ -190,7 +199,7 @@ final class GetRun {
         fetch.request = request
         fetch.url = url
         fetch.options.streams = stream != nil
-        fetch.options.takes = destination.takesFiles
+        fetch.options.takes = takesFiles == true
         if bar != nil { fetch.options.progressMilliseconds = 200 }
         lastFetch = fetch
         return fetch
