@@ -14,10 +14,15 @@ enum NumberHash {
     }
 
     static func of(_ first: UInt64, _ second: UInt64 = 0) -> UInt32 {
-        let product = (first ^ secret.0).multipliedFullWidth(by: second ^ secret.1)
-        // Numbers in a row are multiples of one of the words: with one process in a hundred they would meet in few
-        // places of a table.
-        return UInt32(truncatingIfNeeded: ((product.high ^ product.low) &* 0x9e37_79b9_7f4a_7c15) >> 32)
+        // Numbers in a row make multiples of one of the words: without the second product they would meet in few places
+        // of a table, with one process in a hundred.
+        UInt32(truncatingIfNeeded: folded(folded(first ^ secret.0, second ^ secret.1), 0x9e37_79b9_7f4a_7c15))
+    }
+
+    @inline(__always)
+    private static func folded(_ first: UInt64, _ second: UInt64) -> UInt64 {
+        let product = first.multipliedFullWidth(by: second)
+        return product.high ^ product.low
     }
 
     private static func pair(_ high: Int32, _ low: Int32) -> UInt64 {
