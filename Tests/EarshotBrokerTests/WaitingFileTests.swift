@@ -7,9 +7,14 @@ import Testing
 struct WaitingFileTests {
     private static let piece = 4 << 20
 
-    /// Bytes that `seed` tells from others.
+    /// Bytes that `seed` tells from others, at the ends of each KiB.
     private static func bytes(_ seed: Int, _ count: Int) -> [UInt8] {
-        (0..<count).map { UInt8(truncatingIfNeeded: seed &* 31 &+ $0 &* 7 &+ $0 >> 8) }
+        var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: seed &* 31), count: count)
+        for start in stride(from: 0, to: count, by: 1_024) {
+            bytes[start] = UInt8(truncatingIfNeeded: seed &+ start >> 10)
+            bytes[min(start + 1_023, count - 1)] = UInt8(truncatingIfNeeded: seed >> 8 &+ start >> 10)
+        }
+        return bytes
     }
 
     @Test(arguments: [1, 2, 3])
@@ -18,7 +23,7 @@ struct WaitingFileTests {
         let file = WaitingFile(in: bed.spool)
         var random = Chance(seed: UInt64(seed))
         var model: [(place: WaitingFile.Place, bytes: [UInt8])] = []
-        for step in 0..<600 {
+        for step in 0..<1_000 {
             // Some dozens of mebibytes, and now and then nothing.
             if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {
                 let index = random.below(model.count)
@@ -26,13 +31,13 @@ struct WaitingFileTests {
                 #expect(file.read(place, 0..<place.count) == bytes)
                 file.free(place)
             } else {
-                let count = [0, 1, 700, 65_536, 300_000, 3 << 20][random.below(6)]
+                let count = [0, 1, 700, 65_536, 300_000, 300_000, 1 << 20, 3 << 20][random.below(8)]
                 let bytes = Self.bytes(step, count)
                 let place = try file.write(bytes)
                 #expect(place.count == count)
                 model.append((place, bytes))
             }
-            if let (place, bytes) = model.first {
+            if let (place, bytes) = model.last {
                 let start = random.below(bytes.count + 1)
                 let end = start + random.below(bytes.count - start + 1)
                 #expect(file.read(place, start..<end) == Array(bytes[start..<end]))
