@@ -27,8 +27,9 @@ struct DurableWorld {
     /// What each body that the core holds is of.
     private var contents: [BodyID: String] = [:]
     private var spool = SimulatedWaiting()
-    /// Clients whose connections the core has closed.
-    private var closed: [ClientID] = []
+    /// Clients whose connections the core has closed, and those for whom a terminal could not be read back.
+    private var closed: Set<ClientID> = []
+    private var unread: Set<ClientID> = []
     private var lastNumber: UInt64 = 0
     private var lastName = 0
     private var isEnding = false
@@ -135,8 +136,13 @@ struct DurableWorld {
         core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
         core.dispatch(now: now)
+        let misled = unread
+        unread = []
         for action in core.takeActions() { try carryOut(action) }
-        for client in closed { lose(client) }
+        guard misled.subtracting(closed).isDisjoint(with: clients.keys) else {
+            throw Violation(1, "a client is left without a terminal that could not be read back")
+        }
+        for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
         closed = []
         for (name, id) in disk.forgotten { promises.forgotten(name, id) }
         disk.forgotten = []
@@ -161,6 +167,7 @@ struct DurableWorld {
             }
             guard isEnding || !random.perMille(20) else {
                 core.waitingLost(by: id)
+                unread.insert(id)
                 return
             }
             var terminal = kept.terminal
@@ -171,7 +178,7 @@ struct DurableWorld {
         case .spill(let body, let file):
             if spool.keep(contents[body], as: file) { contents[body] = nil } else { core.spillFailed(body, now: now) }
         case .releaseFile(let file): spool.release(file)
-        case .close(let id, _): closed.append(id)
+        case .close(let id, _): closed.insert(id)
         case .sendWorker(_, .job(let job)):
             let disk = disk
             try promises.started(job.url) { disk.hasRow(of: $0) }
@@ -359,7 +366,7 @@ struct DurableWorld {
         clients = [:]
         contents = [:]
         spool.kill()
-        closed = []
+        (closed, unread) = ([], [])
         calendar += Int64(random.below(100))
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
         let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }

@@ -14,6 +14,13 @@ extension ReferenceModel {
         moments.insert(Moment(at: end, subject: .spoolRetry))
     }
 
+    /// A client will not have a terminal that it was to be sent: it has to ask again.
+    func waitingLost(by id: ClientID) {
+        guard let client = connections[id], !client.isClosing else { return }
+        client.isUnreadable = true
+        owedEnds.insert(client.id)
+    }
+
     /// A body stays in memory, if somebody still wants it there.
     func spillFailed(_ body: BodyID) {
         spoolFilled()

@@ -136,7 +136,7 @@ final class ReferenceModel {
     private var noticesBefore = 0
     private var wasPurging = false
     var hasNotices = false
-    /// Clients that have to be closed since what waits for them has no place.
+    /// Clients that have to be closed since what waits for them has no place, or is lost.
     var owedEnds: Set<ClientID> = []
     /// How requests ended of which it is not foreseen whether the core had a place for the body: nil for a result.
     var doubts: [String?] = []
@@ -206,7 +206,7 @@ final class ReferenceModel {
         if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
-        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what must not wait in memory") }
+        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what has no place or is lost") }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
         expect(
@@ -247,7 +247,7 @@ final class ReferenceModel {
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
         case .waitingFailed: spoolFilled()
-        case .waitingLost(let id): connections[id]?.isUnreadable = true
+        case .waitingLost(let id): waitingLost(by: id)
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):

@@ -208,7 +208,7 @@ struct World {
         case .brokerDies: try brokerDies()
         case .diskChanges:
             isDiskFull = !isDiskFull && !isEnding
-            if !isEnding { plan(diskRandom.around(isDiskFull ? 300_000_000 : 2_000_000_000), .diskChanges) }
+            if !isEnding { plan(diskRandom.around(1_000_000_000), .diskChanges) }
         }
     }
 
