@@ -83,8 +83,8 @@ internal import CLibCurl
 
     /// Asks for a URL without user information and brackets, which lasts until the next `reset`.
     ///
-    /// Taken apart beforehand: what libcurl takes apart itself it prints anew, byte by byte. What it cannot take apart it
-    /// gets as it is, to say at the end of the transfer what is wrong.
+    /// Taken apart beforehand: what libcurl takes apart itself it prints anew, byte by byte. What it cannot take apart
+    /// it gets as it is, to say at the end of the transfer what is wrong.
     func setUsualURL(_ url: String) throws(CurlError) {
         let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, 0) == CURLUE_OK
         try check(unsafe curlshim_easy_set_url(pointer, isTaken ? parsedURL : nil))

@@ -286,8 +286,9 @@ public final class BrokerProcess {
         return id
     }
 
-    /// Gives a finished spool file its content's name, or one of its own if it may be given away. Only the file a worker's process writes for that attempt is
-    /// looked at; what is not as the worker said becomes a failure of the attempt, what nobody waits for is removed.
+    /// Gives a finished spool file its content's name, or one of its own if it may be given away. Only the file a
+    /// worker's process writes for that attempt is looked at; what is not as the worker said becomes a failure of the
+    /// attempt, what nobody waits for is removed.
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
         if Spool.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {

@@ -59,8 +59,8 @@ public enum Action: Equatable, Sendable {
     /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,
     /// keep it and tell `BrokerCore.spillFailed`.
     case spill(BodyID, file: String)
-    /// Write this terminal, whose number is still to be told, with its body into a file: it waits too long for memory. If
-    /// that cannot be, keep it and tell `BrokerCore.waitingFailed`.
+    /// Write this terminal, whose number is still to be told, with its body into a file: it waits too long for memory.
+    /// If that cannot be, keep it and tell `BrokerCore.waitingFailed`.
     case keepWaiting(WaitingID, Terminal, BodyID?)
     /// Send it, as `deliver` does. If it cannot be read, tell `BrokerCore.waitingLost`.
     case deliverWaiting(ClientID, sequence: UInt64, WaitingID)

@@ -158,8 +158,8 @@ extension BrokerCore {
         release(outcome)
     }
 
-    /// Who waits to hear that a request that is `entering` is on the disk, and would hear nothing at all when it is removed
-    /// before. Not to be asked of others: the call copies the references to all tables.
+    /// Who waits to hear that a request that is `entering` is on the disk, and would hear nothing at all when it is
+    /// removed before. Not to be asked of others: the call copies the references to all tables.
     func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
         guard let entering = durables[interest]?.entering else { return [] }
         return entering.askers.compactMap { $0 == remover ? nil : clientNumbers[$0] }

@@ -1,7 +1,8 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Bodies that are given away: a file that is nobody else's is moved to where its one receiver wants it, and not copied.
+/// Bodies that are given away: a file that is nobody else's is moved to where its one receiver wants it, and not
+/// copied.
 ///
 /// It is written under the attempt's name and gets one of its own, never its content's: so a body of the same content
 /// is another file, and nobody's file is renamed away. Whether it is given away is said when the flight ends, in `end`.

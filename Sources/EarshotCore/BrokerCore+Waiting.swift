@@ -3,11 +3,11 @@ internal import EarshotWire
 
 /// What waits too long for memory: terminals for a client whose window is full, bodies for a handler's first listener.
 ///
-/// A terminal that waits in the shell's file is a `WaitingTerminal` in memory. It belongs to the clients who wait for it
-/// alone: the outcome goes when nobody else holds it, and the request's record when its ID is free too.
+/// A terminal that waits in the shell's file is a `WaitingTerminal` in memory. It belongs to the clients who wait for
+/// it alone: the outcome goes when nobody else holds it, and the request's record when its ID is free too.
 extension BrokerCore {
-    /// About what a terminal takes in memory besides its fields, its URL and its body: the records of the request and of
-    /// the outcome, their strings, and their places in tables.
+    /// About what a terminal takes in memory besides its fields, its URL and its body: the records of the request and
+    /// of the outcome, their strings, and their places in tables.
     private static let terminalBytes = 600
 
     // MARK: Terminals
@@ -131,8 +131,8 @@ extension BrokerCore {
         dropHandlerIfIdle(record.handler)
     }
 
-    /// Frees what memory has of a terminal that waits in the file for all who have not acknowledged it: its outcome, and
-    /// the request's record, too, if its ID is free.
+    /// Frees what memory has of a terminal that waits in the file for all who have not acknowledged it: its outcome,
+    /// and the request's record, too, if its ID is free.
     mutating func forgetIfAside(_ interest: Int32) {
         guard !waitingNumbers.isEmpty, let number = waitingNumbers[interest],
             interests[interest].outstanding == waitingTerminals[number].holders

@@ -9,8 +9,8 @@ internal import OrderedCollections
 /// A value without I/O. The shell calls one method for each event, then `dispatch`, then carries out `takeActions()`.
 /// Times come in with `now`, which never goes back; the next moment the core wants to be asked is `nextTimer`.
 ///
-/// Questions that events ask all the time are inlined: for a call of a method that does not change the core the compiler
-/// first copies all 1.8 KB of it aside.
+/// Questions that events ask all the time are inlined: for a call of a method that does not change the core the
+/// compiler first copies all 1.8 KB of it aside.
 ///
 /// The parts: a client's *requests* become *interests*; interests with the same key share a *flight*; the `FairQueue`
 /// says which interest is next; a worker's *lease* holds the attempt; the *outcome* becomes a terminal for each
@@ -126,8 +126,8 @@ public struct BrokerCore {
     var restingScopes = 0
     /// Outcomes whose bodies were moved out of memory.
     var spilling: [BodyID: Int32] = [:]
-    /// Terminals that wait in the shell's file; their numbers by interest, while there is one; those of their bodies that
-    /// are spool files.
+    /// Terminals that wait in the shell's file; their numbers by interest, while there is one; those of their bodies
+    /// that are spool files.
     var waitingTerminals = Slab<WaitingTerminal>()
     var waitingNumbers: [Int32: Int32] = [:]
     var waitingFiles: [Int32: WaitingBody] = [:]

@@ -10,8 +10,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerHandler = 1_000_000
     /// Transfers at once to one origin, and the time between their starts.
     public var origins = OriginRules()
-    /// Bytes of inline bodies that may wait for one handler's first listener, if all were of one size: what waits beyond
-    /// is moved into the spool. The same for one client, where its terminals cannot be moved whole.
+    /// Bytes of inline bodies that may wait for one handler's first listener, if all were of one size: what waits
+    /// beyond is moved into the spool. The same for one client, where its terminals cannot be moved whole.
     public var waitingBytes = 1 << 20
     /// Bytes of memory that may be taken by terminals which wait for one client's window, bodies and all: the others
     /// wait in the spool. A quarter of the mebibyte that a client which reads nothing may cost: the rest is for what

@@ -1,5 +1,5 @@
-/// Hashes of keys that are a few record numbers, for a `NumberTable`: two multiplications, where `Hasher` takes a hundred
-/// instructions and more.
+/// Hashes of keys that are a few record numbers, for a `NumberTable`: two multiplications, where `Hasher` takes a
+/// hundred instructions and more.
 ///
 /// Peers sway which records there are, and so which numbers meet in a key. Two random words that only this process has
 /// keep them from telling which keys collide.

@@ -1,8 +1,8 @@
 internal import EarshotWire
 
-/// A request ID in 16 bytes, for records that are very many: one of 16 bytes or fewer is in it as it is, of a longer one
-/// 127 bits of a hash under a key of this process. So two of them are the same only for the same ID; that nobody finds
-/// two long ones for which it is not so is what is trusted of 128 bits elsewhere, too (`FlightIdentity`).
+/// A request ID in 16 bytes, for records that are very many: one of 16 bytes or fewer is in it as it is, of a longer
+/// one 127 bits of a hash under a key of this process. So two of them are the same only for the same ID; that nobody
+/// finds two long ones for which it is not so is what is trusted of 128 bits elsewhere, too (`FlightIdentity`).
 struct RequestMark: Equatable {
     /// Set in marks of long IDs: the bytes of an ID are visible ASCII, so in the others it is not.
     private static let isHashed: UInt64 = 1 << 63

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 
-/// What memory keeps of a terminal that waits outside of it, in the shell's file: as little as can be, since a client that reads
-/// nothing may miss very many.
+/// What memory keeps of a terminal that waits outside of it, in the shell's file: as little as can be, since a client
+/// that reads nothing may miss very many.
 struct WaitingTerminal {
     let request: RequestMark
     let handler: Int32

@@ -2,9 +2,9 @@ internal import Synchronization
 
 /// The one door by which another thread reaches a loop: it puts values in, the loop's thread takes them out.
 ///
-/// A loop takes them in the handler of ``descriptor``, by ``takeAll()``, and is woken for the first value after that. Or
-/// it takes them in each pass, by ``takeSome(into:)``, and asks ``mayRest()`` before it sleeps: then nobody spends a system
-/// call on waking a loop that is awake.
+/// A loop takes them in the handler of ``descriptor``, by ``takeAll()``, and is woken for the first value after that.
+/// Or it takes them in each pass, by ``takeSome(into:)``, and asks ``mayRest()`` before it sleeps: then nobody spends a
+/// system call on waking a loop that is awake.
 public final class Mailbox<Value: Sendable>: Sendable {
     /// What became of a value that was put in.
     public enum Placement: Equatable, Sendable {

@@ -10,8 +10,8 @@ enum Limits {
     /// Bytes that a body in memory has room for at once when its length is announced: what is usual, and little beside
     /// what a server makes a worker keep anyway.
     static let reservedBytes = 128 * 1024
-    /// Freed bytes that a worker keeps: 64 slots with bodies of 64 KiB have as much in buffers and bodies, which come and
-    /// go with each transfer.
+    /// Freed bytes that a worker keeps: 64 slots with bodies of 64 KiB have as much in buffers and bodies, which come
+    /// and go with each transfer.
     static let freeBytes: Int32 = 8 << 20
     /// Messages taken from the broker in one pass: transfers and timers get their turn between.
     static let messagesPerPass = 256

@@ -2,9 +2,9 @@ public import EarshotLoop
 
 /// One end of a ZMTP connection over a Unix socket, in a loop: messages of one or two frames, both ways.
 ///
-/// `greeting -> handshake -> open -> ended`. It speaks version 3.0 with the mechanism NULL, and so to every libzmq since
-/// 4.0. Whoever is at the other end, nothing that comes is more than looked at until it is whole, and nothing that is
-/// not as it should be ends more than this connection.
+/// `greeting -> handshake -> open -> ended`. It speaks version 3.0 with the mechanism NULL, and so to every libzmq
+/// since 4.0. Whoever is at the other end, nothing that comes is more than looked at until it is whole, and nothing
+/// that is not as it should be ends more than this connection.
 public final class MessageStream {
     private enum Phase {
         case greeting

@@ -4,7 +4,8 @@ internal import EarshotWire
 /// What was promised for durable requests over all lives of a broker, held against what is said.
 ///
 /// Accepted means on the disk; what was accepted is told to whoever listens, once each, until somebody has acknowledged
-/// it or it was removed, and never again when the disk has forgotten it. For whom it waited then, it waits all the same.
+/// it or it was removed, and never again when the disk has forgotten it. For whom it waited then, it waits all the
+/// same.
 struct DurablePromises {
     private struct Promise {
         let url: String
