@@ -222,6 +222,12 @@ class WorkerCases:
         other.fetch("page/2", "two", "upper:both")
         for client in (self.client, other):
             client.query("ping")
+        self.client.fetch("page/1", "three", "upper:nobody")
+        self.await_running(2)
+        self.client.cancel("page/1", "three")
+        # It reads in order: when it has confirmed that, it has begun what both want. A job that crosses its BYE would be
+        # for another worker.
+        eventually(lambda: self.registered()[0]["cancelling"] == 0, "the worker has confirmed the cancellation")
         self.await_running(1)
         worker.signal(signal.SIGTERM)
         answers = [self.client.terminal(), other.terminal()]
