@@ -1,6 +1,7 @@
 """The Swift clients, built when first needed: async-http-client alone takes minutes."""
 
 import functools
+import shutil
 import subprocess
 
 from bench import places
@@ -11,13 +12,20 @@ from bench.frame import Failed
 def built(package):
     """Builds a package of `Tests/Bench/swift` and returns the folder of its program."""
     scratch = places.MADE / "swift" / package
-    scratch.mkdir(parents=True, exist_ok=True)
     command = ["swift", "build", "-c", "release", "--package-path", places.SOURCES / "swift" / package,
                "--scratch-path", scratch]
-    with (scratch / "build.log").open("wb") as log:
-        if subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode != 0:
+    # Where a file of the checkout is gone SwiftPM still asks for it, until it begins anew.
+    if not _succeeds(command, scratch):
+        shutil.rmtree(scratch)
+        if not _succeeds(command, scratch):
             raise Failed(f"cannot be built: see {scratch.relative_to(places.ROOT)}/build.log")
     return scratch / "release"
+
+
+def _succeeds(command, scratch):
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / "build.log").open("wb") as log:
+        return subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def program(package, name):
