@@ -39,7 +39,11 @@ extension BrokerCore {
 
     /// Works off a slice of what is being purged. Called once a pass.
     mutating func continuePurges(now: Tick) {
-        for handler in purging { handlers[handler].purge?.isOld = true }
+        // Those of this pass are the last.
+        for handler in purging.reversed() {
+            guard handlers[handler].purge?.isOld == false else { break }
+            handlers[handler].purge?.isOld = true
+        }
         // Removals of this pass have used some of the budget; the older ones go on all the same.
         var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = purging.first {
