@@ -100,7 +100,7 @@ import Testing
         let submitted = Task { try await bus.submit(url, under: "reports", id: "1") }
         let fetch = await first.fetch()
         await first.die()
-        let second = try ScriptedBus(in: first.folder, instance: 2)
+        let second = try ScriptedBus(in: first.home, instance: 2)
         #expect(await second.fetch() == fetch)
         second.say(.accepted(key.handler, key.request))
         try await submitted.value
@@ -133,7 +133,7 @@ import Testing
         var reader = claim.makeAsyncIterator()
         let old = try #require(try await reader.next())
         await first.die()
-        let second = try ScriptedBus(in: first.folder, instance: 2)
+        let second = try ScriptedBus(in: first.home, instance: 2)
         await second.hears(.subscribe(.handler(key.handler)))
         let error = await #expect(throws: BusError.self) { try await old.acknowledge() }
         #expect(error?.code == .connectionLost)

@@ -46,7 +46,7 @@ import Testing
         let fetched = Task { try await handler.fetch(url) }
         let fetch = await first.fetch()
         await first.die()
-        let second = try ScriptedBus(in: first.folder, instance: 2)
+        let second = try ScriptedBus(in: first.home, instance: 2)
         #expect(await second.fetch() == fetch)
         second.answer(fetch, [5])
         #expect(try await fetched.value.body.bytes() == [5])
@@ -67,7 +67,7 @@ import Testing
         #expect(await #expect(throws: BusError.self) { try await handler.fetch(url) }?.code == .noBroker)
         await #expect(throws: BusError.self) { try await bus.watch("page/") }
 
-        let second = try ScriptedBus(in: first.folder, instance: 2, answers: true)
+        let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         await second.hears(.hello(Hello(client: "swift")))
         // The broker has said WELCOME, and the bus may not have heard it.
         while (try? await handler.fetch(url + "2")) == nil { await Task.yield() }
@@ -88,7 +88,7 @@ import Testing
             if number.isMultiple(of: 2) { handler.remove() } else { fetched.cancel() }
             await #expect(throws: (any Error).self) { try await fetched.value }
         }
-        let second = try ScriptedBus(in: first.folder, instance: 2, answers: true)
+        let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         let last = bus.handler()
         #expect(try await last.fetch(url).status == 200)
         let idle = second.said.current.value.count {
@@ -142,7 +142,7 @@ import Testing
         let posted = Task { [options] in try await handler.fetch(url, options) }
         _ = await first.fetch()
         await first.die()
-        let second = try ScriptedBus(in: first.folder, instance: 2)
+        let second = try ScriptedBus(in: first.home, instance: 2)
         #expect(await #expect(throws: BusError.self) { try await posted.value }?.code == .connectionLost)
         #expect(second.fetches.isEmpty)
     }

@@ -33,6 +33,31 @@ import Testing
         await broker.hears(.acknowledge(1))
     }
 
+    /// Asks for two things from one place, by a task each.
+    private actor Asker {
+        func ask(_ handler: Handler, _ urls: (String, String)) -> [Task<Response, any Error>] {
+            [urls.0, urls.1].map { url in Task.immediate { try await fetch(handler, url) } }
+        }
+
+        private func fetch(_ handler: Handler, _ url: String) async throws -> Response {
+            try await handler.fetch(url)
+        }
+    }
+
+    @Test func `what an actor's tasks fetch is asked for in their order`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let asker = Asker()
+        // Threads at rest, which would have to be woken for what is not begun at once.
+        for round in 1...1_000 {
+            let urls = ("http://127.0.0.1/\(round)/1", "http://127.0.0.1/\(round)/2")
+            let tasks = await asker.ask(handler, urls)
+            _ = await broker.fetch(2 * round)
+            #expect(broker.fetches.suffix(2).map(\.url) == [urls.0, urls.1])
+            for task in tasks { task.cancel() }
+        }
+    }
+
     @Test func `an error page is an error, with its status and its page`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

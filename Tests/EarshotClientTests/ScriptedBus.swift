@@ -5,12 +5,23 @@ import ZeroMQ
 
 @testable import EarshotClient
 
+/// A runtime folder that no other test has; it goes with this value.
+final class Home: Sendable {
+    let folder: RuntimeFolder
+
+    init() throws {
+        folder = try RuntimeFolder(named: Endpoint().path)
+    }
+
+    deinit { Folder.remove(folder.path) }
+}
+
 /// A scripted broker in a runtime folder of its own, on a thread of its own, for tests that await. It greets, answers
 /// removals, cancellations and questions; what else it says the test tells it.
 final class ScriptedBus: Sendable {
     typealias Script = @Sendable (ScriptedBroker) throws -> Void
 
-    let folder: RuntimeFolder
+    let home: Home
     /// All that clients said.
     let said = Observed<[ClientMessage]>([])
     private let scripts: Mailbox<Script>
@@ -19,12 +30,12 @@ final class ScriptedBus: Sendable {
     private let lastSequence = Observed<UInt64>(0)
 
     /// - Parameters:
-    ///   - folder: that of a broker before it; a new one if nil.
+    ///   - home: that of a broker before it; a new one if nil.
     ///   - answers: whether the first FETCH is answered by itself.
-    init(in folder: RuntimeFolder? = nil, instance: UInt64 = 1, answers: Bool = false) throws {
-        let folder = try folder ?? RuntimeFolder(named: Endpoint().path)
+    init(in home: Home? = nil, instance: UInt64 = 1, answers: Bool = false) throws {
+        self.home = try home ?? Home()
+        let folder = self.home.folder
         try folder.prepare()
-        self.folder = folder
         scripts = try Mailbox()
         let lock = try LockFile.take(folder.brokerLock)
         let (scripts, said, isDying, isDead) = (scripts, said, isDying, isDead)
@@ -68,6 +79,8 @@ final class ScriptedBus: Sendable {
         loop.remove(registration)
         broker.die()
     }
+
+    var folder: RuntimeFolder { home.folder }
 
     deinit {
         isDying.change { $0 = true }

@@ -8,7 +8,7 @@ final class Answer<Value: Sendable>: Sendable {
     /// Waits for it.
     ///
     /// - Throws: what was told, ``BusError``; `CancellationError` when the task is cancelled before.
-    func value() async throws -> Value {
+    nonisolated(nonsending) func value() async throws -> Value {
         while true {
             let (result, version) = result.current
             if let result { return try result.get() }

@@ -27,7 +27,7 @@ extension Bus {
     ///     restarts.
     /// - Throws: ``BusError``: ``BusError/Code/notStored`` when the broker cannot keep it, ``BusError/Code/idInUse``
     ///   when another request has this ID; `CancellationError`, and then it is withdrawn.
-    public func submit(
+    public nonisolated(nonsending) func submit(
         _ url: String, under handler: String, id: String, priority: Priority = .normal,
         _ options: FetchOptions = FetchOptions()
     ) async throws {
@@ -56,5 +56,7 @@ extension Bus {
     ///
     /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
     /// - Throws: as ``watch(_:)``.
-    public func claim(_ pattern: String) async throws -> Watch { try await watch(pattern, isClaim: true) }
+    public nonisolated(nonsending) func claim(_ pattern: String) async throws -> Watch {
+        try await watch(pattern, isClaim: true)
+    }
 }

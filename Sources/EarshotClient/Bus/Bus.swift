@@ -125,7 +125,9 @@ public final class Bus: Sendable {
     ///
     /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
     /// - Throws: ``BusError``, ``BusError/Code/invalidRequest`` for what is no such name; `CancellationError`.
-    public func watch(_ pattern: String) async throws -> Watch { try await watch(pattern, isClaim: false) }
+    public nonisolated(nonsending) func watch(_ pattern: String) async throws -> Watch {
+        try await watch(pattern, isClaim: false)
+    }
 
     /// Wants nothing any more of a handler, or of all below a name, whoever asked for it. What this program awaits of
     /// them ends as ``BusError/Code/removed``, and what other programs await too; its handlers can be used again.
@@ -134,18 +136,22 @@ public final class Bus: Sendable {
     /// - Returns: how many requests had not ended.
     /// - Throws: ``BusError``; `CancellationError`, and then they are removed all the same.
     @discardableResult
-    public func remove(_ pattern: String) async throws -> Int {
+    public nonisolated(nonsending) func remove(_ pattern: String) async throws -> Int {
         guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
         let answer = Answer<Int>()
         guard commands.put(.purge(pattern, answer)) else { throw BusError.closed }
         return try await answer.value()
     }
 
-    func watch(_ pattern: String, isClaim: Bool) async throws -> Watch {
+    func watch(
+        _ pattern: String, isClaim: Bool, _ caller: isolated (any Actor)? = #isolation
+    ) async throws -> Watch {
         guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
         let state = WatchState(pattern, isClaim: isClaim)
         let watch = Watch(state, self)
         try await withTaskCancellationHandler {
+            // What makes the closure the caller's.
+            _ = caller
             try await withCheckedThrowingContinuation { continuation in
                 if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.closed) }
             }

@@ -48,7 +48,8 @@ public final class Handler: Sendable {
     }
 
     /// Fetches a URL. Cancelling the task cancels the request: a running transfer is cut off at its socket, unless
-    /// somebody else wants the same.
+    /// somebody else wants the same. It is asked for before the task waits for the first time: what an actor's tasks
+    /// fetch is asked for in the order in which they call this.
     ///
     /// - Parameter url: 1 to 8,192 bytes of ASCII without spaces, `http` or `https`, or a scheme that a worker
     ///   registers.
@@ -85,15 +86,20 @@ public final class Handler: Sendable {
         return Download(request, progress)
     }
 
-    private nonisolated(nonsending) func response(
-        _ url: String, _ priority: Priority, _ options: FetchOptions, replaces: Bool
+    /// - Parameter caller: on whose actor all of it goes until it waits: a closure that is not isolated to it would be
+    ///   begun somewhere else, and what one actor asks for be asked in any order.
+    private func response(
+        _ url: String, _ priority: Priority, _ options: FetchOptions, replaces: Bool,
+        _ caller: isolated (any Actor)? = #isolation
     ) async throws -> Response {
         try Task.checkCancellation()
         let key = bus.nextKey(state.name)
         let fetch = Shared(try options.request(key, url, priority))
         let request = Request(key, state, bus.commands)
         let response = try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
+            // What makes the closure the caller's.
+            _ = caller
+            return try await withCheckedThrowingContinuation { continuation in
                 do throws(BusError) {
                     try request.send(fetch, .task(continuation), replaces: replaces)
                 } catch {
