@@ -39,10 +39,10 @@ final class StreamPort {
         }
     }
 
-    /// Messages taken in one pass, so that one port never starves the other or the timers.
-    private static let messagesPerPass = 512
-    /// Messages taken of one peer before the next has its turn.
-    private static let messagesPerTurn = 64
+    /// Messages taken in one pass. One port never starves the other or the timers, and one peer no other: whoever has
+    /// more waits for its next turn. What came of the first of many is sent before the last is read, so that those who
+    /// wait for it work meanwhile, too.
+    private static let messagesPerPass = 32
     /// Connections accepted in one pass.
     private static let acceptsPerPass = 256
     /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or
@@ -133,7 +133,7 @@ final class StreamPort {
         while budget > 0, let number = ready.popFirst() {
             guard let peer = peers[number] else { continue }
             peer.isReady = false
-            budget -= takeTurn(peer, most: min(budget, Self.messagesPerTurn), handle)
+            budget -= takeTurn(peer, most: budget, handle)
         }
     }
 

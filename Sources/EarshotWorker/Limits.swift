@@ -13,8 +13,9 @@ enum Limits {
     /// Freed bytes that a worker keeps: 64 slots with bodies of 64 KiB have as much in buffers and bodies, which come
     /// and go with each transfer.
     static let freeBytes: Int32 = 8 << 20
-    /// Messages taken from the broker in one pass: transfers and timers get their turn between.
-    static let messagesPerPass = 256
+    /// Messages taken from the broker in one pass: transfers and timers get their turn between, and the first of many
+    /// jobs is under way, and its answer sent, before the last is read.
+    static let messagesPerPass = 32
     /// Bytes a file may grow by before it is looked again how much is free on its disk.
     static let roomBytes = 4 << 20
     /// Bytes of a body in a file that the loop hashes itself; the rest is hashed by threads. So small bodies wait for

@@ -8,8 +8,6 @@ from bench.frame import Target
 NAME = "service"
 TITLE = "A client asks a running service, 1 KiB"
 
-WORKERS = 1
-"""Of the bus. On two cores, where client, broker and origin work too, a second one only takes turns with the first."""
 ORIGIN_LIMIT = 100
 SLOTS = 200
 GEARMAN_WORKERS = 16
@@ -34,7 +32,7 @@ class Services:
 
     def __init__(self, running, **origin):
         self.origin = running.enter_context(servers.Nginx(**origin))
-        self.bus = running.enter_context(servers.Bus(WORKERS, ORIGIN_LIMIT, SLOTS))
+        self.bus = running.enter_context(servers.Bus(None, ORIGIN_LIMIT, SLOTS))
         self.zurl = running.enter_context(peers.Zurl())
         self.gearmand = running.enter_context(peers.Gearmand())
         self._pool = running.enter_context(peers.GearmanWorkers(self.gearmand, GEARMAN_WORKERS))

@@ -77,12 +77,12 @@ def peers_of(services):
 
 def ours(origin, plan):
     def ask(number):
-        with servers.Bus(service.WORKERS, service.ORIGIN_LIMIT, service.SLOTS, cache=True) as bus:
+        with servers.Bus(None, service.ORIGIN_LIMIT, service.SLOTS, cache=True) as bus:
             roles = {"server": lambda: [bus.broker], "workers": lambda: bus.workers, "origin": lambda: origin.pids}
             client = asking.Client("earshot", asking.compiled("ask-earshot"), "", bus.runtime, "", roles,
                                    counted=origin.requests)
             return client.ask(plan, number)
-    limits = f"--origin-limit {service.ORIGIN_LIMIT} --workers {service.WORKERS} --slots {service.SLOTS}"
+    limits = f"--origin-limit {service.ORIGIN_LIMIT} --slots {service.SLOTS}"
     command = f"earshot serve {limits} --cache-folder"
     return Contender("earshot", f"{command}; ask-earshot --clients {plan.clients}", ask, True)
 
