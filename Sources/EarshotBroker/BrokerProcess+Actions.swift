@@ -13,7 +13,7 @@ extension BrokerProcess {
                 // What the cache answered at once may be something to fetch.
                 guard hasCacheAnswered else { return }
                 hasCacheAnswered = false
-                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds))
+                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), hasMore: hasMore)
                 continue
             }
             for action in actions { carryOut(action) }

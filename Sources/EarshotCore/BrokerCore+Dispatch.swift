@@ -4,9 +4,12 @@ internal import EarshotWire
 /// Assignment: who is next, and which worker gets it.
 extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
-    public mutating func dispatch(now: Tick) {
+    ///
+    /// - Parameter hasMore: whether more of what came together is still to be told. Until then a running flight that
+    ///   nobody wants any more goes on, for it may be wanted again.
+    public mutating func dispatch(now: Tick, hasMore: Bool = false) {
         clock = now
-        dropDeserted()
+        if !hasMore { dropDeserted() }
         continuePurges(now: now)
         useAnswers(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.

@@ -378,7 +378,7 @@ extension BrokerCore {
 
     /// Ends a flight that nobody wants any more, and those it was redirected to.
     ///
-    /// - Parameter isAtOnce: whether one that runs ends now, and not with this pass.
+    /// - Parameter isAtOnce: whether one that runs ends now, and not once all that came together is told.
     mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
@@ -394,7 +394,7 @@ extension BrokerCore {
         forget(flight)
     }
 
-    /// Ends the running flights that nobody came to want in this pass again.
+    /// Ends the running flights that nobody came to want again.
     mutating func dropDeserted() {
         while let name = deserted.popLast() {
             if let flight = flight(name) { dropIfUnwanted(flight) }

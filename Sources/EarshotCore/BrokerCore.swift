@@ -108,7 +108,7 @@ public struct BrokerCore {
     var purging: Deque<Int32> = []
     var purgedNumbers: [HandlerID: [Int32]] = [:]
     var departed: Deque<Int32> = []
-    /// Running flights that nobody wants any more since this pass.
+    /// Running flights that nobody wants any more since what came together began.
     var deserted: [FlightName] = []
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int

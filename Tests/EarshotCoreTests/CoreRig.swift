@@ -15,12 +15,14 @@ struct CoreRig {
     }
 
     /// Runs one pass: the events of `body`, then assignment. Keeps the actions of this pass only.
-    mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
+    ///
+    /// - Parameter hasMore: whether the next pass tells more of what came together.
+    mutating func pass(hasMore: Bool = false, _ body: (inout CoreRig) -> Void = { _ in }) {
         _ = core.takeActions()
         actions = []
         body(&self)
         core.timePassed(now: now)
-        core.dispatch(now: now)
+        core.dispatch(now: now, hasMore: hasMore)
         actions += core.takeActions()
     }
 

@@ -98,6 +98,24 @@ struct RemovalTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `what is let go goes on until all that came together with it is told`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("row/1", "1", "http://one/", by: a)
+            rig.fetch("row/2", "1", "http://two/", by: a)
+        }
+        let jobs = rig.jobs
+        rig.pass(hasMore: true) { $0.remove("row/", by: a) }
+        #expect(rig.cancellations == [])
+        rig.pass { $0.fetch("row/3", "1", "http://one/", by: a) }
+        #expect(rig.cancellations == [jobs[1].attempt])
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.done(jobs[0], by: worker) }
+        #expect(rig.terminals(for: a) == ["row/3 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `what nobody takes in the pass in which it was left is cut off with it, or ends before`() {
         let worker = rig.worker(slots: 4)
         let a = rig.client(1)

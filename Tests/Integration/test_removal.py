@@ -137,6 +137,9 @@ class RemovalTests(TestCase):
         # Whatever is said to a stopped broker it reads at once when it goes on.
         os.kill(self.bus.broker, signal.SIGSTOP)
         client.say("REMOVE first")
+        # More than it takes in one pass.
+        for number in range(200):
+            client.say(f"CANCEL nobody {number}")
         client.fetch("second", 1, url)
         os.kill(self.bus.broker, signal.SIGCONT)
         client.expect("REMOVED")

@@ -4,12 +4,12 @@ import Testing
 /// The reference model objects to what breaks an invariant, and with that invariant's number.
 struct CanaryTests {
     @Test func `there is a canary for each invariant from 1 to 12, for 14 and for 15`() {
-        #expect(Set(Canary.allCases.map(\.invariant)) == Set(1...12).union([14, 15]))
+        #expect(Set(Canary.allCases.flatMap(\.invariants)) == Set(1...12).union([14, 15]))
     }
 
     /// A canary needs its occasion, which not every world gives it; what is caught must be it, in any world.
     @Test(arguments: Canary.allCases)
-    func `a broken broker is caught with the number of the invariant it breaks`(canary: Canary) {
+    func `a broken broker is caught with the number of an invariant it breaks`(canary: Canary) {
         var caught = 0
         for seed in 1...12 as ClosedRange<UInt64> where caught < 2 {
             var options = SimulationOptions(seed: seed, steps: 6_000)
@@ -17,7 +17,7 @@ struct CanaryTests {
             do throws(Failure) {
                 _ = try Simulation.run(options)
             } catch {
-                #expect(error.violation.invariant == canary.invariant, "seed \(seed): \(error)")
+                #expect(canary.invariants.contains(error.violation.invariant), "seed \(seed): \(error)")
                 caught += 1
             }
         }

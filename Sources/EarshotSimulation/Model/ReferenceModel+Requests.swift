@@ -138,13 +138,13 @@ extension ReferenceModel {
         dropIfUnwanted(flight, isAtOnce: false)
     }
 
-    /// What was left in this pass, and nobody came to want again, is over.
+    /// What was left, and nobody came to want again, is over.
     func dropDeserted() {
         for flight in deserted where flight.phase != .over { dropIfUnwanted(flight) }
         deserted = []
     }
 
-    /// - Parameter isAtOnce: whether one that runs is over now, and not after the pass.
+    /// - Parameter isAtOnce: whether one that runs is over now, and not once all that came together is told.
     func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true) {
         guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
         if case .running = flight.phase, flight.content.alone == nil, !isAtOnce {

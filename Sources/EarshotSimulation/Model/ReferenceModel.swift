@@ -266,8 +266,8 @@ final class ReferenceModel {
             keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
-        case .dispatch:
-            dropDeserted()
+        case .dispatch(let hasMore):
+            if !hasMore { dropDeserted() }
             countWorkers()
             useAnswers()
         case .brokerReplaced: break

@@ -27,7 +27,7 @@ public enum BrokerEvent: Sendable {
     /// Told just before an attempt's end.
     case partKept(WorkerID, AttemptID, bytes: Int)
     case timePassed
-    case dispatch
+    case dispatch(hasMore: Bool)
     case limitsChanged(CoreLimits)
     case drain
     /// The broker is gone without a word, and the next one has begun: so many workers are to be heard by then before it
@@ -63,7 +63,7 @@ extension BrokerEvent: CustomStringConvertible {
         case .partKept(let id, let attempt, let bytes):
             "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
         case .timePassed: "time passes"
-        case .dispatch: "dispatch"
+        case .dispatch(let hasMore): hasMore ? "dispatch, and more is to come" : "dispatch"
         case .limitsChanged(let limits):
             "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
                 + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"

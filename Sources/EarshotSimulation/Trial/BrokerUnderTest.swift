@@ -86,7 +86,7 @@ struct BrokerUnderTest {
         case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)
-        case .dispatch: core.dispatch(now: now)
+        case .dispatch(let hasMore): core.dispatch(now: now, hasMore: hasMore)
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
         // It is another core's: `Trial` has made that one.
@@ -135,9 +135,7 @@ struct BrokerUnderTest {
         case (.foreignScheme, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.schemes = (0..<Setting.mostSchemes).map { "own\($0)" }
             return .workerSaid(id, .ready(ready), body)
-        case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body))
-        // Of four slots and more a quarter is kept for one class, of which less would be kept first.
-        where !ready.schemes.contains("https") && ready.slots < 4:
+        case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.slots += 1
             return .workerSaid(id, .ready(ready), body)
         default: return event

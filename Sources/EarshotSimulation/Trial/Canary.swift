@@ -65,23 +65,25 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A file that was given away is told of without that.
     case lostGift = "lost-gift"
 
-    /// The invariant it breaks.
-    public var invariant: Int {
+    /// The invariants of which it breaks one first.
+    public var invariants: Set<Int> {
         switch self {
-        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .inventedFullDisk: 1
-        case .terminalAfterRemoval: 2
-        case .secondAttempt, .unheardWorkers: 3
-        case .lostCancellation: 4
-        case .inheritedCancellation: 5
-        case .staleCompletion: 6
-        case .wrongClass: 7
-        case .sharedDeadline: 8
-        case .originOverLimit, .unspacedStarts: 9
-        case .uncountedAcknowledgement: 10
-        case .unboundedClient, .unboundedWorker, .ignoredFullDisk: 11
-        case .purgedBeforeLease, .splicedBody: 12
-        case .foreignScheme, .killedOwnWorker, .desertedScheme: 14
-        case .sharedGift, .lostGift: 15
+        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .inventedFullDisk: [1]
+        case .terminalAfterRemoval: [2]
+        case .secondAttempt, .unheardWorkers: [3]
+        case .lostCancellation: [4]
+        case .inheritedCancellation: [5]
+        case .staleCompletion: [6]
+        case .wrongClass: [7]
+        case .sharedDeadline: [8]
+        case .originOverLimit, .unspacedStarts: [9]
+        case .uncountedAcknowledgement: [10]
+        case .unboundedClient, .ignoredFullDisk: [11]
+        // Of one slot more a lower class has its share, too.
+        case .unboundedWorker: [7, 11]
+        case .purgedBeforeLease, .splicedBody: [12]
+        case .foreignScheme, .killedOwnWorker, .desertedScheme: [14]
+        case .sharedGift, .lostGift: [15]
         }
     }
 }

@@ -45,4 +45,6 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// The disk takes nothing for a while, so that what is to wait stays in memory and no body becomes a file; now and
     /// then what was written cannot be read back.
     case diskFaults = "disk-faults"
+    /// What comes together is told in several passes.
+    case splitPasses = "split-passes"
 }

@@ -32,7 +32,7 @@ struct Setting {
 
     init(_ options: SimulationOptions, _ random: inout SeededGenerator) {
         // Drawn in a fixed order: a fault left out by `options` changes nothing else.
-        let drawn = Fault.allCases.filter { $0 == .diskFaults || !random.perMille(300) }
+        let drawn = Fault.allCases.filter { [.diskFaults, .splitPasses].contains($0) || !random.perMille(300) }
         faults = Set(drawn).subtracting(options.without)
         clients = 3 + random.below(22)
         workers = 1 + random.below(6)
@@ -70,6 +70,7 @@ struct Setting {
         if own.perMille(300) { faults.remove(.diskFaults) }
         limits.refusalsPerPass = [1, 5, 1_000][own.below(3)]
         limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
+        if own.perMille(500) { faults.remove(.splitPasses) }
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

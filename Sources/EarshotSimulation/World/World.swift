@@ -12,6 +12,8 @@ struct World {
     var random: SeededGenerator
     /// For the disk alone, so that its faults change nothing else of a world.
     private var diskRandom: SeededGenerator
+    /// For passes that are split, for the same reason.
+    private var partRandom: SeededGenerator
     private(set) var trial: Trial
     /// Those of brokers that have died.
     private(set) var earlierLedgers: [Ledger] = []
@@ -57,6 +59,7 @@ struct World {
     init(_ options: SimulationOptions, keepsHistory: Bool) {
         random = SeededGenerator(seed: options.seed)
         diskRandom = SeededGenerator(seed: ~options.seed)
+        partRandom = SeededGenerator(seed: options.seed &+ 1)
         setting = Setting(options, &random)
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
@@ -93,7 +96,7 @@ struct World {
         let timer = trial.broker.core.nextTimer?.nanoseconds
         let next = min(planned ?? .max, timer ?? .max)
         if needsDispatch, next > now || random.perMille(250) {
-            try tell(.dispatch)
+            try tell(.dispatch(hasMore: setting.has(.splitPasses) && partRandom.perMille(250)))
             return
         }
         // A core that is behind asks for the next pass at once; what peers sent meanwhile comes in with it.
@@ -150,7 +153,7 @@ struct World {
     private mutating func tellOnce(_ event: BrokerEvent) throws(Violation) {
         let tick = Tick(nanoseconds: now)
         history?.append(HistoryEntry(now: tick, event: event))
-        if case .dispatch = event { needsDispatch = false } else { needsDispatch = true }
+        needsDispatch = if case .dispatch(let hasMore) = event { hasMore } else { true }
         var refused: Set<ClientID> = []
         for action in try trial.apply(event, now: tick) {
             if let consequence = try carryOut(action, &refused) { consequences.append(consequence) }
