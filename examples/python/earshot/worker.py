@@ -238,7 +238,8 @@ class Worker:
     def _cancel(self, attempt: str) -> None:
         if attempt in self._tasks:
             self._jobs[attempt]._cancelled.set()
-            self._tasks[attempt].cancel()
+            # Not before it has begun: of a task that is cancelled before, nothing runs, and nobody would be answered.
+            self._loop.call_soon(self._tasks[attempt].cancel)
 
     async def _carry_out(self, attempt: str, job: Job) -> None:
         link = self._link
@@ -251,6 +252,8 @@ class Worker:
 
     async def _outcome(self, attempt: str, job: Job) -> tuple[bytes, bytes | None]:
         try:
+            if job.is_cancelled:
+                raise asyncio.CancelledError
             made = await self._make(job)
             return self._done(attempt, made if isinstance(made, Answer) else Answer(made))
         except asyncio.CancelledError:

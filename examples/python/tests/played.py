@@ -47,6 +47,10 @@ class Played(contextlib.ExitStack):
     def say(self, head, body=None):
         self._peer.sendall(encode(head, body))
 
+    def say_all(self, *heads):
+        """So that one look brings all of them."""
+        self._peer.sendall(b"".join([encode(head) for head in heads]))
+
     def hear(self, count):
         """So many messages."""
         found = []

@@ -212,6 +212,22 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await asyncio.to_thread(broker.hear, 2), [[b"PONG\n"], [b"BYE\n"]])
             await running
 
+    @timed
+    async def test_a_job_that_is_cancelled_before_it_has_begun_is_answered_and_gives_its_slot_back(self):
+        async def never(job):
+            self.fail(f"{job.url} was begun after it was cancelled")
+
+        with Played() as broker:
+            broker.listen("work")
+            running = asyncio.create_task(Worker(never, ["never"], 1, broker.runtime).run())
+            await asyncio.to_thread(broker.accept)
+            # The worker reads both at once.
+            broker.say_all(b"LIMITS\nspool: /nowhere\ninline-bytes: 1\n", b"JOB b.1.1 never:1\n", b"CANCEL b.1.1\n")
+            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"FAILED b.1.1 cancelled\n"]])
+            broker.say(b"DRAIN\n")
+            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"BYE\n"]])
+            await running
+
 
 class Pictures:
     """Serves pictures when all of them have been asked for; counts."""
