@@ -178,7 +178,7 @@ class ThreadedShell(Shell):
             while True:
                 with self._lock:
                     self._turn(is_readable)
-                    if pending.done() or self._calls:
+                    if pending.done() or self._has_calls():
                         return
                     self._caller_polls = True
                     timeout = self._timeout(deadline)
@@ -247,7 +247,7 @@ class ThreadedShell(Shell):
                     _log.exception("the connection to the broker")
                 self._keeper_polls = True
                 timeout = self._timeout(None)
-            if self._calls:
+            if self._has_calls():
                 self._keeper_polls = is_readable = False
                 self._call_back()
             else:
@@ -277,7 +277,13 @@ class ThreadedShell(Shell):
                 call()
         except BaseException:
             self._is_calling = False
+            self._wake()  # For those that are left.
             raise
+
+    def _has_calls(self) -> bool:
+        """Whether there is something to call. Not while a call has not ended, which may wait for something itself: then
+        who reads goes on reading."""
+        return bool(self._calls) and not self._is_calling
 
     # With the lock.
 

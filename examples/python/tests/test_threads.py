@@ -191,6 +191,28 @@ class KeeperTests(ThreadsTestCase):
         self.assertEqual(asked, [body(7)])
         self.assertEqual(told, sorted(told))
 
+    def test_a_call_may_ask_while_others_are_still_to_be_called(self):
+        with Played() as broker:
+            broker.listen()
+            welcome = in_thread(broker.welcome)
+            with earshot.blocking.connect(broker.runtime) as bus:
+                welcome()
+                handler = bus.handler("asks").__enter__()
+                told, asked = [], []
+
+                def tell(step):
+                    told.append(step.received)
+                    if len(told) == 1:
+                        asked.append(handler.start("http://x/2").result(10).status)
+                transfer = handler.start("http://x/1", on_progress=tell)
+                waiting = in_thread(transfer.result)
+                broker.hear(1)
+                broker.say_all(*(f"PROGRESS asks {transfer.request} {count}/9\n".encode() for count in range(1, 4)))
+                [[head]] = broker.hear(1)
+                broker.say(f"RESULT asks {head.split()[2].decode()} 200\nseq: 1\n".encode())
+                eventually(lambda: len(told) == 3, "the others are called when that one has ended")
+                broker.say(f"RESULT asks {transfer.request} 201\nseq: 2\n".encode())
+                self.assertEqual((waiting().status, told, asked), (201, [1, 2, 3], [200]))
 
     def test_the_keeper_goes_when_a_caller_reads_and_comes_back(self):
         with self.open() as bus, bus.handler("back") as handler:
