@@ -57,8 +57,10 @@ class ThreadedShell(Shell):
         self._reader = Reader.NOBODY
         self._turns = 0
         """How often a caller began to read."""
+        self._caller = 0
+        """The thread of the caller that reads, or 0."""
         self._led: Pending[Any] | None = None
-        """What the caller that reads waits for."""
+        """What it waits for."""
         self._followers: dict[threading.Event, None] = {}
         """Callers that wait while another one reads."""
         self._caller_polls = self._keeper_polls = False
@@ -148,53 +150,57 @@ class ThreadedShell(Shell):
         while not pending.done():
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"not within {seconds:g} s")
-            follower: threading.Event | None = None
-            with self._lock:
-                if pending.done():
-                    return
-                if self._reader is Reader.CALLER:
-                    follower = threading.Event()
-                    pending.wake_at_end(follower)
-                    self._followers[follower] = None
-                else:
-                    self._reader = Reader.CALLER
-                    if self._keeper_polls:
-                        self._keepers.wake()
-                    self._turns += 1
-                    self._led = pending
-            if follower is None:
-                self._read(pending, deadline)
-            else:
-                self._follow(follower, deadline)
+            if not self._read(pending, deadline):
+                self._follow(pending, deadline)
             if self._calls:
                 self._call_back()
 
     # Who reads.
 
-    def _read(self, pending: Pending[Any], deadline: float | None) -> None:
-        """Reads for all until one has its end, or something is to be called."""
+    def _read(self, pending: Pending[Any], deadline: float | None) -> bool:
+        """Reads for all until one has its end, or something is to be called. Returns False if another caller reads."""
+        me = threading.get_ident()
         is_readable = False
         try:
+            with self._lock:
+                if self._reader is Reader.CALLER:
+                    return False
+                # Whoever that is first: an interrupt may come next.
+                self._caller = me
+                self._reader = Reader.CALLER
+                self._led = pending
+                self._turns += 1
+                if self._keeper_polls:
+                    self._keepers.wake()
             while True:
                 with self._lock:
                     self._turn(is_readable)
                     if pending.done() or self._has_calls():
-                        return
+                        return True
                     self._caller_polls = True
                     timeout = self._timeout(deadline)
                 if timeout is not None and timeout <= 0 and deadline is not None and time.monotonic() >= deadline:
-                    return
+                    return True
                 is_readable = self._callers.poll(timeout)
                 self._caller_polls = False
         finally:
             # Without the lock: an interrupt could come while it is awaited, and then nobody would read any more.
-            self._caller_polls = False
-            self._led = None
-            self._reader = Reader.NOBODY
-            self._pass_on()
+            if self._caller == me:
+                self._caller = 0
+                self._caller_polls = False
+                self._led = None
+                self._reader = Reader.NOBODY
+                self._pass_on()
 
-    def _follow(self, follower: threading.Event, deadline: float | None) -> None:
+    def _follow(self, pending: Pending[Any], deadline: float | None) -> None:
+        """Waits until one has its end, or this caller may have to read."""
+        follower = threading.Event()
         try:
+            with self._lock:
+                if pending.done() or self._reader is not Reader.CALLER:
+                    return
+                pending.wake_at_end(follower)
+                self._followers[follower] = None
             follower.wait(None if deadline is None else max(0, deadline - time.monotonic()))
         finally:
             # It may have been its turn to read, and it goes.

@@ -266,6 +266,18 @@ class InterruptTests(ThreadsTestCase):
                                     self.assertEqual(transfer.result(10).read(), body(n, f"{lease}-{number}-{after}"))
                             bus.ping()
 
+    def test_an_interrupt_on_the_way_to_reading_leaves_that_to_others(self):
+        for name, after in (("wake", False), ("wake", True), ("_read", False)):
+            with self.subTest(name, after=after), self.open() as bus, bus.handler("way") as handler:
+                transfer = handler.start(f"{self.url}/gate/way{name}{after}")
+                eventually(lambda: bus._keeper_polls, "the keeper polls")
+                place = bus._keepers if name == "wake" else bus
+                with mock.patch.object(place, name, Interrupted(getattr(place, name), after)):
+                    with self.assertRaises(KeyboardInterrupt):
+                        bus._wait(transfer._ending)
+                self.origin.open_gate(f"way{name}{after}")
+                self.assertEqual(transfer.result(10).read(), body(100))
+
     def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):
         with self.open() as bus, bus.handler("waits") as handler:
             link = bus._link
