@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -107,7 +108,9 @@ class Poller:
         self._events.register(link.descriptor, select.EPOLLIN)
 
     def detach(self, link: Link) -> None:
-        self._events.unregister(link.descriptor)
+        # An interrupt may have come before it was attached, or after it was closed.
+        with contextlib.suppress(OSError):
+            self._events.unregister(link.descriptor)
 
     def await_room(self, link: Link) -> None:
         """Returns also when more can be sent, if it is full."""

@@ -278,6 +278,19 @@ class InterruptTests(ThreadsTestCase):
                 self.origin.open_gate(f"way{name}{after}")
                 self.assertEqual(transfer.result(10).read(), body(100))
 
+    def test_an_interrupt_while_the_next_connection_is_made_is_got_over(self):
+        for owner, name in (("_callers", "detach"), ("_keepers", "detach"), ("_link", "close"), ("_callers", "attach"),
+                            ("_keepers", "attach")):
+            for after in (False, True):
+                with self.subTest(owner, name=name, after=after), self.open() as bus, bus.handler("next") as handler:
+                    transfer = handler.start(f"{self.url}/bytes/7?next")
+                    place = getattr(bus, owner)
+                    step = Interrupted(getattr(place, name), after)
+                    with mock.patch.object(place, name, step), self.assertRaises(KeyboardInterrupt):
+                        bus._do(lambda: (bus._apply(bus._core.lost()), bus._turn()))
+                    self.assertEqual(transfer.result(10).read(), body(7))
+                    bus.ping()
+
     def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):
         with self.open() as bus, bus.handler("waits") as handler:
             link = bus._link
