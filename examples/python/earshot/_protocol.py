@@ -272,11 +272,7 @@ class Core:
         """Nothing below `pattern` is wanted any more. `survives`: it is said to the next broker too."""
         actions = self._forget(pattern, "its handler was removed")
         actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
-        # REMOVE ends the subscriptions to the handlers that it means. That to a subtree stays.
-        if self.phase is Phase.READY:
-            ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
-            actions += [self._notify(encode("SUBSCRIBE", p)) for p in sorted(ended)]
-        return actions
+        return actions + [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
 
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
         """A QUERY or a SET."""
@@ -336,7 +332,10 @@ class Core:
         self._said = 0
         self._session = message.field("token")
         actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
-        actions += [self._say_question(question) for question in self._questions.values()]
+        for question in self._questions.values():
+            actions.append(self._say_question(question))
+            if question.verb == "REMOVE":
+                actions += [self._notify(head) for head in self._subscribing_again(question.operands[0])]
         actions += [self._say_wanted(wanted) for wanted in everything]
         return actions
 
@@ -473,6 +472,12 @@ class Core:
         """Says it now, or as soon as the session goes on."""
         send = self._notify(head) if self.phase is Phase.READY or self._session is not None else None
         return [send] if send and self.phase is Phase.READY else []
+
+    def _subscribing_again(self, pattern: str) -> list[bytes]:
+        """What is to be said after a REMOVE: it ends the subscriptions to the handlers that it means, which watches need.
+        That to a subtree stays."""
+        ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
+        return [encode("SUBSCRIBE", p) for p in sorted(ended)]
 
     def _heard(self, number: int) -> None:
         while self._notices and self._notices[0][0] <= number:

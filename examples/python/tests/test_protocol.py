@@ -279,6 +279,25 @@ class WatchTests(unittest.TestCase):
         self.assertEqual(script.brief(script.core.remove("h/", 9, False)), ["say REMOVE h/", "say SUBSCRIBE h/a"])
         self.assertEqual(script.brief(script.core.remove("g", 9, False)), ["say REMOVE g"])
 
+    def test_a_removal_that_is_said_later_does_not_take_it_either(self):
+        for lease in (0, 5):
+            with self.subTest(lease=lease):
+                script = Script(lease=lease)
+                script.brief(script.core.watch(1, "h"))
+                script.brief(script.core.remove("h", 2, survives=True))
+                script.brief(script.core.lost())
+                script.brief(script.core.remove("h", 3, survives=True))
+                script.brief(script.core.opened())
+                self.assertEqual(script.hear(NEXT)[-2:], ["say REMOVE h", "say SUBSCRIBE h"])
+        script = Script(lease=5)
+        script.brief(script.core.watch(1, "h"))
+        script.brief(script.core.lost())
+        script.brief(script.core.remove("h", 2, survives=False))
+        script.brief(script.core.remove("h", 3, survives=True))
+        script.brief(script.core.opened())
+        self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
+                         ["greeted", "say REMOVE h", "say SUBSCRIBE h", "say REMOVE h", "say SUBSCRIBE h"])
+
 
 class AnswerTests(unittest.TestCase):
     def test_answers_find_their_questions(self):
