@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
+import secrets
 import shutil
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
@@ -55,7 +57,7 @@ class FetchFailed(EarshotError):
         """Of `http-status` alone: what the server answered."""
         self.headers = headers
         self.body = body
-        """Of `http-status` alone: the first MiB of the error page."""
+        """Of `http-status` alone: the first MiB of the error page; empty if that could not be read."""
         self.url = url
         """Of `http-status` alone: the URL that answered."""
         self.attempts = attempts
@@ -215,7 +217,8 @@ class Result:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the body to `path`, which is whole whenever it is there; then the result is released."""
         target = pathlib.Path(path)
-        part = target.with_name(f".{target.name}.{os.getpid()}-{self.request}.part")
+        # Nothing of the request's ID, which anybody may have chosen, or of the target's name, which may be of full length.
+        part = target.with_name(f".earshot-{secrets.token_hex(8)}.part")
         try:
             if self.body is not None:
                 part.write_bytes(self.body)
@@ -223,7 +226,8 @@ class Result:
                 self._hold.copy(part)
             part.replace(target)
         finally:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink()
             self._hold.release()
 
     def release(self) -> None:
@@ -257,9 +261,13 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
         handler, request = message.operands[:2]
         return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
                            tag=message.field("tag")), Hold(release)
-    if message.verb == "FAILED":
-        return _failure(message, hold.read(ERROR_PAGE_BYTES)), hold
-    return Result(message, path, hold), hold
+    if message.verb == "RESULT":
+        return Result(message, path, hold), hold
+    try:
+        page = hold.read(ERROR_PAGE_BYTES)
+    except OSError:
+        page = b""  # What became of the request is told all the same.
+    return _failure(message, page), hold
 
 
 def in_memory(message: Message) -> Terminal:
