@@ -132,6 +132,14 @@ _lock = threading.Lock()
 _private: PrivateBus | None = None
 
 
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()  # Whoever had it is not in this process.
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def private_folder() -> pathlib.Path:
     """The runtime folder of this process's private bus, started if need be. Blocks until it is up."""
     global _private

@@ -21,7 +21,7 @@ from ._messages import Message
 from ._protocol import Action
 from ._results import Closed
 from ._shell import LONGEST_OWED, Shell
-from ._waiting import Pending, Poller
+from ._waiting import Pending, Poller, Waiter
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class ThreadedShell(Shell):
         """The thread of the caller that reads, or 0."""
         self._led: Pending[Any] | None = None
         """What it waits for."""
-        self._followers: dict[threading.Event, None] = {}
+        self._followers: dict[Waiter, None] = {}
         """Callers that wait while another one reads."""
         self._caller_polls = self._keeper_polls = False
         self._keeper_sleeps = False
@@ -110,8 +110,9 @@ class ThreadedShell(Shell):
             self._keeper.join()
 
     def _abandon(self) -> None:
-        # Whoever had it is not in this process.
+        # Whoever had them is not in this process.
         self._lock = threading.Lock()
+        self._nudge = threading.Event()
         super()._abandon()
 
     def _do(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -194,7 +195,7 @@ class ThreadedShell(Shell):
 
     def _follow(self, pending: Pending[Any], deadline: float | None) -> None:
         """Waits until one has its end, or this caller may have to read."""
-        follower = threading.Event()
+        follower = Waiter()
         try:
             with self._lock:
                 if pending.done() or self._reader is not Reader.CALLER:

@@ -15,6 +15,25 @@ from ._results import Hold, Terminal
 T = TypeVar("T")
 
 
+class Waiter:
+    """One thread waits with it, once. What sets it takes no lock, which another thread might hold when the process
+    forks."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float | None) -> None:
+        """Returns when it was set, or after so many seconds."""
+        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # It was before.
+            self._lock.release()
+
+
 class Pending(Generic[T]):
     """Has an end once. All but `done` and `get` belongs to whoever holds the bus's lock."""
 
@@ -24,7 +43,7 @@ class Pending(Generic[T]):
         self._done = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._waiters: list[threading.Event] | None = None
+        self._waiters: list[Waiter] | None = None
 
     def done(self) -> bool:
         return self._done
@@ -37,7 +56,7 @@ class Pending(Generic[T]):
         self._error = error
         self._end()
 
-    def wake_at_end(self, waiter: threading.Event) -> None:
+    def wake_at_end(self, waiter: Waiter) -> None:
         """Sets it when this has ended."""
         if self._waiters is None:
             self._waiters = []

@@ -1,6 +1,8 @@
 """The blocking form: who reads, what goes on when nobody waits, and what an interrupt leaves behind."""
 
+import contextlib
 import os
+import select
 import signal
 import threading
 import time
@@ -9,7 +11,7 @@ from unittest import mock
 from support import BusTestCase
 import earshot
 import earshot.blocking
-from earshot import _shell, _threads
+from earshot import _place, _shell, _threads
 from harness import check_ledgers
 from origin import body
 from played import Played
@@ -130,6 +132,39 @@ class ReadingTests(ThreadsTestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.origin.open_gate("forked")
             self.assertEqual(transfer.result(10).read(), body(100))
+
+    def test_a_child_needs_no_lock_that_another_thread_held(self):
+        with self.open() as bus, bus.handler("locks") as handler:
+            transfers = [handler.start(f"{self.url}/gate/locks{number}") for number in range(2)]
+            ends = [in_thread(transfer.result) for transfer in transfers]
+            eventually(lambda: len(bus._followers) == 1, "one reads, one follows")
+            held = [bus._lock, _place._lock, bus._nudge._cond]
+            # One that can be set without a lock has none.
+            held += [follower._cond for follower in bus._followers if isinstance(follower, threading.Event)]
+            with contextlib.ExitStack() as stack:
+                for lock in held:
+                    stack.enter_context(lock)
+                child = os.fork()
+                if child == 0:
+                    try:
+                        handler.__exit__()
+                        bus.__exit__()
+                        with self.assertRaises(earshot.Closed):
+                            transfers[0].result()
+                        with _place._lock, self.open() as own:
+                            own.ping()
+                        os._exit(0)
+                    finally:
+                        os._exit(1)
+                # One that waits for a lock does so for ever.
+                ended = os.pidfd_open(child)
+                self.addCleanup(os.close, ended)
+                if not select.select([ended], [], [], 10)[0]:
+                    os.kill(child, signal.SIGKILL)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            for number, end in enumerate(ends):
+                self.origin.open_gate(f"locks{number}")
+                self.assertEqual(end().read(), body(100))
 
     def test_many_threads_ask_and_none_waits_for_ever(self):
         with self.open() as bus, bus.handler("many") as handler:
