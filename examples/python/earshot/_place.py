@@ -8,6 +8,7 @@ import os
 import pathlib
 import select
 import shutil
+import stat
 import struct
 import subprocess
 import tempfile
@@ -47,7 +48,14 @@ def socket_path(folder: pathlib.Path, endpoint: str) -> str:
 
 
 def is_served(folder: pathlib.Path) -> bool:
-    """Whether a broker or its supervisor lives, told by their locks."""
+    """Whether a broker or its supervisor lives, told by their locks. Raises `NoBroker` if the folder is not this user's
+    alone: in `/tmp` anybody can make one, and would hear what is asked for."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise NoBroker(f"{folder} is not a folder of this user's alone: what runs there is not to be trusted")
     return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock"))
 
 

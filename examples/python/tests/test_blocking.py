@@ -102,6 +102,18 @@ class NoBusTests(unittest.TestCase):
         for part in (folder, "earshot serve", "private=True", "EARSHOT_RUNTIME"):
             self.assertIn(part, str(caught.exception))
 
+    def test_a_folder_that_is_not_this_user_s_alone_is_not_trusted(self):
+        with Played() as broker:
+            broker.listen()
+            self.assertTrue(_place.is_served(broker.runtime))
+            broker.runtime.chmod(0o755)
+            link = broker.runtime / "link"
+            link.symlink_to(broker.runtime)
+            for folder in (broker.runtime, link):
+                with self.assertRaisesRegex(earshot.NoBroker, "not to be trusted"):
+                    with earshot.blocking.connect(folder):
+                        self.fail("connected to whoever it is")
+
     def test_why_a_broker_that_runs_cannot_be_reached_is_told(self):
         with Played() as broker, self.assertRaisesRegex(earshot.NoBroker, "within 0.1 s .No such file"):
             with earshot.blocking.connect(broker.runtime, timeout=0.1):
