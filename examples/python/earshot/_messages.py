@@ -112,8 +112,13 @@ class Message:
     def number(self, name: str) -> int | None:
         """A field that counts something."""
         text = self.field(name)
-        # Of the characters of Latin-1 ten are decimal digits.
-        return int(text) if text is not None and text.isdecimal() else None
+        return None if text is None else decimal(text)
+
+
+def decimal(text: str) -> int | None:
+    """A number below 2^64. None for what is none, or has more digits than Python reads."""
+    # Of the characters of Latin-1 ten are decimal digits.
+    return int(text) if text.isdecimal() and len(text) <= 20 else None
 
 
 def decode(frames: Sequence[bytes]) -> Message:
@@ -123,7 +128,7 @@ def decode(frames: Sequence[bytes]) -> Message:
         sequence = message.number("seq")
         if sequence is None:
             raise ValueError(f"{message.verb} without a seq")
-        if message.verb == "RESULT" and not message.operands[2].isdecimal():
+        if message.verb == "RESULT" and decimal(message.operands[2]) is None:
             raise ValueError("RESULT without a status")
         message.sequence = sequence
     return message

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ._messages import Fetch, Message, decode, encode, matches
+from ._messages import Fetch, Message, decimal, decode, encode, matches
 
 MOST_LOSSES = 3
 """How often a request is asked for again because its file was gone before it could be opened."""
@@ -388,9 +388,10 @@ class Core:
     def _progress(self, message: Message) -> list[Action]:
         key = (message.operands[0], message.operands[1])
         received, _, total = message.operands[2].partition("/")
-        if not received.isdigit() or not self.wants(key):
+        count = decimal(received)
+        if count is None or not self.wants(key):
             return []
-        return [Report(key, int(received), int(total) if total.isdigit() else None)]
+        return [Report(key, count, decimal(total))]
 
     def _answered(self, message: Message) -> list[Action]:
         verb = _ANSWERS[message.verb]

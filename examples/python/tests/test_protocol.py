@@ -199,7 +199,10 @@ class DeliveryTests(unittest.TestCase):
         self.assertEqual(script.hear("PROGRESS h 1 5/10"), ["report h/1 5 10"])
         self.assertEqual(script.hear("PROGRESS h 1 5/-"), ["report h/1 5 None"])
         self.assertEqual(script.hear("PROGRESS h 2 5/10"), [])
-        self.assertEqual(script.hear("PROGRESS h 1 x/y"), [])
+        for none in ("x/y", "/", "9" * 5000 + "/-"):
+            self.assertEqual(script.hear(f"PROGRESS h 1 {none}"), [], none[:9])
+        self.assertEqual(script.brief(script.core.received([b"PROGRESS h 1 \xb2/9\n"])), [])
+        self.assertEqual(script.brief(script.core.received([b"PROGRESS h 1 9/\xb2\n"])), ["report h/1 9 None"])
 
     def test_what_is_no_message_is_noted(self):
         for head in ("RESULT h", "NONSENSE", "", "RESULT h 1 200"):
