@@ -94,6 +94,41 @@ import Testing
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .removed)
     }
 
+    @Test func `a submission whose acceptance meets its cancellation is kept if its task is told so, else withdrawn`()
+        async throws
+    {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        for round in 1...500 {
+            let submitted = Task { try await bus.submit(url, under: "reports", id: "\(round)") }
+            let request = await broker.fetch(round).request
+            broker.say(.accepted(key.handler, request))
+            submitted.cancel()
+            guard case .failure(let error) = await submitted.result else { continue }
+            #expect(error is CancellationError)
+            await broker.hears(.cancel(key.handler, request))
+        }
+    }
+
+    @Test func `a submission whose task went before it was accepted is to be withdrawn`() async throws {
+        for isFirst in [true, false] {
+            let answer = Answer<Void>()
+            var answers = OpenAnswers()
+            _ = answers.submitting(key, answer)
+            if isFirst { answer.giveUp() }
+            let isToBeWithdrawn = answers.accepted(key)
+            #expect(isToBeWithdrawn == isFirst)
+            answer.giveUp()
+            let isWithdrawnAgain = answers.withdraw(key, answer)
+            #expect(!isWithdrawnAgain)
+            if isFirst {
+                await #expect(throws: CancellationError.self) { try await answer.value() }
+            } else {
+                try await answer.value()
+            }
+        }
+    }
+
     @Test func `the next broker is asked for what was not accepted`() async throws {
         let first = try ScriptedBus()
         let bus = try await first.connect()

@@ -44,6 +44,7 @@ extension Bus {
         try await withTaskCancellationHandler {
             try await answer.value()
         } onCancel: {
+            answer.giveUp()
             commands.put(.withdraw(RequestKey(name, request), answer))
         }
     }

@@ -240,7 +240,7 @@ final class BusLoop {
         handler.name.handlers -= 1
         let isLast = handler.name.handlers == 0
         // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
-        let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
+        let purges = isLast && (isConnected || settings.lease > .zero)
         for open in handler.requests {
             take(open.request.key)?.end(.failed(.removed))
             if !purges { connection?.cancel(open.request.key) }
@@ -272,7 +272,7 @@ final class BusLoop {
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
-            answers.submitted(key, .failure(BusError(error)))
+            answers.refused(key, BusError(error))
         }
     }
 
@@ -305,11 +305,11 @@ final class BusLoop {
             // Other messages about a request may be late: it has ended, and its end tells.
             guard reply.verb == nil || reply.verb == "FETCH" else { return }
             let key = RequestKey(handler, request)
-            if answers.submitted(key, .failure(BusError(reply))) { return }
+            if answers.refused(key, BusError(reply)) { return }
             take(key)?.end(.failed(BusError(reply)))
         case .state(let state): stateChanged(state)
         case .answer: if isClosing { stop(.closed) }
-        case .accepted(let key): answers.submitted(key, .success(()))
+        case .accepted(let key): if answers.accepted(key) { connection?.cancel(key) }
         case .removed(let pattern, let count): answers.removed(pattern, count: count)
         case .cancelled, .changed: break
         }
@@ -321,7 +321,7 @@ final class BusLoop {
             // What others asked for under a name of ours, what was wanted until now, or a submission that is refused.
             connection?.finish(delivery)
             if case .failed(let failure) = delivery.terminal.outcome {
-                answers.submitted(key, .failure(BusError(failure, page: nil)))
+                answers.refused(key, BusError(failure, page: nil))
             }
             return
         }

@@ -32,10 +32,19 @@ struct OpenAnswers {
 
     /// - Returns: whether it was one that is on its way.
     @discardableResult
-    mutating func submitted(_ key: RequestKey, _ result: Result<Void, BusError>) -> Bool {
+    mutating func refused(_ key: RequestKey, _ error: BusError) -> Bool {
         guard let answer = submissions.removeValue(forKey: key) else { return false }
-        answer.tell(result)
+        answer.tell(.failure(error))
         return true
+    }
+
+    /// It is on the disk.
+    ///
+    /// - Returns: whether it is to be withdrawn, since its task went before it was told.
+    mutating func accepted(_ key: RequestKey) -> Bool {
+        guard let answer = submissions.removeValue(forKey: key) else { return false }
+        answer.tell(.success(()))
+        return answer.wasGivenUp
     }
 
     /// Its task waits no longer.
@@ -49,7 +58,7 @@ struct OpenAnswers {
 
     /// Ends submissions under what is removed: no answer comes to them.
     mutating func purge(_ pattern: HandlerPattern) {
-        for key in submissions.keys.filter({ pattern.matches($0.handler) }) { submitted(key, .failure(.removed)) }
+        for key in submissions.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
     }
 
     /// Ends all.
