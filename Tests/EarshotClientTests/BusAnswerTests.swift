@@ -31,6 +31,35 @@ import Testing
         await #expect(throws: BusError.self) { try await bus.remove("/") }
     }
 
+    @Test func `what is asked for after a removal by name was begun is not removed by it`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let handler = try bus.handler(named: "page/1")
+        for round in 1...200 {
+            let removed = Task.immediate { try await bus.remove("page/") }
+            let fetched = Task.immediate { try await handler.fetch(url) }
+            await broker.answer(broker.fetch(round))
+            #expect(try await fetched.value.status == 200)
+            #expect(try await removed.value == 0)
+        }
+    }
+
+    @Test func `a purge is of before what is carried out later, and a replacement is not`() throws {
+        let state = HandlerState(1, key.handler, isNamed: true)
+        let purged = try state.begin(replaces: false) { $0 }
+        state.purge()
+        #expect(state.obstacle(purged)?.code == .removed)
+        let renewed = try #require(state.renewed(purged))
+        #expect(state.obstacle(renewed) == nil)
+        #expect(state.renewed(renewed) == nil, "it is the newest")
+        let next = try state.begin(replaces: true) { $0 }
+        state.purge()
+        #expect(state.renewed(renewed) == nil)
+        #expect(state.renewed(next) != nil)
+        state.remove {}
+        #expect(state.renewed(next) == nil)
+    }
+
     @Test @MainActor func `nothing comes after a removal by name, though it was on its way`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()

@@ -231,6 +231,7 @@ final class BusLoop {
 
     /// Why it is not asked for.
     private func refusal(_ request: Request) -> Ending? {
+        request.renew()
         if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
         return absence.map { .failed($0) }
     }

@@ -8,6 +8,8 @@ final class HandlerState: Sendable {
         /// Why requests of an earlier epoch do not count.
         var reason = BusError.replaced
         var isRemoved = false
+        /// The first epoch in which nothing of before counted; those behind it came by purges.
+        var first: UInt64 = 0
     }
 
     /// Unlike the name, of this handler alone: a program may make two of one name.
@@ -51,7 +53,7 @@ final class HandlerState: Sendable {
         }
     }
 
-    /// From now on none of its requests of before counts.
+    /// From now on none of its requests of before counts. Called by the loop.
     func purge() { state.withLock(of: self) { forget(.removed, &$0) } }
 
     /// Why a request of that epoch does not count any more; nil if it does.
@@ -60,8 +62,19 @@ final class HandlerState: Sendable {
         return state.withLock(of: self) { $0.isRemoved ? .removed : $0.reason }
     }
 
+    /// The epoch of a request of that one which is carried out now: purges since were carried out before it, so they
+    /// are of before. Nil if it keeps its own.
+    func renewed(_ epoch: UInt64) -> UInt64? {
+        let current = self.epoch.load(ordering: .sequentiallyConsistent)
+        guard current != epoch else { return nil }
+        return state.withLock(of: self) { state in
+            state.isRemoved || epoch < state.first ? nil : self.epoch.load(ordering: .sequentiallyConsistent)
+        }
+    }
+
     private func forget(_ reason: BusError, _ state: inout State) {
         state.reason = reason
-        epoch.add(1, ordering: .sequentiallyConsistent)
+        let (_, epoch) = epoch.add(1, ordering: .sequentiallyConsistent)
+        if reason.code == .replaced { state.first = epoch }
     }
 }

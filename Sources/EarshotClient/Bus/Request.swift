@@ -34,6 +34,13 @@ public final class Request: Sendable {
         }
     }
 
+    /// It is carried out: what was purged by name until now is of before it, though it was sent sooner than that was
+    /// done.
+    func renew() {
+        guard let epoch = handler.renewed(epoch.load(ordering: .sequentiallyConsistent)) else { return }
+        self.epoch.store(epoch, ordering: .sequentiallyConsistent)
+    }
+
     /// No longer wants it. On the actor to which it would be delivered: it is not, from now on.
     public func cancel() {
         guard isCancelled.exchange(true, ordering: .sequentiallyConsistent) == false else { return }
