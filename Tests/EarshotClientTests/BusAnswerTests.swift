@@ -60,6 +60,13 @@ import Testing
         #expect(state.renewed(next) == nil)
     }
 
+    @Test func `a handler that others may know is removed though it asked for nothing`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        do { _ = try bus.handler(named: "page/1") }
+        await broker.hears(.remove(pattern("page/1")))
+    }
+
     @Test @MainActor func `nothing comes after a removal by name, though it was on its way`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()

@@ -241,13 +241,14 @@ final class BusLoop {
         handler.name.handlers -= 1
         let isLast = handler.name.handlers == 0
         // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
-        let purges = isLast && (isConnected || settings.lease > .zero)
+        let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
         for open in handler.requests {
             take(open.request.key)?.end(.failed(.removed))
             if !purges { connection?.cancel(open.request.key) }
         }
         if isLast { names[handler.state.name] = nil }
-        if purges, handler.name.wasUsed { say(.handler(handler.state.name), nil) }
+        // Of a name that others know they may have asked for something.
+        if purges, handler.name.wasUsed || handler.state.isNamed { say(.handler(handler.state.name), nil) }
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {

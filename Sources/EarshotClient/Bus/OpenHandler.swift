@@ -31,7 +31,7 @@ final class OpenHandler {
 /// A name, and how many handlers have it.
 final class OpenName {
     var handlers = 0
-    /// Whether anything was asked for under it: else the broker knows nothing of it.
+    /// Whether anything was asked for under it by this bus: else the broker knows nothing of one that it made itself.
     var wasUsed = false
 }
 
