@@ -84,6 +84,25 @@ import Testing
         #expect(await told.next() == nil)
     }
 
+    @Test @MainActor func `a piece that is being read when its handler is removed does not come`() async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        broker.say(progress(fetch, 2, of: 9, broker.file("part", [1, 2]), "1.1"))
+        while download.state.current.version == 0 { await download.state.changed(since: 0) }
+        // It comes to its turn here once the piece is read elsewhere.
+        let removal = Task { @MainActor in handler.remove() }
+        var pieces = download.pieces.makeAsyncIterator()
+        do {
+            let piece = try await pieces.next(isolation: #isolation)
+            Issue.record("there came \(String(describing: piece))")
+        } catch {
+            #expect((error as? BusError)?.code == .removed)
+        }
+        await removal.value
+    }
+
     @Test func `no progress is told after a removal`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

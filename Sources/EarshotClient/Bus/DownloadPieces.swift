@@ -46,6 +46,8 @@ public struct DownloadPieces: AsyncSequence, Sendable {
                 switch try step(state) {
                 case .read(let body):
                     let piece = try await Self.read(body, offset)
+                    // On the caller's actor: a removal there is before this or after it.
+                    if let obstacle = download.request.obstacle { throw obstacle }
                     offset += piece.count
                     return .bytes(piece)
                 case .restart:
