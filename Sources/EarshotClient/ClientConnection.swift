@@ -82,6 +82,7 @@ public final class ClientConnection {
         if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
         hook = nil
         reconnectTimer = nil
+        reports = []
         let farewell = core.left()
         carryOut(farewell)
         flush()

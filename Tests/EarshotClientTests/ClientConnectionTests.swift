@@ -76,6 +76,32 @@ private let patience = Duration.seconds(10)
         second.die()
     }
 
+    @Test func `nothing is told any more once it was closed, not what has come either`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var told: [RequestKey] = []
+        var connection: ClientConnection?
+        connection = try ClientConnection(endpoint: endpoint.name, client: "test", loop: loop) { event in
+            guard case .terminal(let delivery, _) = event else { return }
+            told.append(delivery.key)
+            connection?.close()
+        }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1))
+            // Both come in one pass.
+            case .fetch(let fetch) where fetch.request.description == "2":
+                for number in 1...2 { try broker.say(.terminal(result("\(number)", sequence: UInt64(number)))) }
+            default: break
+            }
+        }
+        try connection?.fetch(fetch("1"))
+        try connection?.fetch(fetch("2"))
+        #expect(try loop.run(for: patience) { !told.isEmpty })
+        #expect(told == [key("1")])
+        broker.die()
+    }
+
     @Test func `a file is acknowledged when its consumer is done with it`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()
