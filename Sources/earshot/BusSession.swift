@@ -24,10 +24,12 @@ final class BusSession {
 
     /// Connects to the broker in `folder`.
     ///
-    /// - Parameter patience: how long it may take to answer, if not the usual time.
+    /// - Parameters:
+    ///   - patience: how long it may take to answer, if not the usual time.
+    ///   - finishesNone: whether each terminal is the caller's to finish.
     /// - Throws: `Complaint` when none serves there.
     static func find(
-        in folder: RuntimeFolder, client: String, patience: Duration? = nil,
+        in folder: RuntimeFolder, client: String, patience: Duration? = nil, finishesNone: Bool = false,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try isServed(folder) else {
@@ -35,7 +37,9 @@ final class BusSession {
         }
         SignalSource.ignoreBrokenPipes()
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
-        return try BusSession(folder, EventLoop(), signals, client: client, window: 256, patience: patience, onEvent)
+        return try BusSession(
+            folder, EventLoop(), signals, client: client, window: 256, patience: patience, finishesNone: finishesNone,
+            onEvent)
     }
 
     /// Whether a broker serves in `folder`; one that is not to be trusted is none.
@@ -49,7 +53,7 @@ final class BusSession {
 
     init(
         _ folder: RuntimeFolder, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
-        patience: Duration? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
+        patience: Duration? = nil, finishesNone: Bool = false, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.folder = folder
         self.loop = loop
@@ -58,7 +62,8 @@ final class BusSession {
         signalDescriptor = signals.descriptor
         let door = Door()
         connection = try ClientConnection(
-            endpoint: folder.busEndpoint, client: "\(client)-\(getpid())", window: window, loop: loop
+            endpoint: folder.busEndpoint, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
+            loop: loop
         ) { event in
             guard let session = door.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }

@@ -37,7 +37,9 @@ struct WatchCommand: ParsableCommand {
         try conclude {
             var heard = 0
             var destination = Destination.nowhere()
-            let session = try BusSession.find(in: place.folder(), client: "watch") { session, event in
+            // What was not told is not acknowledged: a durable result goes to who hears it next.
+            let session = try BusSession.find(in: place.folder(), client: "watch", finishesNone: true) {
+                session, event in
                 switch event {
                 case .terminal(let delivery, let body):
                     guard heard < count ?? .max else { return }
@@ -69,15 +71,17 @@ struct WatchCommand: ParsableCommand {
                 }
                 outcome.path = try destination.write(source ?? .bytes(body), of: outcome.url)
             } catch {
+                // The signal's own event follows.
+                if case .interrupted = error { return }
                 outcome.code = FetchOutcome.writeFailed
                 if case .cannotWrite(let sentence) = error { outcome.detail = sentence }
                 Complaint.say(outcome.sentence(verbosely: failure.verbose))
             }
         }
-        session.connection.finish(delivery)
         let line = json ? jsonLine(delivery, outcome) : plainLine(delivery, outcome)
         switch Output(STDOUT_FILENO, interrupt: session.signalDescriptor).write(line) {
-        case .done, .interrupted, .short: break
+        case .done: session.connection.finish(delivery)
+        case .interrupted, .short: break
         case .broken, .failed: session.end(Complaint(.cannotWrite))
         }
     }

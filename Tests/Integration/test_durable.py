@@ -205,6 +205,22 @@ class DurableTests(TestCase):
             self.assertEqual(heard.status, 0, heard.describe())
             self.assertEqual(sorted(line.split()[2] for line in heard.stdout.splitlines()), [b"200", b"200"])
 
+    def test_watch_leaves_what_it_was_not_asked_to_hear(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            urls = [f"{origin.url}/bytes/{count}" for count in range(1, 6)]
+            program = bus.run("submit", "--durable", "--handler", "shell/b", *urls)
+            self.assertEqual(program.status, 0, program.describe())
+            client = bus.client()
+            for line in program.stdout.decode().splitlines():
+                while client.query(f"why {line}")["state"] != "held":
+                    pass
+            heard = []
+            for count in (1, 3, 1):
+                watch = bus.run("watch", "shell/b", "--count", str(count))
+                self.assertEqual((watch.status, len(watch.stdout.splitlines())), (0, count), watch.describe())
+                heard += [line.split()[3].decode() for line in watch.stdout.splitlines()]
+            self.assertEqual(sorted(heard), urls)
+
     def test_accepting_many_costs_few_flushes(self):
         count = max(COUNT, 2_000)
         with Origin(), Bus(workers=1) as bus:
