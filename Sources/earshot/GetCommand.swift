@@ -83,10 +83,14 @@ struct GetCommand: ParsableCommand {
         _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
-        let own = HandlerID("get/\(getpid())-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
-        guard let handler = handler ?? own else { throw Complaint(.other, "no handler") }
+        let random = String(UInt32.random(in: 0 ... .max), radix: 16)
+        guard let handler = handler ?? HandlerID("get/\(getpid())-\(random)") else {
+            throw Complaint(.other, "no handler")
+        }
+        // Its own one nobody else knows.
         let run = GetRun(
-            wanted, handler, request, body: body, to: destination, json: json, verbose: failure.verbose)
+            wanted, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body, to: destination,
+            json: json, verbose: failure.verbose)
         let session = try BusSession(folder, loop, signals, client: "get", window: GetRun.outstanding) { _, event in
             run.happened(event)
         }

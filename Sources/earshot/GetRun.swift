@@ -12,6 +12,8 @@ final class GetRun {
 
     private let urls: [String]
     private let handler: HandlerID
+    /// Begins the IDs of its requests.
+    private let mark: String
     private let options: RequestOptions
     /// What each request sends.
     private let body: [UInt8]?
@@ -36,12 +38,14 @@ final class GetRun {
     /// Whether files of the broker's spool can become outputs; nil before it has told where that is.
     private var takesFiles: Bool?
 
+    /// - Parameter mark: begins the IDs of its requests, as others may ask for something under the same handler.
     init(
-        _ urls: [String], _ handler: HandlerID, _ options: RequestOptions, body: [UInt8]?, to destination: Destination,
-        json: Bool, verbose: Bool
+        _ urls: [String], _ handler: HandlerID, mark: String, _ options: RequestOptions, body: [UInt8]?,
+        to destination: Destination, json: Bool, verbose: Bool
     ) {
         self.urls = urls
         self.handler = handler
+        self.mark = mark
         self.options = options
         self.body = body
         self.destination = destination
@@ -97,8 +101,8 @@ final class GetRun {
     }
 
     private func progressed(_ progress: Progress) {
-        received[progress.request] = progress.received
         guard let index = underWay[progress.request], !isInterrupted else { return }
+        received[progress.request] = progress.received
         do throws(Destination.Failure) {
             try stream?.progressed(progress)
         } catch {
@@ -177,7 +181,7 @@ final class GetRun {
         while next < urls.count, underWay.count < GetRun.outstanding, !isInterrupted {
             let index = next
             next += 1
-            guard let request = RequestID(String(index + 1)) else { continue }
+            guard let request = RequestID("\(mark)\(index + 1)") else { continue }
             underWay[request] = index
             let fetch = fetch(request, URLText.wire(urls[index]) ?? "")
             do throws(ClientError) {

@@ -61,6 +61,14 @@ class FetchTests(TestCase):
         self.assertEqual(got.status, 0, got.describe())
         self.assertEqual(sorted(p.stat().st_size for p in out.iterdir()), [5, 6, 7])
 
+    def test_two_runs_share_a_handler(self):
+        first = self.bus.start("get", "--handler", "shared", f"{self.origin.url}/gate/shared")
+        self.origin.await_count("/gate/shared", 1)
+        second = self.bus.run("get", "--handler", "shared", f"{self.origin.url}/bytes/21")
+        self.assertEqual((second.status, second.stdout), (0, body(21)), second.describe())
+        self.origin.open_gate("shared")
+        self.assertEqual((first.wait(), first.stdout), (0, body(100)), first.describe())
+
     def test_a_header_is_sent_along_and_the_answers_fields_come_back(self):
         got = self.bus.run("get", "--header", "Accept: image/png", f"{self.origin.url}/headers")
         self.assertEqual(json.loads(got.stdout)["headers"]["accept"], "image/png")
