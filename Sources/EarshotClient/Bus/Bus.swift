@@ -11,8 +11,9 @@ internal import Synchronization
 /// print(response.status, try await response.body.bytes().count)
 /// ```
 ///
-/// One is enough for a program. It has a thread of its own, on which nothing of the program runs. When the broker ends
-/// and another one comes, it connects anew and asks again for all that is still wanted; those who wait do not notice.
+/// One is enough for a program. It has a thread of its own, on which nothing of the program is called; but what a
+/// function held that is not wanted any more may end there. When the broker ends and another one comes, it connects
+/// anew and asks again for all that is still wanted; those who wait do not notice.
 /// Its handlers and watches hold it; it ends when the last of them is gone, or by ``close()``.
 public final class Bus: Sendable {
     let commands: Mailbox<BusCommand>
