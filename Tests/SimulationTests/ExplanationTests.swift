@@ -19,7 +19,7 @@ struct ExplanationTests {
     @Test(arguments: Canary.allCases)
     func `a shrunk history ends in the disagreement that was found`(canary: Canary) throws {
         let (options, failure) = try Self.failure(of: canary)
-        let explanation = Simulation.explain(failure, of: options, budget: 20_000)
+        let explanation = Simulation.explain(failure, of: options, budget: 5_000)
         for found in [explanation.violation, explanation.failure.violation] {
             #expect(found.invariant == failure.violation.invariant)
             #expect(found.kind == failure.violation.kind, "\(failure.violation)\n\(explanation)")
