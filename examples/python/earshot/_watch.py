@@ -18,8 +18,10 @@ class Watch:
     """What becomes of a handler's requests, whoever asked: `async for terminal in bus.watch("gallery/"):`.
 
     Each is a `Result` or a `FetchFailed`; `ok` tells them apart. It begins with the call of `watch`, and ends with
-    `close`, its `async with`, the last reference to it, or the bus. What is not taken waits at the broker. It comes
-    back with the next broker, and does not hear what ended before that.
+    `close`, its `async with`, the last reference to it, or the bus. What has come and is not taken counts among what
+    fills the bus's window: behind a full one the rest waits at the broker, and with it what the bus itself wants. What
+    is not taken when the watch ends is lost. It comes back with the next broker, and does not hear what ended before
+    that.
     """
 
     def __init__(self, bus: Bus, token: int, queue: Queue) -> None:

@@ -350,6 +350,21 @@ class WindowTests(BusTestCase):
                 self.assertIsNotNone((await handler.fetch(f"{self.url}/bytes/70000?seed=f{n}")).path)
 
     @timed
+    async def test_what_a_watch_has_not_taken_fills_it_for_all(self):
+        async with self.connect(window=2) as bus, self.connect() as other, bus.watch("slow/") as watch:
+            await bus.ping()
+            async with other.handler("slow/1") as theirs, bus.handler("mine") as mine:
+                for size in (1, 2):
+                    await theirs.fetch(f"{self.url}/bytes/{size}?slow")
+                while len(watch._queue._items) < 2:
+                    await asyncio.sleep(0)
+                transfer = mine.start(f"{self.url}/bytes/3?slow")
+                while (await transfer.why()).get("waits-for") != "window":
+                    pass
+                self.assertEqual([(await anext(watch)).length for _ in range(2)], [1, 2])
+                self.assertEqual((await transfer).length, 3)
+
+    @timed
     async def test_without_a_window(self):
         async with self.connect(window=None) as bus, bus.handler("open") as handler:
             results = await asyncio.gather(*(handler.fetch(f"{self.url}/bytes/70000?seed=o{n}") for n in range(10)))
