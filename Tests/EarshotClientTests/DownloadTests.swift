@@ -59,6 +59,21 @@ import Testing
         #expect(try await pieces.next() == nil)
     }
 
+    @Test(arguments: [true, false])
+    func `a body that grew in a file and comes inline goes on where it is the same`(isSame: Bool) async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        let download = try handler.download(url)
+        let fetch = await broker.fetch()
+        broker.say(progress(fetch, 2, of: 3, broker.file("part", [1, 2]), "1.1"))
+        var pieces = download.pieces.makeAsyncIterator()
+        #expect(try await pieces.next() == .bytes([1, 2]))
+        broker.answer(fetch, isSame ? [1, 2, 3] : [1, 7, 3])
+        if !isSame { #expect(try await pieces.next() == .restarted) }
+        #expect(try await pieces.next() == .bytes(isSame ? [3] : [1, 7, 3]))
+        #expect(try await pieces.next() == nil)
+    }
+
     @Test func `a body that comes inline is a piece`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

@@ -67,6 +67,18 @@ public struct ResponseBody: Sendable {
         }
     }
 
+    /// Whether it is in memory, and its first `bytes` are those of a file.
+    func begins(with file: SpoolFile, _ bytes: Int) -> Bool {
+        guard case .bytes(let all) = storage, bytes <= all.count else { return false }
+        var offset = 0
+        while offset < bytes {
+            let told = try? file.read(at: offset, count: min(Self.pieceBytes, bytes - offset))
+            guard let told, !told.isEmpty, told.elementsEqual(all[offset...].prefix(told.count)) else { return false }
+            offset += told.count
+        }
+        return true
+    }
+
     /// A body piece by piece.
     public struct Pieces: AsyncSequence, Sendable {
         /// 1 to 131,072 bytes.

@@ -62,7 +62,7 @@ public struct DownloadPieces: AsyncSequence, Sendable {
         private mutating func step(_ state: DownloadState) throws -> Step {
             if let ending = state.ending {
                 let body = try ending.result.get().body
-                guard isSame(body.generation) else { return .restart }
+                guard isSame(state.endGeneration) else { return .restart }
                 return offset < body.count ? .read(body) : .end
             }
             guard let source = state.source else { return .wait }

@@ -16,6 +16,8 @@ struct DownloadState: Sendable {
     private(set) var source: Source?
     /// Nil while it runs.
     private(set) var ending: Ending?
+    /// Of whose bytes the whole body is; nil if that is not known.
+    private(set) var endGeneration: Generation?
 
     /// Notes what the broker told.
     ///
@@ -40,8 +42,11 @@ struct DownloadState: Sendable {
 
     mutating func ended(_ ending: Ending) {
         self.ending = ending
-        source = nil
+        defer { source = nil }
         guard case .response(let response) = ending else { return }
+        endGeneration = response.body.generation
+        // One that came in memory has none, and is what was in the file if it begins so.
+        if let source, response.body.begins(with: source.file, source.count) { endGeneration = source.generation }
         progress = DownloadProgress(received: response.body.count, total: response.body.count)
     }
 }
