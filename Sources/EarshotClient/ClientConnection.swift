@@ -103,7 +103,11 @@ public final class ClientConnection {
     }
 
     /// As ``fetch(_:)``, of what has been checked.
-    func fetch(_ fetch: Shared<Fetch>) { carryOut(core.fetch(fetch)) }
+    ///
+    /// - Parameter old: all that is wanted of its handler, if it replaces that; nil to look for it, in O(requests).
+    func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
+        carryOut(core.fetch(fetch, inPlaceOf: old))
+    }
 
     /// - Throws: `ClientError` when a request cannot be said on the wire.
     static func check(_ fetch: Fetch) throws(ClientError) {
@@ -134,7 +138,12 @@ public final class ClientConnection {
     public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
 
     /// No longer wants anything of a handler, or of those below a name. Answered by ``ClientEvent/removed(_:count:)``.
-    public func remove(_ pattern: HandlerPattern) { carryOut(core.remove(pattern)) }
+    public func remove(_ pattern: HandlerPattern) { remove(pattern, nil) }
+
+    /// As ``remove(_:)``.
+    ///
+    /// - Parameter old: all that is wanted of it; nil to look for it, in O(requests).
+    func remove(_ pattern: HandlerPattern, _ old: [RequestKey]?) { carryOut(core.remove(pattern, old)) }
 
     /// Hears what others ask for under a handler, or under those below a name.
     public func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }

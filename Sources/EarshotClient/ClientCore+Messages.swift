@@ -174,9 +174,11 @@ extension ClientCore {
         return isDraining ? [] : say(&request)
     }
 
-    mutating func forget(_ isMeant: (RequestKey) -> Bool) {
-        requests = requests.filter { !isMeant($0.key) }
-        waiting = waiting.filter { !isMeant($0) }
+    mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) {
+        for key in old ?? requests.keys.filter({ pattern.matches($0.handler) }) {
+            requests[key] = nil
+            waiting.remove(key)
+        }
     }
 
     mutating func settle(_ what: Awaited) -> Bool {

@@ -147,11 +147,13 @@ struct ClientCore {
     // MARK: What the consumer wants
 
     /// A request, to be heard of until its terminal; or a submission, if it says `subscribes: false`.
-    mutating func fetch(_ fetch: Shared<Fetch>) -> [ClientAction] {
+    ///
+    /// - Parameter old: all that is wanted of its handler, if it replaces that; nil to look for it, in O(requests).
+    mutating func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) -> [ClientAction] {
         guard fetch.value.options.subscribes else {
             return ask(.submission(fetch.value))
         }
-        if fetch.value.options.replacesHandler { forget { $0.handler == fetch.value.handler } }
+        if fetch.value.options.replacesHandler { forget(.handler(fetch.value.handler), old) }
         return ask(fetch, losses: 0)
     }
 
@@ -163,8 +165,9 @@ struct ClientCore {
         return ask(.cancel(key))
     }
 
-    mutating func remove(_ pattern: HandlerPattern) -> [ClientAction] {
-        forget { pattern.matches($0.handler) }
+    /// - Parameter old: all that is wanted of it; nil to look for it, in O(requests).
+    mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction] {
+        forget(pattern, old)
         return ask(.remove(pattern))
     }
 

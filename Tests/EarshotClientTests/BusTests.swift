@@ -58,6 +58,19 @@ import Testing
         }
     }
 
+    @Test func `the end of one of very many handlers costs no look at what the others want`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        // A look at all of them each time takes minutes.
+        let handlers = (0..<20_000).map { _ in bus.handler() }
+        for replaces in [false, true] {
+            for handler in handlers { try handler.fetch(url, replaces: replaces, onMain: { _ in }) }
+        }
+        while await bus.census().requests < handlers.count { await Task.yield() }
+        for handler in handlers { handler.remove() }
+        while await bus.census() != BusCensus() { await Task.yield() }
+    }
+
     @Test func `an error page is an error, with its status and its page`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

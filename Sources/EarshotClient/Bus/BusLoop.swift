@@ -209,13 +209,12 @@ final class BusLoop {
         // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
         let replacesName = replaces && handler.name.handlers == 1
         let refusal = refusal(request)
-        if refusal == nil { connection?.fetch(replacesName ? Self.replacing(fetch.value) : fetch) }
-        if replaces {
-            // Also by one that was cancelled meanwhile: they do not count since it was made.
-            for old in handler.requests {
-                take(old.request.key)?.end(.failed(.replaced))
-                if refusal != nil || !replacesName { connection?.cancel(old.request.key) }
-            }
+        let old = replaces ? handler.requests.map(\.request.key) : []
+        if refusal == nil { connection?.fetch(replacesName ? Self.replacing(fetch.value) : fetch, inPlaceOf: old) }
+        // Also by one that was cancelled meanwhile: they do not count since it was made.
+        for key in old {
+            take(key)?.end(.failed(.replaced))
+            if refusal != nil || !replacesName { connection?.cancel(key) }
         }
         if let refusal { return receiver.end(refusal) }
         requests[request.key] = handler.add(request, receiver)
@@ -242,13 +241,14 @@ final class BusLoop {
         let isLast = handler.name.handlers == 0
         // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
         let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
-        for open in handler.requests {
-            take(open.request.key)?.end(.failed(.removed))
-            if !purges { connection?.cancel(open.request.key) }
+        let old = handler.requests.map(\.request.key)
+        for key in old {
+            take(key)?.end(.failed(.removed))
+            if !purges { connection?.cancel(key) }
         }
         if isLast { names[handler.state.name] = nil }
         // Of a name that others know they may have asked for something.
-        if purges, handler.name.wasUsed || handler.state.isNamed { say(.handler(handler.state.name), nil) }
+        if purges, handler.name.wasUsed || handler.state.isNamed { say(.handler(handler.state.name), nil, old) }
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
@@ -262,9 +262,10 @@ final class BusLoop {
         say(pattern, answer)
     }
 
-    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?) {
+    /// - Parameter old: all that is wanted of it, if that is known.
+    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) {
         answers.removing(removal, answer)
-        connection?.remove(removal)
+        connection?.remove(removal, old)
     }
 
     private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {
