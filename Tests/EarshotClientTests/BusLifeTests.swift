@@ -101,6 +101,25 @@ import Testing
         #expect(idle < 20)
     }
 
+    @Test func `of handlers of one name that go while there is no broker it is told once`() async throws {
+        let first = try ScriptedBus()
+        let bus = try await first.connect(patience: nil)
+        await first.die()
+        for number in 0..<200 {
+            let handler = try bus.handler(named: "page/1")
+            guard number.isMultiple(of: 2) else { continue }
+            try handler.fetch(url, onMain: { _ in })
+        }
+        while await bus.census() != BusCensus() { await Task.yield() }
+        let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
+        #expect(try await bus.handler().fetch(url).status == 200)
+        let said = second.said.current.value
+        // The first ones may have gone before the end was known.
+        #expect(said.count { $0 == .remove(.handler(HandlerID("page/1")!)) } < 20)
+        #expect(said.contains(.remove(.handler(HandlerID("page/1")!))))
+        #expect(second.fetches.map(\.handler.description).filter { $0 == "page/1" }.isEmpty)
+    }
+
     @Test func `a cancelled task does not wait for the broker that a watch needs`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect(patience: nil)

@@ -20,6 +20,8 @@ final class BusLoop {
     private var connection: ClientConnection?
     private var handlers: [UInt64: OpenHandler] = [:]
     private var names: [HandlerID: OpenName] = [:]
+    /// Names that went while there was no broker: one removal says it for all handlers of a name.
+    private var unsaidRemovals: Set<HandlerID> = []
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
     private var answers = OpenAnswers()
@@ -248,7 +250,12 @@ final class BusLoop {
         }
         if isLast { names[handler.state.name] = nil }
         // Of a name that others know they may have asked for something.
-        if purges, handler.name.wasUsed || handler.state.isNamed { say(.handler(handler.state.name), nil, old) }
+        guard purges, handler.name.wasUsed || handler.state.isNamed else { return }
+        if isConnected || unsaidRemovals.insert(handler.state.name).inserted {
+            say(.handler(handler.state.name), nil, old)
+        } else {
+            for key in old { connection?.cancel(key) }
+        }
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
@@ -355,6 +362,7 @@ final class BusLoop {
         switch state {
         case .connected:
             isConnected = true
+            unsaidRemovals = []
             if let patienceTimer { loop.cancelTimer(patienceTimer) }
             patienceTimer = nil
             absence = nil
