@@ -290,6 +290,21 @@ import Testing
         #expect(broker.fetches.isEmpty)
     }
 
+    @Test func `the longest request that can be said can still replace, and change its class`() throws {
+        var options = FetchOptions()
+        var longest: Fetch?
+        for bytes in 65_200...WireLimits.headBytes {
+            options.fields = [HeaderField("a", String(repeating: "b", count: bytes))]
+            do { longest = try options.request(key("1"), url, .normal, streams: true) } catch { break }
+        }
+        var fetch = try #require(longest)
+        (fetch.options.replacesHandler, fetch.options.priority) = (true, .background)
+        let head = ClientMessage.fetch(fetch).encoded()
+        // Of a longer one the broker could not say which it is.
+        #expect(head.count <= WireLimits.headBytes)
+        #expect(head.count > WireLimits.headBytes - 64)
+    }
+
     @Test func `an option cannot say more than it is`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()
