@@ -44,6 +44,24 @@ import Testing
         }
     }
 
+    @Test func `a purge is no obstacle to what is still to be carried out`() throws {
+        let commands = try Mailbox<BusCommand>()
+        let state = HandlerState(1, key.handler, isNamed: true)
+        let fetch = Shared(Fetch(handler: key.handler, request: key.request, url: url))
+        let request = Request(key, state, commands)
+        try request.send(fetch, .function { _ in }, replaces: false)
+        state.purge()
+        #expect(request.obstacle == nil)
+        request.renew()
+        #expect(request.obstacle == nil)
+        state.purge()
+        #expect((request.obstacle as? BusError)?.code == .removed)
+        let replaced = Request(key, state, commands)
+        try replaced.send(fetch, .function { _ in }, replaces: false)
+        try Request(key, state, commands).send(fetch, .function { _ in }, replaces: true)
+        #expect((replaced.obstacle as? BusError)?.code == .replaced)
+    }
+
     @Test func `a purge is of before what is carried out later, and a replacement is not`() throws {
         let state = HandlerState(1, key.handler, isNamed: true)
         let purged = try state.begin(replaces: false) { $0 }

@@ -12,6 +12,7 @@ public final class Request: Sendable {
     /// Set when it is sent.
     private let epoch = Atomic<UInt64>(0)
     private let isCancelled = Atomic(false)
+    private let isCarriedOut = Atomic(false)
 
     init(_ key: RequestKey, _ handler: HandlerState, _ commands: Mailbox<BusCommand>) {
         self.key = key
@@ -37,8 +38,10 @@ public final class Request: Sendable {
     /// It is carried out: what was purged by name until now is of before it, though it was sent sooner than that was
     /// done.
     func renew() {
-        guard let epoch = handler.renewed(epoch.load(ordering: .sequentiallyConsistent)) else { return }
-        self.epoch.store(epoch, ordering: .sequentiallyConsistent)
+        if let epoch = handler.renewed(epoch.load(ordering: .sequentiallyConsistent)) {
+            self.epoch.store(epoch, ordering: .sequentiallyConsistent)
+        }
+        isCarriedOut.store(true, ordering: .sequentiallyConsistent)
     }
 
     /// No longer wants it. On the actor to which it would be delivered: it is not, from now on.
@@ -53,6 +56,11 @@ public final class Request: Sendable {
     /// Why its response is not wanted any more; nil if it is.
     var obstacle: (any Error)? {
         if isCancelled.load(ordering: .sequentiallyConsistent) { return CancellationError() }
-        return handler.obstacle(epoch.load(ordering: .sequentiallyConsistent))
+        let (isCarriedOut, epoch) = (
+            isCarriedOut.load(ordering: .sequentiallyConsistent), epoch.load(ordering: .sequentiallyConsistent)
+        )
+        // One that is still to be carried out will be renewed.
+        if !isCarriedOut, handler.renewed(epoch) != nil { return nil }
+        return handler.obstacle(epoch)
     }
 }
