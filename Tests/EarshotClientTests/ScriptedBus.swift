@@ -136,7 +136,7 @@ final class ScriptedBus: Sendable {
         while true {
             let (messages, version) = said.current
             if let found = messages.lazy.compactMap(find).first { return found }
-            await said.changed(since: version)
+            await change(since: version)
         }
     }
 
@@ -145,8 +145,15 @@ final class ScriptedBus: Sendable {
         while true {
             let version = said.current.version
             if fetches.count >= number { return fetches[number - 1] }
-            await said.changed(since: version)
+            await change(since: version)
         }
+    }
+
+    /// Waits for the next message, and ends the tests when the time of this one is over: a task that is cancelled waits
+    /// for nothing.
+    private func change(since version: UInt64) async {
+        await said.changed(since: version)
+        precondition(!Task.isCancelled, "what is waited for was not said, but \(said.current.value.suffix(10))")
     }
 
     /// What was asked for so far.
