@@ -99,8 +99,7 @@ class Judge:
         """All that is wrong."""
         for life in self.lives:
             self.read(life)
-        self.removals = [(line.at, line.words[0]) for life in self.lives for line in life.lines
-                         if line.verb == "remove"]
+        self.removals = [removal for life in self.lives for removal in self.removals_of(life)]
         for story in self.stories.values():
             self.judge_number_of_ends(story)
             for end in story.ends[:1]:
@@ -152,6 +151,15 @@ class Judge:
             self.complain("refused", f"{story.wish.name} was taken for no request", story.lines)
         if count == 0 and not story.dropped and not story.refused and story.life.died is None:
             self.complain("lost", f"{story.wish.name} has no end: {story.wish.url}", story.lines)
+
+    @staticmethod
+    def removals_of(life):
+        """When each was said and answered, and its pattern. A stopped broker hears it late; who died heard no answer."""
+        for number, line in enumerate(life.lines):
+            if line.verb == "remove":
+                answers = (later.at for later in life.lines[number:]
+                           if later.verb == "removed" and later.words[0] == line.words[0])
+                yield line.at, next(answers, life.lines[-1].at), line.words[0]
 
     def judge_removals(self, life):
         """After a removal or cancellation is answered nothing of it is heard."""
@@ -227,8 +235,8 @@ class Judge:
         if end.code == "poisonous":
             return self.timeline.count(("worker", "serve"), begin, now) >= DEATHS_OF_POISON
         if end.code == "removed":
-            return any(story.asked.at - 1 <= at <= now and matches(pattern, story.wish.handler)
-                       for at, pattern in self.removals)
+            return any(said <= now and answered >= story.asked.at - 1 and matches(pattern, story.wish.handler)
+                       for said, answered, pattern in self.removals)
         return False
 
     def judge_result(self, story, end, whim):

@@ -182,6 +182,16 @@ class JudgeTests(unittest.TestCase):
         self.write(10.5, "remove", "chaos/c1/", client="2.1")
         self.assertEqual(self.verdict(), [])
 
+    def test_a_removal_counts_until_it_is_answered(self):
+        self.ask()
+        self.fail_with("removed")
+        self.write(7, "remove", "chaos/c1/", client="2.1")
+        self.write(8, "removed", "chaos/c1/", 0, client="2.1")
+        self.assertEqual(self.verdict(), ["unexplained"])
+        self.write(7, "remove", "chaos/c1/", client="3.1")
+        self.write(10.8, "removed", "chaos/c1/", 1, client="3.1")
+        self.assertEqual(self.verdict(), [])
+
     def test_a_deadline_is_not_over_early(self):
         self.ask(deadline="1")
         self.fail_with("deadline", at=10.5)
