@@ -181,7 +181,10 @@ extension BrokerCore {
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
             file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
             fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
-        response.generation = lease.part?.generation
+        // What was given to go on with is of this body only if the worker says so; of another file it may not have told.
+        if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
+            response.generation = told
+        }
         if let identity = lease.orphan {
             keep(response, for: identity)
             return

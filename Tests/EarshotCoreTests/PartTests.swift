@@ -158,11 +158,18 @@ extension CoreRig {
     }
 
     fileprivate mutating func resumed(_ job: Job, by worker: WorkerID, length: Int, fields: String) {
+        wholeBody(job, by: worker, length: length, isResumed: true, fields: fields)
+    }
+
+    /// A worker ends an attempt with a body in a file.
+    fileprivate mutating func wholeBody(
+        _ job: Job, by worker: WorkerID, length: Int, isResumed: Bool, fields: String = ""
+    ) {
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.length = length
         completion.sha256 = String(repeating: "ab", count: 32)
         completion.file = completion.sha256
-        completion.isResumed = true
+        completion.isResumed = isResumed
         completion.httpFields = Array(fields.utf8)
         core.workerSaid(.done(completion), body: nil, by: worker, now: now)
     }
@@ -236,6 +243,29 @@ extension CoreRig {
                 .progress(second.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
         }
         #expect(progress(rig, to: client).map(\.generation) == [Generation(second.attempt)])
+    }
+
+    @Test(arguments: [true, false])
+    func `a whole body of which nothing was told is of no generation but that of what it goes on with`(
+        isResumed: Bool
+    ) throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+        let first = try #require(rig.jobs.first)
+        tell(first, 10, by: worker, &rig)
+        rig.pass {
+            $0.core.partKept(of: first.attempt, bytes: 10, by: worker)
+            $0.failed(first, "reset", by: worker)
+        }
+        rig.wait(milliseconds: 1_000)
+        let second = try #require(rig.jobs.first)
+        #expect(second.resume?.bytes == 10)
+        rig.pass { $0.wholeBody(second, by: worker, length: 100, isResumed: isResumed) }
+        let terminal = try #require(rig.result(for: client))
+        #expect(terminal.file != nil)
+        #expect(terminal.generation == (isResumed ? Generation(first.attempt) : nil))
     }
 
     @Test func `a file that is not the attempt's own is told to nobody`() throws {

@@ -243,6 +243,13 @@ extension ReferenceModel {
                 && response.source == source && response.attempts == ending.attempts
                 && response.httpFields == completion.httpFields,
             1, "\(request.name), \(told), comes with another's response: \(response)", kind: "another's response")
+        // Of what it goes on with, and else of the attempt that brought all of it.
+        if let generation = response.generation, ending.code == nil {
+            expect(
+                (generation == Generation(completion.attempt)) != ending.isResumed, 1,
+                "\(request.name), \(told), is called bytes of \(generation), which \(completion.attempt) brought",
+                kind: "another's bytes")
+        }
     }
 
     // MARK: Jobs
