@@ -10,7 +10,13 @@ public final class LockFile: Sendable {
         self.descriptor = descriptor
     }
 
-    deinit { close(descriptor) }
+    /// Gives it up at once, also where a program that is about to be started has the descriptor until it is loaded.
+    deinit {
+        var request = Self.wholeFile
+        request.l_type = Int16(F_UNLCK)
+        _ = unsafe fcntl(descriptor, linux_f_ofd_setlk, &request)
+        close(descriptor)
+    }
 
     /// Takes the lock, making the file (0600) if need be.
     ///

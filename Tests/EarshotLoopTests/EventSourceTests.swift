@@ -94,6 +94,21 @@ import Testing
         #expect(try LockFile.take(path) != nil)
     }
 
+    @Test func `a lock that is given up is free, though another process still has its descriptor`() throws {
+        let path = temporaryPath("lock")
+        defer { unsafe unlink(path) }
+        var lock: LockFile? = try LockFile.take(path)
+        // As a copy of this process has it until it has loaded its program.
+        let copies = (0..<1024).filter { descriptor in
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")) == path
+        }.map { dup(Int32($0)) }
+        defer { for copy in copies { close(copy) } }
+        #expect(copies.count == 1)
+        #expect(lock != nil)
+        lock = nil
+        #expect(try !LockFile.isHeld(path))
+    }
+
     @Test func `a lock is not taken through a link`() throws {
         let path = temporaryPath("link")
         defer { unsafe unlink(path) }
