@@ -2,12 +2,16 @@
 
     /bytes/N?seed=S        N bytes that depend on N and S alone (`body(N, S)` are the same bytes)
     /chunked/N?seed=S      the same, without a Content-Length
-    /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire
+    /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire; with `gate=NAME` the last of them wait for it
     /coded/CODING/NAME     what the test put under NAME in `origin.coded`, with that Content-Encoding
     /slow/SECONDS?bytes=N  says nothing for so long, then as /bytes/N
     /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
+    /first/COUNT/NAME?bytes=N  as /slow/0.02 the first so many times, whatever is asked for, then as /gate/NAME
     /drip?bytes=N&seconds=S  N bytes spread evenly over S seconds
-    /stall/BYTES           promises twice as many and one more, sends BYTES, then nothing
+    /steps/NAME/…?bytes=N  N bytes in as many even parts as there are names, and one more: before each but the first it
+                           waits until the test opens the gate of that name
+    /stall/BYTES           promises twice as many and one more, sends BYTES, then nothing; with `gate=NAME` it says
+                           nothing until the test opens that gate
     /cut/BYTES/OF          promises OF, sends BYTES, closes
     /hang                  accepts the request and says nothing
     /reset                 resets the connection (RST)
@@ -108,13 +112,15 @@ async def chunked(connection, request, _, size):
     return True
 
 
-async def gzip_bomb(connection, _request, _origin, size):
+async def gzip_bomb(connection, request, origin, size):
     await connection.send(head(200, [("Content-Encoding", "gzip"), ("Connection", "close")]))
     encoder = zlib.compressobj(9, zlib.DEFLATED, 31)
     zeros = bytes(1 << 20)
     for start in range(0, int(size), len(zeros)):
         await connection.send(encoder.compress(zeros[:int(size) - start]))
         await asyncio.sleep(0)
+    if "gate" in request.query:
+        await origin.gate(request.query["gate"]).wait()
     await connection.send(encoder.flush())
     return False
 
@@ -135,6 +141,12 @@ async def gate(connection, request, origin, name):
     return await bytes_(connection, request, origin, request.query.get("bytes", 100))
 
 
+async def first(connection, request, origin, count, name):
+    if request.turn <= int(count):
+        return await slow(connection, request, origin, 0.02)
+    return await gate(connection, request, origin, name)
+
+
 async def drip(connection, request, _):
     size, seconds = int(request.query["bytes"]), float(request.query["seconds"])
     whole = body(size, request.query.get("seed", ""))
@@ -146,8 +158,20 @@ async def drip(connection, request, _):
     return True
 
 
-async def stall(connection, request, _, size):
+async def steps(connection, request, origin, *gates):
+    whole = body(int(request.query["bytes"]), request.query.get("seed", ""))
+    ends = [len(whole) * part // (len(gates) + 1) for part in range(len(gates) + 2)]
+    await connection.send(head(200, [], len(whole)) + whole[:ends[1]])
+    for gate, start, end in zip(gates, ends[1:], ends[2:]):
+        await origin.gate(gate).wait()
+        await connection.send(whole[start:end])
+    return True
+
+
+async def stall(connection, request, origin, size):
     size = int(size)
+    if "gate" in request.query:
+        await origin.gate(request.query["gate"]).wait()
     await connection.send(head(200, [], 2 * size + 1))
     await send_body(connection, size, request.query.get("seed", ""))
     await forever()
@@ -296,8 +320,9 @@ def kept_seed(name, version=0, variant=""):
 
 
 FAULTS = {
-    "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "coded": coded, "slow": slow, "gate": gate, "drip": drip,
-    "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status, "flaky": flaky,
+    "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "coded": coded, "slow": slow, "gate": gate, "first": first,
+    "drip": drip, "steps": steps, "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status,
+    "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
     "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,
     "kept": kept,

@@ -33,6 +33,8 @@ class Published:
 
         cut      bytes of the answer's body after which the connection closes
         rate     bytes a second
+        held     bytes of the answer's body after which it waits until the test opens the gate of this file's name, or
+        gate     another one
         version  another version from now on
         lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied; early (a 206 that begins 100
                  bytes before what was asked for, and says so), other (a 206 of `version`, whatever If-Range says),
@@ -105,7 +107,12 @@ async def answer(connection, request, origin, name):
         length += 1
     await connection.send(faults.head(status, fields, length))
     cut = plan.get("cut")
-    await send(connection, content if cut is None else content[:cut], plan.get("rate"), published)
+    content = content if cut is None else content[:cut]
+    held = plan.get("held", 0)
+    await send(connection, content[:held], plan.get("rate"), published)
+    if held:
+        await origin.gate(plan.get("gate", name)).wait()
+    await send(connection, content[held:], plan.get("rate"), published)
     return cut is None and lie != "length"
 
 
