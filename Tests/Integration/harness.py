@@ -11,11 +11,12 @@ import pathlib
 import shutil
 import signal
 import tempfile
+import time
 import unittest
 import uuid
 
 from client import Client, StubbornClient
-from processes import Program, Watched, children, command, eventually, marked
+from processes import Program, children, command, eventually, marked, watch_all
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HERE = pathlib.Path(__file__).resolve().parent
@@ -174,6 +175,12 @@ class Bus(Commands):
             raise AssertionError(f"status failed with {answer.status}\n{answer.describe()}")
         return json.loads(answer.stdout)
 
+    def have_workers_returned(self, client, since):
+        """Awaits all workers at the broker of `client`: whether they came within the second for which it awaits them,
+        counted from when the one before it died. What one that comes later runs may be fetched twice, as documented."""
+        eventually(lambda: len(client.query("workers")["workers"]) == self._count, "the workers are back", 30)
+        return time.monotonic() - since < 1
+
     # Its end.
 
     def kill(self):
@@ -183,7 +190,7 @@ class Bus(Commands):
 
     def _stop(self):
         """SIGTERM; once more if something is left to finish; then nothing may be left, and nothing have crashed."""
-        watched = [Watched(pid) for pid in marked(self.mark)]
+        watched = watch_all(marked(self.mark))
         try:
             if self.program.running:
                 self.program.signal(signal.SIGTERM)

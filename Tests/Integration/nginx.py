@@ -41,6 +41,14 @@ class Nginx:
 
     def __enter__(self):
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Another program can take the port before nginx does.
+        for _ in range(5):
+            if self._begins():
+                return self
+        raise AssertionError(f"nginx does not listen\n{self._program.describe()}")
+
+    def _begins(self):
+        """Whether it listens at a port that was free."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         configuration = self._folder / "nginx.conf"
@@ -49,11 +57,14 @@ class Nginx:
         self._program = Program(["nginx", "-e", "stderr", "-p", self._folder, "-c", configuration],
                                 environment=dict(os.environ, PATH="/usr/sbin:" + os.environ.get("PATH", "")))
         try:
-            eventually(self._listens, lambda: f"nginx listens\n{self._program.describe()}")
+            # It writes its number down when it listens.
+            written = self._folder / "nginx.pid"
+            eventually(lambda: written.exists() or not self._program.running,
+                       lambda: f"nginx listens\n{self._program.describe()}", 30)
         except AssertionError:
             self._program.kill()
             raise
-        return self
+        return self._program.running
 
     def __exit__(self, *_):
         self._program.signal(signal.SIGQUIT)  # Finishes, and logs, what it began.
@@ -66,10 +77,3 @@ class Nginx:
     def requests(self):
         """How often each target was asked for. To be asked after the `with`: a request is logged after its answer."""
         return collections.Counter((self._folder / "access.log").read_text().splitlines())
-
-    def _listens(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            return True
-        except OSError:
-            return False

@@ -100,7 +100,7 @@ class Program:
         finally:
             self._process.stdin.close()
         for reader in self._readers:
-            reader.join(1)  # A surviving grandchild may hold the pipe: then what was read so far counts.
+            reader.join(10)  # A surviving grandchild may hold the pipe: then what was read so far counts.
         return status
 
     @property
@@ -117,6 +117,17 @@ class Program:
     @property
     def crash_lines(self):
         return [line for line in self.stderr.splitlines() if any(sign in line for sign in CRASH_SIGNS)]
+
+
+def watch_all(pids):
+    """Those of these processes that are still there, to be closed."""
+    found = []
+    for pid in pids:
+        try:
+            found.append(Watched(pid))
+        except ProcessLookupError:
+            pass  # It ended while we looked.
+    return found
 
 
 class Watched:
