@@ -62,9 +62,11 @@ class FormTests(TestCase):
         self.check(self.client.terminal(), body(MIB), is_file=False)
 
     def test_what_was_streamed_comes_in_a_message_to_who_asks_for_that(self):
-        url = f"{self.origin.url}/drip?bytes=30000&seconds=1"
+        url = f"{self.origin.url}/steps/streamed?bytes=30000"
         self.client.fetch("stream", 1, url, stream="yes", progress=50)
         self.client.fetch("inline", 1, url, deliver="inline")
+        self.client.expect("PROGRESS", "stream")
+        self.origin.open_gate("streamed")
         forms = {message.id[0]: message for message in self.client.terminals(2)}
         self.check(forms["stream"], body(30_000), is_file=True)
         self.check(forms["inline"], body(30_000), is_file=False)

@@ -75,7 +75,7 @@ class ResumeTests(TestCase):
     def test_what_a_killed_worker_had_is_gone_on_with(self):
         size = 40 * MIB
         with Origin() as origin, Bus(workers=1) as bus:
-            published = origin.publish("file", size, plan=lambda n, start: {"rate": 20 * MIB} if n == 0 else {})
+            published = origin.publish("file", size, plan=lambda n, start: {"held": 6 * MIB} if n == 0 else {})
             client = bus.client()
             client.fetch("file", 1, f"{origin.url}/parts/file", progress=50)
             while int(client.expect("PROGRESS").operands[2].split("/")[0]) < 5 * MIB:
@@ -90,7 +90,7 @@ class ResumeTests(TestCase):
     def test_what_a_cancelled_request_had_waits_for_the_next_one_of_the_same_credentials(self):
         size = 8 * MIB
         with Origin() as origin, Bus(workers=1) as bus:
-            published = origin.publish("file", size, plan=lambda n, start: {"rate": 4 * MIB} if n == 0 else {})
+            published = origin.publish("file", size, plan=lambda n, start: {"held": 2 * MIB} if n == 0 else {})
             client = bus.client()
             url = f"{origin.url}/parts/file"
             client.fetch("file", 1, url, headers=[("authorization", "one")], progress=50)
