@@ -9,7 +9,7 @@ from origin import Origin, body
 
 
 class UpgradeTests(TestCase):
-    COUNT = 1000
+    COUNT, FIRST = 1000, 300
 
     def test_get_gets_all_1000_once_over_an_upgrade(self):
         folder = temporary_folder()
@@ -18,12 +18,16 @@ class UpgradeTests(TestCase):
         # Not one of the bus's processes: those have to be gone at its end.
         commands = Commands(folder / "run", folder)
         with Origin() as origin:
-            urls = [f"{origin.url}/slow/0.02?bytes=700&seed={index}" for index in range(self.COUNT)]
+            # The bus ends in the middle, however late it is told to: what comes then waits until it is.
+            urls = [f"{origin.url}/first/{self.FIRST}/rest?bytes=700&seed={index}" for index in range(self.COUNT)]
             (folder / "list").write_text("\n".join(urls) + "\n")
             with Bus(**options) as old:
                 getting = commands.start("get", "--no-spawn", "-i", folder / "list", "-d", folder / "out", "--json")
-                origin.await_total(300, timeout=30)
+                origin.await_total(self.FIRST, timeout=30)
+                client = old.client()
                 old.program.signal(signal.SIGTERM)
+                client.expect("GOODBYE")
+                origin.open_gate("rest")
                 self.assertEqual(old.program.wait(20), 0, old.program.describe())
             done = origin.total
             self.assertLess(done, self.COUNT, "it ended in the middle")
