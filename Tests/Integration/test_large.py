@@ -72,8 +72,8 @@ class LargeTests(TestCase):
             self.assertEqual(ended[0].fields["sha-256"], self.sum.hexdigest())
             tell(f"{SIZE // MIB} MiB took {int(ended[0].fields['elapsed-ms']) / 1000:.2f} s; 1 KiB took"
                  f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it")
-            # What else runs on the machine takes its share too.
-            self.assertLess(milliseconds(beside), 100)
+            # What else runs on the machine takes its share too, of what they take alone as well.
+            self.assertLess(milliseconds(beside), 100 + milliseconds(quiet))
 
     def small(self, client, handler, goes_on):
         taken = []

@@ -37,8 +37,9 @@ class PurgeTests(TestCase):
             tell(f"{SHARE} of {QUEUED} removed {self.REMOVED} times: 99 % of submissions take"
                  f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile,"
                  f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}")
-            # In one step each removal would take 100 ms and more. Other load on the machine spoils some of them.
-            self.assertLess(min(worst), 40)
+            # In one step each removal would take 100 ms and more, on a machine with nothing else to do. Other load
+            # spoils some of them.
+            self.assertLess(min(worst), 40 if IS_LONG else 80)
             if IS_LONG:
                 self.assertLess(min(slow), 5)
             client.remove("crawl/")
