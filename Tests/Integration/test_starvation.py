@@ -21,7 +21,7 @@ class StarvationTests(SlotsTestCase):
         high = self.crowd("high/a", self.HIGH, f"{self.origin.urls[0]}/{self.DELAY}/high/{{}}", priority="high")
         low = self.crowd("low/a", 5_000, f"{self.origin.urls[port]}/{self.DELAY}/low/{{}}", priority="low")
         before = self.origin.total()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.origin.total() < before + self.STARTS and time.monotonic() < deadline:
             self.client.query("ping")
         starts = [entry.target.split("/")[2] for entry in self.origin.log()[before:before + self.STARTS]]
@@ -30,4 +30,6 @@ class StarvationTests(SlotsTestCase):
         counted, due = starts.count("low"), len(starts) * 4 / (64 + 4)
         tell(f"{what}: low has {counted} of {len(starts)} starts, {due:.0f} is its share")
         self.assertEqual(len(starts), self.STARTS)
-        self.assertGreaterEqual(counted, due - 1, "less one turn that the count may have cut off")
+        # What is under way when the count begins, and when it ends, can be of the others alone.
+        beside = 2 * self.WORKERS * self.SLOTS * 4 / (64 + 4)
+        self.assertGreaterEqual(counted, due - beside, "less what the count may have cut off")
