@@ -1,5 +1,7 @@
 """An origin that asks to be left alone is left alone for as long as it said, by all workers."""
 
+import statistics
+
 from crowd import Crowd
 from figures import tell
 from harness import Bus, TestCase
@@ -12,11 +14,12 @@ class RetryAfterTests(TestCase):
 
     BEFORE = 5
     PAUSE = 5
+    LIMIT = 8
 
     def test_it_is_left_alone_for_5_s_then_asked_by_one_and_another_origin_goes_on(self):
-        with Steady(2) as origin, Bus(workers=4, slots=8, origin_limit=8) as bus:
+        with Steady(2) as origin, Bus(workers=4, slots=8, origin_limit=self.LIMIT) as bus:
             asked = [(0, delay) for delay in (0.037, 0.05, 0.071)] + [(1, 0.05)]
-            crowds = [Crowd(bus, f"crowd{port}-{delay}", 3_000, f"{origin.urls[port]}/{delay}/{{}}").await_asked()
+            crowds = [Crowd(bus, f"crowd{port}-{delay}", 6_000, f"{origin.urls[port]}/{delay}/{{}}").await_asked()
                       for port, delay in asked]
             self.await_growth(origin, 1, int(1.2 * self.BEFORE * 7 / 0.05))
             origin.refuse(0, self.PAUSE)
@@ -31,25 +34,28 @@ class RetryAfterTests(TestCase):
             self.await_requests(bus.client(), pending=0)
         refused = [entry for entry in log if entry.status == 429]
         first, last = min(entry.ended for entry in refused), max(entry.ended for entry in refused)
-        # What was on its way to the origin when it first refused is refused, too, and asks for no less.
-        self.assertLess(last - first, 0.5)
+        # What was on its way to the origin when it first refused is refused, too, and asks for no less; no more is.
+        self.assertLessEqual(len(refused), self.LIMIT)
         later = [entry for entry in log if entry.began > first and entry.status != 429]
         probe, second = later[:2]
         # How many it has at once: how long each takes depends on what else the machine does.
-        before = self.at_once(other, first - self.BEFORE, first)
-        during = self.at_once(other, first, first + self.PAUSE)
+        # The usual number: a moment in which a process did not come to its turn does not count.
+        before = self.usually_at_once(other, first - self.BEFORE, first)
+        during = self.usually_at_once(other, first, first + self.PAUSE)
         tell(f"{len(refused)} refusals, left alone for {probe.began - last:.3f} s, the probe took"
              f" {1000 * (probe.ended - probe.began):.0f} ms, the next came {1000 * (second.began - probe.ended):.1f} ms"
              f" after it; the other origin had {before:.2f} transfers at once before, and {during:.2f} meanwhile")
         self.assertGreaterEqual(probe.began - last, self.PAUSE)
-        self.assertLess(probe.began - last, self.PAUSE + 1)
+        # More than twice as long it would be left alone if another pause had followed.
+        self.assertLess(probe.began - last, 2 * self.PAUSE)
         self.assertGreaterEqual(second.began, probe.ended, "one first")
         self.assertGreaterEqual(during, 0.95 * before)
 
     @staticmethod
-    def at_once(log, start, end):
-        """The mean number of transfers that ran between two moments."""
-        return sum(max(0, min(entry.ended or end, end) - max(entry.began, start)) for entry in log) / (end - start)
+    def usually_at_once(log, start, end, step=0.01):
+        """The median number of transfers that ran at moments between two."""
+        moments = [start + step * number for number in range(int((end - start) / step))]
+        return statistics.median(sum(e.began <= moment < (e.ended or end) for e in log) for moment in moments)
 
     def await_growth(self, origin, port, count):
         goal = len(origin.log(port)) + count
