@@ -218,7 +218,7 @@ class LifeTests(CacheTestCase):
         self.client = self.bus.client()
         self.assertFrom("network", self.get(url), "a")
         self.assertFrom("cache", self.get(url), "a")
-        self.assertIn("damaged", self.bus.program.describe())
+        self.bus.program.await_line("damaged")
 
     def test_what_a_client_holds_outlives_its_eviction(self):
         holder = self.bus.client(window=1)
@@ -283,7 +283,7 @@ class LifeTests(CacheTestCase):
             client = other.client()
             self.assertFrom("network", self.get(url, client=client), "a")
             self.assertFrom("network", self.get(url, client=client), "a")
-            self.assertIn("goes without", other.program.describe())
+            other.program.await_line("goes without")
         self.assertFrom("cache", self.get(url), "a")
 
     @property
