@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import time
 import unittest
@@ -99,19 +100,21 @@ class ServiceTests(TestCase):
     def test_the_watchdog_hears_of_life_twice_in_its_time(self):
         service = self.serve(watchdog=1)
         service.notify.expect("READY", "1")
-        began = time.monotonic()
-        for _ in range(5):
-            service.notify.expect("WATCHDOG", "1", timeout=1)
-        self.assertGreater(time.monotonic() - began, 1.5, "and not more often")
+        moments = []
+        for _ in range(8):
+            service.notify.expect("WATCHDOG", "1")
+            moments.append(time.monotonic())
+        # Most of the pauses: one in which a process does not come to its turn is longer, and the next one shorter.
+        pause = statistics.median(later - earlier for earlier, later in zip(moments, moments[1:]))
+        self.assertTrue(0.3 < pause < 0.8, pause)
 
     def test_the_watchdog_hears_nothing_of_a_broker_that_hangs(self):
         service = self.serve(watchdog=0.4)
         service.notify.expect("WATCHDOG", "1")
         broker = self.child(service, "broker")
         os.kill(broker, signal.SIGSTOP)
-        service.notify.next(0.3)  # What was said before it stopped.
-        service.notify.pending()
-        self.assertIsNone(service.notify.next(1.2), "three times its time")
+        # What was said before it stopped may be told late; then nothing comes for three times its time.
+        self.assertTrue(any(service.notify.next(1.2) is None for _ in range(5)), service.notify.heard)
         os.kill(broker, signal.SIGCONT)
         service.notify.expect("WATCHDOG", "1")
 
@@ -126,9 +129,21 @@ class ServiceTests(TestCase):
     def test_its_line_tells_of_a_worker_that_is_missing(self):
         service = self.serve()
         service.notify.expect("READY", "1")
-        kill(self.child(service, "worker"))
-        service.notify.expect("STATUS", "serving with 1 of 2 workers")
+        for _ in range(3):
+            kill(self.child(service, "worker"))
+            # The next one may have begun before anybody looks; after another death it begins later.
+            if self.tells(service, "serving with 1 of 2 workers"):
+                break
+        else:
+            self.fail(f"it is not told: {service.notify.heard}")
         service.notify.expect("STATUS", "serving with 2 of 2 workers")
+
+    def tells(self, service, status):
+        """Whether it tells of this state soon."""
+        while (variables := service.notify.next(5)) is not None:
+            if variables.get("STATUS") == status:
+                return True
+        return False
 
     def test_a_private_bus_of_a_service_does_not_speak_for_it(self):
         with Origin() as origin:

@@ -23,7 +23,7 @@ class SupervisorTests(TestCase):
             self.assertEqual(len(family), 4)
             bus.program.kill()
             for process in family:
-                self.assertTrue(process.await_death(5), f"{process.pid} outlived its supervisor")
+                self.assertTrue(process.await_death(), f"{process.pid} outlived its supervisor")
                 process.close()
 
     def test_a_dead_worker_is_replaced(self):
@@ -77,8 +77,11 @@ class SupervisorTests(TestCase):
             self.origin.await_count("/hang", 1)
             bus.program.signal(15)
             client.expect("GOODBYE")
+            # The first one alone would let it run for 10 s.
+            began = time.monotonic()
             bus.program.signal(15)
-            self.assertEqual(bus.program.wait(5), 0, bus.program.describe())
+            self.assertEqual(bus.program.wait(), 0, bus.program.describe())
+            self.assertLess(time.monotonic() - began, 8)
             bus.await_no_survivors()
             self.origin.await_aborts("/hang")
 
@@ -88,10 +91,10 @@ class SupervisorTests(TestCase):
             worker.signal(signal.SIGSTOP)
             began = time.monotonic()
             bus.program.signal(signal.SIGTERM)
-            self.assertEqual(bus.program.wait(10), 0, bus.program.describe())
+            self.assertEqual(bus.program.wait(), 0, bus.program.describe())
             self.assertTrue(worker.await_death(0))
-            # drain-seconds and the 3 s in which those that were told to end may do so.
-            self.assertTrue(3.4 < time.monotonic() - began < 5, "it has the time that is stated")
+            # drain-seconds, 10 if nobody sets them, and the 3 s in which those that were told to end may do so.
+            self.assertTrue(3.4 < time.monotonic() - began < 12, "it has the time that is stated")
             worker.close()
 
     def test_a_broker_that_does_not_end_is_killed(self):
