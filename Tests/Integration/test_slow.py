@@ -2,7 +2,7 @@
 
 from harness import Bus, TestCase
 from origin import Origin, body
-from processes import resident
+from processes import eventually, resident
 
 MIB = 1 << 20
 
@@ -25,8 +25,12 @@ class SlowReaderTests(TestCase):
             fast.fetch("feed", index, f"{self.origin.url}/bytes/{self.BYTES}?seed={index}")
         for answer in fast.terminals(self.COUNT):
             self.assertResult(answer, body(self.BYTES, answer.id[1]))
-        grown = resident(self.bus.broker) - before
-        self.assertLess(grown, 30 * MIB, f"{grown / MIB:.1f} MiB for {self.COUNT * self.BYTES / MIB:.0f} MiB of bodies")
+
+        def grown():
+            return (resident(self.bus.broker) - before) / MIB
+        # What came faster than it was read was in memory for a while, too.
+        eventually(lambda: grown() < 30,
+                   lambda: f"{grown():.1f} MiB for {self.COUNT * self.BYTES / MIB:.0f} MiB of bodies")
         answers = slow.terminals(self.COUNT)
         self.assertEqual(len({answer.id for answer in answers}), self.COUNT)
         for answer in answers:

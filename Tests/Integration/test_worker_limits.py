@@ -61,7 +61,10 @@ class MemoryTests(TestCase):
             client = bus.client()
             broker, worker = bus.broker, bus.workers[0]
             for index in range(30):
-                client.fetch("large", index, f"{origin.url}/stall/{self.BODY}?seed={index}", timeout=300)
+                # Nothing comes before all of them run: the first worker to die has all of them, and the second one.
+                client.fetch("large", index, f"{origin.url}/stall/{self.BODY}?gate=all&seed={index}", timeout=300)
+            origin.await_running(30)
+            origin.open_gate("all")
             for answer in client.terminals(30, timeout=60):
                 self.assertFailed(answer, "poisonous")
                 self.assertEqual(answer.fields["attempts"], "2")
