@@ -74,6 +74,6 @@ class ReadmeTests(TestCase):
         client = self.bus.client()
         client.fetch("nobody", 1, f"{self.origin.url}/bytes/33", subscribe="no")
         self.origin.await_count("/bytes/33", 1)
-        self.await_requests(client, timeout=15, pending=0)
+        self.await_requests(client, timeout=30, pending=0)
         self.assertEqual(client.rest(), [])
         self.assertEqual(self.balance(client)["requests"]["orphaned"], 1)

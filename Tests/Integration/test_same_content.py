@@ -26,12 +26,13 @@ class Worker:
         self.socket.send(ready.encode())
         self.spool = pathlib.Path(self.hear("LIMITS")[1]["spool"])
 
-    def hear(self, verb):
-        """The next message of this verb: its operands and fields."""
+    def hear(self, verb, url=None):
+        """The next message of this verb, a JOB for `url` if given: its operands and fields."""
         while True:
             first, *lines = self.socket.recv_multipart()[0].decode().partition("\n\n")[0].splitlines()
-            if first.split(" ")[0] == verb:
-                return first.split(" ")[1:], dict(line.split(": ", 1) for line in lines)
+            found, *operands = first.split(" ")
+            if found == verb and (url is None or url in operands):
+                return operands, dict(line.split(": ", 1) for line in lines)
 
     def done(self, attempt, status, content):
         """Ends an attempt with a body in a file."""
@@ -52,10 +53,11 @@ class SameContentTests(TestCase):
                 worker = Worker(commands.runtime, slots=2 * ROUNDS)
                 for turn in range(ROUNDS):
                     content = os.urandom(100_000)
-                    client.fetch("page", turn, f"http://one.test/{turn}", retries=20)
-                    (failing, _), _ = worker.hear("JOB")
-                    client.fetch("result", turn, f"http://other.test/{turn}")
-                    (ending, _), _ = worker.hear("JOB")
+                    # Another try at a page before may come when nobody wants it any more.
+                    client.fetch("page", turn, page := f"http://one.test/{turn}", retries=20)
+                    (failing, _), _ = worker.hear("JOB", page)
+                    client.fetch("result", turn, result := f"http://other.test/{turn}")
+                    (ending, _), _ = worker.hear("JOB", result)
                     said = [worker.done(failing, 500, content), worker.done(ending, 200, content)]
                     for message in said:
                         worker.socket.send(message)
