@@ -17,7 +17,7 @@ sys.path.append(str(CHECKOUT / "Tests/Integration"))  # Last: it has tests of th
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # Not which step of a test took longer than 0.1 s.
 
-TIMEOUT = 20
+TIMEOUT = 60
 """Seconds that no test of this package needs, but one that hangs."""
 
 

@@ -43,13 +43,17 @@ class BlockingTests(BusTestCase):
             transfers = [handler.start(f"{self.url}/bytes/{n}") for n in range(50)]
             self.assertEqual([len(transfer.result().read()) for transfer in transfers], list(range(50)))
             slow = handler.start(f"{self.url}/gate/blocking?bytes=5")
+            self.origin.await_count("/gate/blocking", 1)
             with self.assertRaises(TimeoutError):
                 slow.result(timeout=0.05)
             self.assertEqual(slow.why()["state"], "running")
             self.origin.open_gate("blocking")
             self.assertEqual(slow.result(timeout=10).read(), body(5))
             self.assertTrue(slow.done())
-            steps = list(handler.start(f"{self.url}/drip?bytes=90000&seconds=0.4", progress_ms=50).progress())
+            steps = []
+            for step in handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50).progress():
+                steps.append(step)
+                self.origin.open_gate("rest")
             self.assertTrue(steps and all(step.total == 90_000 for step in steps))
 
     def test_cancel_replace_and_leave(self):
