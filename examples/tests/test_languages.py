@@ -87,6 +87,8 @@ class Cases:
     def test_a_page_that_is_closed_is_not_fetched_further(self):
         """Of 16 URLs two hold two of the origin's three places, eight are answered, six never are; another listens."""
         client = self.bus.client()
+        client.fetch("other", "first", self.origin.url + "/bytes/9")
+        client.terminal()  # The first requests of a new broker wait for its cache, and may be passed by the next ones.
         client.say("SUBSCRIBE page/")
         client.query("ping")
         targets = ["/hang?held=1", "/hang?held=2", *(f"/bytes/{n}" for n in range(1, 9)),
@@ -101,11 +103,11 @@ class Cases:
 
         told = [message.operands[2] for message in client.terminals(16)]
         self.assertEqual(sorted(told), ["200"] * 8 + ["removed"] * 8)
-        self.await_requests(client, pending=0, answered=8, removed=8)
+        self.await_requests(client, pending=0, answered=9, removed=8)
         self.origin.await_running(0)
         self.assertGreaterEqual(len(self.origin.await_aborts("/hang", 2)), 2, "what ran is cut off")
         eventually(lambda: not any(self.bus.status()["flights-now"].values()), "nothing is left to fetch")
-        self.assertLessEqual(self.origin.total, 11, "what waited was never asked for")
+        self.assertLessEqual(self.origin.total, 12, "what waited was never asked for")
 
     def test_a_watcher_hears_what_another_asked_for(self):
         """More of it than its window holds, so that what is not acknowledged shows."""
@@ -215,8 +217,8 @@ class WorkerCases:
         self.assertEqual(worker.stderr, "earshot: serving upper:\n")
 
     def test_what_two_want_is_one_job_and_it_is_finished_before_it_leaves(self):
-        """A job of two seconds: both ask while it runs."""
-        worker = self.start("2000")
+        """A job of six seconds: both ask while it runs."""
+        worker = self.start("6000")
         other = self.bus.client()
         self.client.fetch("page/1", "one", "upper:both")
         other.fetch("page/2", "two", "upper:both")
@@ -256,7 +258,7 @@ class WorkerCases:
                 worker.signal(signal.SIGTERM)
                 self.assertEqual(worker.wait(20), 0, worker.describe())
                 continue
-            self.assertEqual(worker.wait(20), NO_BROKER, worker.describe())
+            self.assertEqual(worker.wait(40), NO_BROKER, worker.describe())
             self.assertIn("earshot: the broker is gone", worker.stderr)
         late = self.language.start("worker", environment=self.bus.environment)
         self.assertEqual(late.wait(20), NO_BROKER, late.describe())
@@ -298,7 +300,7 @@ class WorkerDialogCases:
 
     def hear(self):
         """The next message: its head, and its body if it has one."""
-        self.assertTrue(self.socket.poll(10_000), self.worker.describe())
+        self.assertTrue(self.socket.poll(30_000), self.worker.describe())
         self.peer, *frames = self.socket.recv_multipart()
         return [frame.decode() for frame in frames]
 
