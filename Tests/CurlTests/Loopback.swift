@@ -9,15 +9,22 @@ enum Loopback {
 
     /// A listening socket on a port of the kernel's choice.
     static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
+        let (descriptor, port) = try bind()
+        guard Glibc.listen(descriptor, backlog) == 0 else { throw Failure(call: "listen", number: errno) }
+        return (descriptor, port)
+    }
+
+    /// A socket on a port of the kernel's choice, at which nobody else can listen.
+    static func bind() throws -> (descriptor: Int32, port: UInt16) {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }
         var address = address(port: 0)
         let bound = unsafe withUnsafePointer(to: &address) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                unsafe Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
             }
         }
-        guard bound == 0, Glibc.listen(descriptor, backlog) == 0 else { throw Failure(call: "bind", number: errno) }
+        guard bound == 0 else { throw Failure(call: "bind", number: errno) }
         return (descriptor, port(of: descriptor))
     }
 

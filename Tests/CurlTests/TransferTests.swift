@@ -173,8 +173,8 @@ import Testing
     @Test func `a used handle measures each transfer from its own beginning`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", end: .close))
         for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil) }
-        let (descriptor, port) = try Loopback.listen(backlog: 1)
-        close(descriptor)
+        let (descriptor, port) = try Loopback.bind()
+        defer { close(descriptor) }
         let result = try #require(try loop.fetch(TransferRequest(url: "http://127.0.0.1:\(port)/")))
         #expect(result.failure == .connectRefused)
         #expect(result.status == 0)

@@ -76,10 +76,15 @@ import Testing
     }
 
     @Test func `the time for all of it is a bound of its own`() throws {
-        let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this") }
-        var job = bed.job()
-        job.totalMilliseconds = 50
-        #expect(try bed.failure(job) == "timeout")
+        var failure: String?
+        // A process that does not come to its turn may not even be connected after so short a time.
+        for limit in [50, 1_000, 9_000] where failure == nil || failure == "connect-timeout" {
+            let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this") }
+            var job = bed.job()
+            job.totalMilliseconds = limit
+            failure = try bed.failure(job)
+        }
+        #expect(failure == "timeout")
     }
 
     @Test func `a name that nobody answers for counts in the time to connect`() throws {

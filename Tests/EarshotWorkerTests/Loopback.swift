@@ -17,10 +17,6 @@ enum Loopback {
         return isBound ? UInt16(bigEndian: address.sin_port) : 0
     }
 
-    /// A port that nobody listens on.
-    static func freePort() -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        return bind(descriptor)
-    }
+    /// A port that nobody listens on: its socket stays, so that nobody can.
+    static func freePort() -> UInt16 { bind(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
 }
