@@ -54,7 +54,8 @@ import Testing
 
     @Test func `a broker that stays away fails what is awaited, and serves again when it comes`() async throws {
         let first = try ScriptedBus()
-        let bus = try await first.connect(patience: .seconds(2))
+        // Long enough for a busy machine to connect.
+        let bus = try await first.connect(patience: .seconds(6))
         let handler = bus.handler()
         let watch = try await bus.watch("page/")
         let fetched = Task { try await handler.fetch(url) }
