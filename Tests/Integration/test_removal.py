@@ -5,7 +5,7 @@ import signal
 import statistics
 import time
 
-from figures import milliseconds, tell
+from figures import milliseconds, percentile, tell
 from harness import HERE, PYTHON, Bus, TestCase
 from origin import Origin, body
 from processes import Program, eventually
@@ -104,8 +104,9 @@ class RemovalTests(TestCase):
         tell(f"{rounds} streams were cut after {milliseconds(delays):.1f} ms, 99 % within {milliseconds(delays, 99):.1f},"
              f" and had sent {statistics.median(surplus)} bytes more, at most {max(surplus)}; {unwanted} in all were read")
         # What else runs on the machine delays some of them, in this process too, and brings none forward.
-        self.assertLess(milliseconds(delays), 50)
-        self.assertLessEqual(statistics.median(surplus), 256 * 1024)
+        share = 99 if IS_LONG else 50
+        self.assertLess(milliseconds(delays, share), 50)
+        self.assertLessEqual(percentile(surplus, share), 256 * 1024)
         self.assertLessEqual(unwanted, sum(surplus) + rounds * 256 * 1024)
 
     def test_a_subtree_goes_as_a_whole_and_its_neighbours_stay(self):
