@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GREETING_MS = 3000, SILENCE_MS = 5000, LINGER_MS = 500 };
@@ -82,6 +83,16 @@ static int no_broker(earshot_bus *bus, const char *folder)
     return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
 }
 
+/* Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+static int look_at(earshot_bus *bus, const char *folder)
+{
+    struct stat found;
+    if (lstat(folder, &found) != 0) return no_broker(bus, folder);
+    if (S_ISDIR(found.st_mode) && found.st_uid == geteuid() && (found.st_mode & 077) == 0) return 0;
+    return fail(bus, EARSHOT_NO_BROKER,
+                "%s is not a folder of this user's alone: what runs there is not to be trusted", folder);
+}
+
 /* Makes a socket. */
 static int make_socket(earshot_bus *bus)
 {
@@ -98,6 +109,7 @@ static int greet(earshot_bus *bus, const char *endpoint, const char *fields, con
 {
     char folder[256], address[300];
     find_folder(folder, sizeof folder);
+    if (look_at(bus, folder) != 0) return -1;
     snprintf(address, sizeof address, "ipc://%s/%s", folder, endpoint);
     if (zmq_connect(bus->socket, address) != 0)
         return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", address, zmq_strerror(zmq_errno()));

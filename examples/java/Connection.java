@@ -1,4 +1,5 @@
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.nio.file.LinkOption.NOFOLLOW_LINKS;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -73,11 +74,12 @@ abstract class Connection implements AutoCloseable {
     final void connect(String endpoint, Map<String, String> fields, String... words) throws Failure {
         String folder = folder();
         try {
+            lookAt(folder);
             socket.setLinger(LINGER_MS);
             socket.connect("ipc://" + folder + "/" + endpoint);
             byte[][] answer = socket.send(head(fields, words), 0) ? await(GREETING_MS) : null;
             if (answer == null) {
-                throw new Failure("no broker answers in " + folder + ": start one with `earshot serve`", NO_BROKER);
+                throw noBroker(folder);
             }
             understand(answer);
         } catch (Failure | RuntimeException failure) {
@@ -95,13 +97,35 @@ abstract class Connection implements AutoCloseable {
         if (session != null && !session.isEmpty()) {
             return session + "/earshot";
         }
-        Object user;
+        return Path.of("/tmp", "earshot-" + user()).toString();
+    }
+
+    private static Object user() {
         try {
-            user = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
+            return Files.getAttribute(Path.of("/proc/self"), "unix:uid");
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
-        return Path.of("/tmp", "earshot-" + user).toString();
+    }
+
+    /** Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+    private static void lookAt(String folder) throws Failure {
+        Map<String, Object> found;
+        try {
+            found = Files.readAttributes(Path.of(folder), "unix:isDirectory,uid,mode", NOFOLLOW_LINKS);
+        } catch (IOException error) {
+            throw noBroker(folder);
+        }
+        boolean isFolder = (boolean) found.get("isDirectory");
+        boolean isClosed = ((int) found.get("mode") & 077) == 0;
+        if (!isFolder || !isClosed || !found.get("uid").equals(user())) {
+            String text = " is not a folder of this user's alone: what runs there is not to be trusted";
+            throw new Failure(folder + text, NO_BROKER);
+        }
+    }
+
+    private static Failure noBroker(String folder) {
+        return new Failure("no broker answers in " + folder + ": start one with `earshot serve`", NO_BROKER);
     }
 
     /** The head and the body of the next message, or null when none comes in time. */

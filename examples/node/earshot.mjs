@@ -1,6 +1,6 @@
 // A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
 
-import { readFile } from 'node:fs/promises'
+import { lstat, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Dealer } from './zmtp.mjs'
 
@@ -36,6 +36,11 @@ class Message {
   }
 }
 
+/** Whether it is a folder of this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+function isOwn(found) {
+  return found.isDirectory() && found.uid === process.geteuid() && (found.mode & 0o077) === 0
+}
+
 /** What connections of both kinds have. */
 class Connection {
   #dealer
@@ -47,11 +52,14 @@ class Connection {
     const { EARSHOT_RUNTIME: named, XDG_RUNTIME_DIR: session } = process.env
     const folder = named || (session ? join(session, 'earshot') : join('/tmp', `earshot-${process.geteuid()}`))
     try {
-      this.#dealer = await Dealer.connect(join(folder, endpoint))
+      if (isOwn(await lstat(folder))) this.#dealer = await Dealer.connect(join(folder, endpoint))
     } catch (error) {
       throw new EarshotError(
         `no broker answers in ${folder} (${error.code ?? error.message}): start one with \`earshot serve\``, NO_BROKER)
     }
+    if (!this.#dealer)
+      throw new EarshotError(
+        `${folder} is not a folder of this user's alone: what runs there is not to be trusted`, NO_BROKER)
     this.#messages = this.#dealer.messages()
     this._say(words, fields)
     await this.receive()

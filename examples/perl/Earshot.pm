@@ -5,6 +5,7 @@ package Earshot;
 use v5.30;
 use warnings;
 use Errno qw(EAGAIN EINTR);
+use Fcntl qw(S_ISDIR);
 use File::Spec::Functions qw(catfile);
 use ZMQ::FFI;
 use ZMQ::FFI::Constants
@@ -43,6 +44,7 @@ sub _greet {
     my ($self, $endpoint, @words) = @_;
     my $folder = $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
         || catfile('/tmp', "earshot-$>");
+    $self->_look_at($folder);
     my $socket = $self->{socket};
     $socket->connect("ipc://$folder/$endpoint");
     $self->_check('cannot connect');
@@ -50,9 +52,22 @@ sub _greet {
     my $is_refused = $socket->has_error && $socket->last_errno == EAGAIN;
     $self->_check('cannot send') unless $is_refused;
     my $answer = !$is_refused && $self->_await(GREETING_MS)
-        or $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
+        or $self->_no_broker($folder);
     $self->_understand($answer);
     return $self;
+}
+
+# Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for.
+sub _look_at {
+    my ($self, $folder) = @_;
+    my ($mode, $user) = (lstat $folder)[2, 4] or $self->_no_broker($folder);
+    return if S_ISDIR($mode) && $user == $> && !($mode & 077);
+    $self->fail("$folder is not a folder of this user's alone: what runs there is not to be trusted", NO_BROKER);
+}
+
+sub _no_broker {
+    my ($self, $folder) = @_;
+    $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
 }
 
 # Wants a URL. The fields are those of FETCH: priority => 'high', timeout => 5.

@@ -133,10 +133,25 @@ module Earshot
       check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
     end
 
+    # Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for.
+    def look_at_folder
+      found = File.lstat(folder)
+      return if found.directory? && found.uid == Process.euid && found.mode.nobits?(0o077)
+
+      raise Error.new("#{folder} is not a folder of this user's alone: what runs there is not to be trusted", NO_BROKER)
+    rescue SystemCallError
+      raise no_broker
+    end
+
+    def no_broker
+      Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER)
+    end
+
     def greet(endpoint, *words, **fields)
+      look_at_folder
       check @socket.connect("ipc://#{folder}/#{endpoint}")
       answer = await(GREETING_MS) if try_to_say(head(words, fields))
-      raise Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER) unless answer
+      raise no_broker unless answer
 
       understand answer
     end

@@ -14,13 +14,14 @@ from harness import binary, temporary_folder  # noqa: E402 (the path comes first
 from processes import Program  # noqa: E402
 
 JAVA = "java -cp .:/usr/share/java/zmq.jar"
+SWIFT_DISTRUST = "may enter the folder"
 
 
 class Language:
     """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
-                 speaks=True):
+                 speaks=True, distrust="is not a folder of this user's alone: what runs there is not to be trusted"):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
@@ -31,6 +32,8 @@ class Language:
         self.in_place = in_place
         # Whether its worker speaks the protocol itself, and ends with the broker.
         self.speaks = speaks
+        # What it says of a runtime folder that others may enter.
+        self.distrust = distrust
 
     def start(self, program, *arguments, environment, output=None):
         """Starts one of its programs. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
@@ -71,9 +74,10 @@ LANGUAGES = [
              "perl worker.pl"),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
              "ruby worker.rb"),
-    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False),
+    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False,
+             distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
-             build="swift build -c release -q", in_place=True),
+             build="swift build -c release -q", in_place=True, distrust=SWIFT_DISTRUST),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
              f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]

@@ -79,6 +79,23 @@ class Cases:
             self.assertTrue(program.stderr.startswith("earshot: "), program.describe())
         self.assertEqual(self.origin.total, 0)
 
+    def test_a_folder_that_others_may_enter_is_not_trusted(self):
+        """Whoever listens there, here a broker, hears nothing. Nor is a link followed: whose it is says nothing."""
+        link = self.bus.folder / "link"
+        link.symlink_to(self.bus.runtime)
+        program = self.language.start("fetch", self.origin.url + "/bytes/1",
+                                      environment=dict(self.bus.environment, EARSHOT_RUNTIME=str(link)))
+        self.assertNotEqual(program.wait(20), 0, program.describe())
+        self.assertIn(str(link), program.stderr)
+        self.addCleanup(self.bus.runtime.chmod, 0o700)
+        for mode in (0o755, 0o710, 0o701):
+            self.bus.runtime.chmod(mode)
+            program = self.fetch("/bytes/1")
+            self.assertNotEqual(program.status, 0, program.describe())
+            self.assertIn(str(self.bus.runtime), program.stderr)
+            self.assertIn(self.language.distrust, program.stderr)
+        self.assertEqual(self.origin.total, 0)
+
     def test_wrong_arguments_are_told(self):
         for program in (self.start("fetch"), self.start("gallery", "page/1"), self.start("watch")):
             self.assertEqual(program.wait(20), USAGE, program.describe())
@@ -264,6 +281,14 @@ class WorkerCases:
         self.assertEqual(late.wait(20), NO_BROKER, late.describe())
         self.assertIn("`earshot serve`", late.stderr)
 
+    def test_a_folder_that_others_may_enter_is_not_trusted(self):
+        self.addCleanup(self.bus.runtime.chmod, 0o700)
+        self.bus.runtime.chmod(0o755)
+        worker = self.language.start("worker", environment=self.bus.environment)
+        self.assertNotEqual(worker.wait(20), 0, worker.describe())
+        self.assertIn(self.language.distrust, worker.stderr)
+        self.assertEqual(self.registered(), [])
+
     def test_wrong_arguments_are_told(self):
         for arguments in (["soon"], ["-1"], ["1", "2"]):
             worker = self.language.start("worker", *arguments, environment=self.bus.environment)
@@ -279,7 +304,7 @@ class WorkerDialogCases:
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ear-")))
         environment = Commands(self.folder / "run", self.folder).environment
-        (self.folder / "run").mkdir()
+        (self.folder / "run").mkdir(mode=0o700)
         context = self.enterContext(zmq.Context())
         self.socket = self.enterContext(context.socket(zmq.ROUTER))
         self.socket.linger = 0
