@@ -196,7 +196,8 @@ class LivenessTests(LeaseTestCase):
         try:
             os.write(told, b"x")
             self.bus.client().query("ping")
-            eventually(lambda: self.observer.query("status")["clients"] == 2, "who has no process is gone")
+            eventually(lambda: self.observer.query("status")["clients"] == 2,
+                       lambda: f"who has no process is gone: {self.observer.query('status')}")
             self.assertFalse(child.await_death(0), "its child holds the connection")
             self.assertIsNone(stranger.poll(), "nobody did it any harm")
         finally:
