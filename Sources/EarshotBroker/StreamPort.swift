@@ -39,10 +39,11 @@ final class StreamPort {
         }
     }
 
-    /// Messages taken in one pass. One port never starves the other or the timers, and one peer no other: whoever has
-    /// more waits for its next turn. What came of the first of many is sent before the last is read, so that those who
-    /// wait for it work meanwhile, too.
-    private static let messagesPerPass = 32
+    /// Messages taken in one pass, so that one port never starves the other or the timers.
+    private static let messagesPerPass = 512
+    /// Messages taken of one peer in one pass. What came of the first of many is sent before the last is read, so that
+    /// those who wait for it work meanwhile, too.
+    private static let messagesPerTurn = 32
     /// Connections accepted in one pass.
     private static let acceptsPerPass = 256
     /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or
@@ -130,10 +131,12 @@ final class StreamPort {
     func take(_ handle: (PortEvent) -> Void) {
         acceptCallers()
         var budget = Self.messagesPerPass
-        while budget > 0, let number = ready.popFirst() {
+        // Each of those that are ready now has one turn: what goes to many is written to each of them once.
+        for _ in 0..<ready.count {
+            guard budget > 0, let number = ready.popFirst() else { break }
             guard let peer = peers[number] else { continue }
             peer.isReady = false
-            budget -= takeTurn(peer, most: budget, handle)
+            budget -= takeTurn(peer, most: min(budget, Self.messagesPerTurn), handle)
         }
     }
 
