@@ -221,11 +221,8 @@ extension CoreRig {
         #expect(progress(rig, to: other).map(\.received) == [10, 10])
     }
 
-    @Test func `the generation stays with the bytes and changes with another body`() throws {
-        var rig = CoreRig()
-        let client = rig.client(1)
-        let worker = rig.worker(3)
-        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+    /// The job that runs, broken off after 10 bytes, and the one that goes on with them.
+    private func brokenOff(by worker: WorkerID, _ rig: inout CoreRig) throws -> (Job, Job) {
         let first = try #require(rig.jobs.first)
         tell(first, 10, by: worker, &rig)
         rig.pass {
@@ -234,6 +231,15 @@ extension CoreRig {
         }
         rig.wait(milliseconds: 1_000)
         let second = try #require(rig.jobs.first)
+        return (first, second)
+    }
+
+    @Test func `the generation stays with the bytes and changes with another body`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
+        let (first, second) = try brokenOff(by: worker, &rig)
         tell(second, 20, by: worker, &rig)
         #expect(progress(rig, to: client).map(\.generation) == [Generation(first.attempt)])
         rig.wait(milliseconds: 1_000)
@@ -253,14 +259,7 @@ extension CoreRig {
         let client = rig.client(1)
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
-        let first = try #require(rig.jobs.first)
-        tell(first, 10, by: worker, &rig)
-        rig.pass {
-            $0.core.partKept(of: first.attempt, bytes: 10, by: worker)
-            $0.failed(first, "reset", by: worker)
-        }
-        rig.wait(milliseconds: 1_000)
-        let second = try #require(rig.jobs.first)
+        let (first, second) = try brokenOff(by: worker, &rig)
         #expect(second.resume?.bytes == 10)
         rig.pass { $0.wholeBody(second, by: worker, length: 100, isResumed: isResumed) }
         let terminal = try #require(rig.result(for: client))
