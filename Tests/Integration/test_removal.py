@@ -1,6 +1,7 @@
 """A handler that goes takes its work with it: queued requests are purged, running transfers cut."""
 
 import os
+import pathlib
 import signal
 import statistics
 import time
@@ -149,6 +150,8 @@ class RemovalTests(TestCase):
         self.origin.await_count("/gate/handed", 1)
         # Whatever has reached a stopped broker it reads at once when it goes on.
         os.kill(self.bus.broker, signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
         client.say("REMOVE first\n")
         # More than it takes in one pass.
         for number in range(200):

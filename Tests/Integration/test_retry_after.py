@@ -1,5 +1,6 @@
 """An origin that asks to be left alone is left alone for as long as it said, by all workers."""
 
+import os
 import statistics
 
 from crowd import Crowd
@@ -47,7 +48,7 @@ class RetryAfterTests(TestCase):
              f" after it; the other origin had {before:.2f} transfers at once before, and {during:.2f} meanwhile")
         self.assertGreaterEqual(probe.began - last, self.PAUSE)
         # More than twice as long it would be left alone if another pause had followed.
-        self.assertLess(probe.began - last, 2 * self.PAUSE)
+        self.assertLess(probe.began - last, self.PAUSE + 1 if os.environ.get("EARSHOT_LONG") else 2 * self.PAUSE)
         self.assertGreaterEqual(second.began, probe.ended, "one first")
         self.assertGreaterEqual(during, 0.95 * before)
 

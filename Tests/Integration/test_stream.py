@@ -1,7 +1,9 @@
 """A body is read while it arrives, from the file that PROGRESS names."""
 
 import json
+import os
 import signal
+import statistics
 import time
 
 from figures import tell
@@ -142,7 +144,7 @@ class StreamTests(TestCase):
                 self.assertEqual(origin.count(f"/parts/file{turn}"), 1)
         tell(f"who came half-way had the first half after"
              f" {'/'.join(f'{1000 * delay:.1f}' for delay in sorted(delays))} ms")
-        self.assertLess(min(delays), 0.020)
+        self.assertLess(statistics.median(delays) if os.environ.get("EARSHOT_LONG") else min(delays), 0.020)
 
     def test_a_resumed_body_is_read_on_and_another_version_from_its_start(self):
         size = 4 * MIB
