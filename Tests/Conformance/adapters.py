@@ -1,5 +1,8 @@
 """The client libraries under test: each is behind an adapter, a small program beside its examples."""
 
+import os
+import shlex
+
 from support import ROOT
 from harness import PYTHON, lab
 from languages import JAVA, LANGUAGES
@@ -24,6 +27,11 @@ class Adapter:
         folder = self._folder or next(language for language in LANGUAGES if language.name == self.name).built
         command = self._command() if callable(self._command) else self._command.split()
         return command, folder, {**environment, **self._environment}
+
+
+def adapter_of(command, reconnects=False):
+    """An adapter from elsewhere, by its command line. It runs in the current folder."""
+    return Adapter(command, lambda: shlex.split(command), reconnects, folder=os.getcwd())
 
 
 def _lab(command):

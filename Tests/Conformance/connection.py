@@ -36,6 +36,18 @@ class Connection:
             return None
         return heard(self._socket.recv_multipart())
 
+    def rest(self, timeout):
+        """Unread messages before the answer to a question that is asked now. A REQ reads one message for each of its own."""
+        if self._kind == "REQ":
+            return []
+        self.say([b"QUERY ping\n"])
+        unread = []
+        while (message := self.read(timeout)) is None or message.line not in ("ANSWER ping", "ERROR hello-required"):
+            if message is None:
+                raise AssertionError(f"no answer to QUERY ping within {timeout} s; before it: {unread}")
+            unread.append(message)
+        return unread
+
     def break_off(self):
         """Ends without a word."""
         self._socket.close(linger=0)

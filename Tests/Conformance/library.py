@@ -1,5 +1,5 @@
 """A client library under test, behind its adapter: a program that does what lines on its input say, and tells on its
-output what its library told it. protocols/README.md tells the lines."""
+output what its library told it. protocols/scenarios/README.md describes the lines."""
 
 import os
 import shutil

@@ -1,8 +1,9 @@
-"""Plays scenarios by hand: play.py [--library LANGUAGE] [--broken KIND[:NUMBER]] [NAME ...]
+"""Plays scenarios: play.py [--library LANGUAGE | --adapter COMMAND [--reconnects]] [--broken KIND[:NUMBER]] [NAME ...]
 
-Without --library those of `broker`, with it those of `library` and `stand-in` that are for it. --broken drops,
-duplicates, swaps or changes the message of that number, from 1, and so every scenario has to fail. EARSHOT_BINARY is
-the broker's program. The exit status is 1 if one went otherwise than it should.
+Without an adapter it plays the scenarios of `broker`, else those of `library` and `stand-in`. --library names one of this
+repository, --adapter the command of any other; protocols/scenarios/README.md describes an adapter. --reconnects: its
+library finds the next broker by itself. --broken drops, duplicates, swaps or changes the message of that number, from 1,
+and so every scenario has to fail. EARSHOT_BINARY is the broker's program. The exit status is 1 if a scenario fails.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import sys
 
 import support  # noqa: F401 (the paths come first)
 
-from adapters import ADAPTERS
+from adapters import ADAPTERS, adapter_of
 from harness import Bus
 from player import Player
 from scenario import all_scenarios
@@ -37,11 +38,17 @@ def problem(scenario, bus, adapter=None, tampering=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--library", choices=[adapter.name for adapter in ADAPTERS])
+    library = parser.add_mutually_exclusive_group()
+    library.add_argument("--library", choices=[adapter.name for adapter in ADAPTERS])
+    library.add_argument("--adapter", metavar="COMMAND", help="command of an adapter, with its arguments")
+    parser.add_argument("--reconnects", action="store_true", help="the adapter's library finds the next broker by itself")
     parser.add_argument("--broken", metavar="KIND[:NUMBER]", help=f"{', '.join(KINDS)}")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
-    adapter = next((each for each in ADAPTERS if each.name == arguments.library), None)
+    if arguments.adapter:
+        adapter = adapter_of(arguments.adapter, arguments.reconnects)
+    else:
+        adapter = next((each for each in ADAPTERS if each.name == arguments.library), None)
     kind, _, number = (arguments.broken or "").partition(":")
     wrong = 0
     with Bus(workers=1) as bus:

@@ -51,15 +51,21 @@ class Player:
                 fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
                 self._broker = StandIn(self._folder)
             self._do(self._scenario.steps)
-            left = [heard for unread in self._unread.values() for heard in unread] + self._tampering.left()
-            if left := [heard for heard in left if not heard.line.lower().startswith("progress ")]:
-                raise Mismatch(f"{self._scenario}: nobody expected\n    {left}")
+            self._expect_nothing_else()
         except AssertionError as error:
             if self._program is not None and (said := self._program.describe()):
                 error.add_note(f"the adapter said: {said}")
             raise
         finally:
             self._close()
+
+    def _expect_nothing_else(self):
+        """Fails if anything but progress is unread, or comes before the answer to a question on an open DEALER."""
+        left = [heard for unread in self._unread.values() for heard in unread] + self._tampering.left()
+        for connection in self._connections.values():
+            left += connection.rest(self._patience)
+        if left := [heard for heard in left if not heard.line.lower().startswith("progress ")]:
+            raise Mismatch(f"{self._scenario}: no step expects\n    {left}")
 
     def _close(self):
         if self._program is not None:

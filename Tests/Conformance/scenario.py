@@ -1,4 +1,4 @@
-"""A scenario as it is written: a file of `protocols/scenarios` to steps. protocols/README.md tells the form."""
+"""A scenario as it is written: a file of `protocols/scenarios` to steps. protocols/scenarios/README.md describes the form."""
 
 import copy
 import pathlib

@@ -2,13 +2,16 @@
 fail when something between is broken. What waits most of the time runs side by side, each with a bus of its own."""
 
 import concurrent.futures
+import os
 import pathlib
 import re
+import subprocess
 import tempfile
 
+import play
 import support
 from adapters import ADAPTERS
-from harness import Bus, TestCase
+from harness import PYTHON, Bus, TestCase
 from play import chosen, problem
 from scenario import SCENARIOS, Block, Fault, Scenario, all_scenarios
 from tampering import KINDS, Tampering
@@ -17,6 +20,7 @@ POSITIONS = 4
 """One of so many messages at the beginning of a scenario is missed, heard twice, or taken for another. Not all of them
 are in each: what may come in any order may be swapped."""
 
+FORM = (SCENARIOS / "README.md").read_text()
 CLIENT = (support.ROOT / "protocols" / "1-CLIENT.md").read_text()
 
 
@@ -110,6 +114,37 @@ class FormTests(TestCase):
             other = "give up" if adapter.reconnects else "reconnect"
             self.assertEqual(left_out, {str(s) for s in all_scenarios() if s.only_for == other}, adapter.name)
         self.assertEqual({path.parent.name for path in SCENARIOS.glob("*/*")}, {"broker", "library", "stand-in"})
+
+    def test_each_scenario_has_gates_of_its_own(self):
+        users = {}
+        for scenario in all_scenarios():
+            for name in set(re.findall(r"/(?:gate|steps)/([a-z-]+)", scenario.path.read_text())):
+                users.setdefault(name, []).append(str(scenario))
+        self.assertGreater(len(users), 20)
+        self.assertEqual({name: found for name, found in users.items() if len(found) > 1}, {})
+
+    def test_each_path_of_a_scenario_is_documented(self):
+        paths = {path for scenario in all_scenarios()
+                 for path in re.findall(r"\$origin(/[a-z]+)", scenario.path.read_text())}
+        self.assertEqual([path for path in sorted(paths) if f"`{path}" not in FORM], [])
+
+    def test_a_message_that_no_step_hears_fails_the_scenario(self):
+        with tempfile.TemporaryDirectory() as folder, Bus(workers=1) as bus:
+            path = pathlib.Path(folder, "written.txt")
+            path.write_text("# title\na says HELLO EAR/1\na hears WELCOME EAR/1\na says REMOVE nothing\n")
+            self.assertIn("REMOVED nothing 0", problem(Scenario(path), bus))
+
+    def test_an_adapter_from_elsewhere_is_given_on_the_command_line(self):
+        examples = support.ROOT / "examples" / "python"
+
+        def played(adapter, *names):
+            return subprocess.run([PYTHON, "-B", play.__file__, "--reconnects", "--adapter", adapter, *names],
+                                  env={**os.environ, "PYTHONPATH": str(examples)}, text=True, capture_output=True, check=False)
+
+        done = played(f"{PYTHON} -B '{examples}/tests/adapter.py'", "removal", "redelivery")
+        self.assertEqual((done.returncode, done.stdout), (0, "library/removal: passed\nstand-in/redelivery: passed\n"),
+                         done.stderr)
+        self.assertEqual(played("true", "removal").returncode, 1)
 
     def test_what_cannot_be_read_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
