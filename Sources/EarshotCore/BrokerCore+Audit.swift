@@ -12,6 +12,7 @@ extension BrokerCore {
         auditFlights(check)
         auditInterests(check)
         auditWorkers(check)
+        auditHandlers(check)
         auditPurges(check)
         auditSessions(check)
         auditDurables(check)
@@ -101,6 +102,23 @@ extension BrokerCore {
         }
         check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
         check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token is nobody's")
+    }
+
+    private func auditHandlers(_ check: Check) {
+        if let fault = handlerOrder.fault { check(false, "12: the order of handlers: \(fault)") }
+        let named = handlers.indices.filter { handlers[$0].purge == nil }
+        check(
+            handlerNumbers.count == named.count && named.allSatisfy { handlerNumbers[handlers[$0].id] == $0 },
+            "12: \(named.count) handlers, \(handlerNumbers.count) names")
+        let ordered = handlerOrder.numbers(from: handlerOrder.start) { _ in true }
+        let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
+            handlers[$0].id.description < handlers[$1].id.description
+        }
+        check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
+        for root in roots.indices {
+            let count = handlers.indices.count { handlers[$0].root == root }
+            check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
+        }
     }
 
     private func auditPurges(_ check: Check) {

@@ -232,20 +232,32 @@ extension BrokerCore {
         rootNumbers[name] = root
         let handler = handlers.insert(HandlerEntry(id: id, root: root))
         handlerNumbers[id] = handler
-        rootChains.append(handler, to: &roots[root].handlers)
+        handlerOrder.insert(handler, at: position(of: id.description))
+        roots[root].handlers += 1
         return handler
     }
 
-    /// Handlers that exist and are meant. O(handlers of the root) for a subtree.
+    /// Returns the position of the first handler whose name is not before `name` in byte order. O(log handlers).
+    @inline(__always)
+    func position(of name: String) -> OrderedNumbers.Position {
+        handlerOrder.firstPosition { handlers[$0].id.description < name }
+    }
+
+    /// Returns the handlers that exist and match, a subtree's in the byte order of their names.
+    /// O(log handlers + matches).
     func handlersMatching(_ pattern: HandlerPattern) -> [Int32] {
         switch pattern {
-        case .handler(let id): return handlerNumbers[id].map { [$0] } ?? []
-        case .subtree(let id):
-            guard let root = rootNumbers[String(id.root)] else { return [] }
-            return rootChains.members(of: roots[root].handlers).filter {
-                handlers[$0].purge == nil && pattern.matches(handlers[$0].id)
-            }
+        case .handler(let id): handlerNumbers[id].map { [$0] } ?? []
+        case .subtree:
+            handlerOrder.numbers(from: position(of: pattern.description)) { pattern.matches(handlers[$0].id) }
         }
+    }
+
+    /// Takes a handler's name from it: the next use of the name creates another handler.
+    mutating func releaseName(of handler: Int32) {
+        let id = handlers[handler].id
+        handlerNumbers[id] = nil
+        handlerOrder.remove(at: position(of: id.description))
     }
 
     mutating func dropHandlerIfIdle(_ handler: Int32) {
@@ -253,12 +265,12 @@ extension BrokerCore {
             handlers[handler].purge?.isUnderWay != true
         else { return }
         let root = handlers[handler].root
-        rootChains.remove(handler, from: &roots[root].handlers)
-        if roots[root].handlers.isEmpty {
+        roots[root].handlers -= 1
+        if roots[root].handlers == 0 {
             rootNumbers[roots[root].name] = nil
             roots.remove(root)
         }
-        if handlers[handler].purge == nil { handlerNumbers[handlers[handler].id] = nil }
+        if handlers[handler].purge == nil { releaseName(of: handler) }
         handlers.remove(handler)
     }
 }

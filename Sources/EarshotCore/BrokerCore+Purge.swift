@@ -175,7 +175,7 @@ extension BrokerCore {
     private mutating func handOverName(of handler: Int32) {
         let id = handlers[handler].id
         purgedNumbers[id, default: []].append(handler)
-        handlerNumbers[id] = nil
+        releaseName(of: handler)
         let successor = handlerNumber(id)
         let subscribers = handlers[handler].subscribers
         handlers[handler].subscribers = []

@@ -78,7 +78,10 @@ public struct BrokerCore {
     var modedFlights = 0
     /// Flights that the cache wants, and for which nobody else may wait, while they are queued.
     var revalidations: Deque<FlightName> = []
+    /// Handlers that have their name, by that name; a handler being purged has given its name up.
     var handlerNumbers: [HandlerID: Int32] = [:]
+    /// The same handlers in the byte order of their names.
+    var handlerOrder = OrderedNumbers()
     var rootNumbers: [String: Int32] = [:]
     /// Clients that are connected, by their connection.
     var clientNumbers: [ClientID: Int32] = [:]
@@ -94,12 +97,11 @@ public struct BrokerCore {
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
-    /// Interests by handler, by flight, by owner; flights by the flight they were redirected to; handlers by root.
+    /// Interests by handler, by flight, by owner; flights by the flight they were redirected to.
     var handlerChains = Chains()
     var flightChains = Chains()
     var ownerChains = Chains()
     var parentChains = Chains()
-    var rootChains = Chains()
     /// Durable requests whose outcomes are on the disk alone, by handler.
     var restingChains = Chains()
 

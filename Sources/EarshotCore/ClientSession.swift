@@ -128,7 +128,8 @@ struct HandlerEntry {
 /// A handler's first segment: one application.
 struct RootEntry {
     var name: String
-    var handlers = Chain()
+    /// Handlers with this first segment, those being purged included.
+    var handlers = 0
     /// The cookies of those of its requests that take part in them; nil if none ever did.
     var jar: CookieJar?
 }

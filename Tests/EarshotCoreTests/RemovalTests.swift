@@ -39,6 +39,26 @@ struct RemovalTests {
         #expect(rig.core.ledger.requests.pending == 2)
     }
 
+    @Test func `a removal below a name takes no longer when its root has 40 times as many other handlers`() {
+        let ratio = Self.timeOfRemoval(among: 20_000) / Self.timeOfRemoval(among: 500)
+        #expect(ratio < 8, "a look at each handler would take 40 times as long")
+    }
+
+    /// Time of the fastest of some removals of `q/x/`, with one handler below it and so many beside it.
+    private static func timeOfRemoval(among others: Int) -> Double {
+        var rig = CoreRig()
+        let a = rig.client(1)
+        for number in 0..<others { rig.say(.subscribe(.handler(HandlerID("q/h\(number)")!)), by: a) }
+        let clock = ContinuousClock()
+        var fastest = Duration.seconds(100)
+        for _ in 0..<20 {
+            rig.say(.subscribe(.handler(HandlerID("q/x/1")!)), by: a)
+            fastest = min(fastest, clock.measure { for _ in 0..<5 { rig.remove("q/x/", by: a) } })
+        }
+        #expect(rig.core.handlers.count == others)
+        return fastest / .seconds(1)
+    }
+
     @Test mutating func `other listeners of a removed handler get one FAILED removed each, the remover none`() {
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
