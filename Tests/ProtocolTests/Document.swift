@@ -33,19 +33,28 @@ struct Document {
             })
     }
 
-    /// The commands told of in one direction, with the names of their fields.
-    func commands(_ direction: String) -> [String: Set<String>] {
-        var commands: [String: Set<String>] = [:]
+    /// The commands of one direction, with the names of their fields in the order of the table.
+    func commands(_ direction: String) -> [String: [String]] {
+        var commands: [String: [String]] = [:]
         var verbs: [String] = []
         for line in section("## Commands, \(direction)") {
             if line.hasPrefix("### ") {
                 verbs = line.dropFirst(4).split(separator: ", ").map { String($0) }
                 for verb in verbs { commands[verb] = [] }
             } else if let field = Self.code(line, column: 0) {
-                for verb in verbs { commands[verb]?.insert(field) }
+                for verb in verbs { commands[verb]?.append(field) }
             }
         }
         return commands
+    }
+
+    /// The rows of a table with three columns, of which each cell holds its words in backquotes or alone.
+    func triples(_ heading: String) -> [(side: Side, verb: String, fields: [String])] {
+        section(heading).compactMap { line in
+            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            guard cells.count == 3, let side = Side(rawValue: cells[0].filter { $0 != "`" }) else { return nil }
+            return (side, cells[1], cells[2].matches(of: /`([a-z0-9-]+)`/).map { String($0.1) })
+        }
     }
 
     /// The rows of the table below a heading, by the code in their first column.

@@ -24,7 +24,32 @@ struct DocumentTests {
         for place in Document.places {
             for (verb, fields) in try Document(place.file).commands(place.direction) {
                 let used = vectors.filter { $0.side == place.side && $0.verb == verb }.map(\.fields)
-                #expect(used.reduce(into: Set()) { $0.formUnion($1) } == fields, "\(verb), \(place.direction)")
+                #expect(used.reduce(into: Set()) { $0.formUnion($1) } == Set(fields), "\(verb), \(place.direction)")
+            }
+        }
+    }
+
+    @Test func `the fields of a good vector are in the order of the table`() throws {
+        let vectors = try Vector.accepted("good")
+        for place in Document.places {
+            for (verb, fields) in try Document(place.file).commands(place.direction) {
+                for vector in vectors where vector.side == place.side && vector.verb == verb {
+                    let written = vector.fieldsInOrder
+                    #expect(written == fields.filter { written.contains($0) }, "\(vector.testDescription)")
+                }
+            }
+        }
+    }
+
+    @Test func `the fields that are always written are in each good vector`() throws {
+        let vectors = try Vector.accepted("good")
+        let rows = try Document("README.md").triples("## The vectors")
+        #expect(rows.count == 11)
+        for row in rows {
+            let matching = vectors.filter { $0.side == row.side && $0.verb == row.verb }
+            #expect(!matching.isEmpty && !row.fields.isEmpty, "\(row.side) \(row.verb)")
+            for vector in matching {
+                #expect(vector.fields.isSuperset(of: row.fields), "\(vector.testDescription)")
             }
         }
     }

@@ -21,10 +21,12 @@ struct Vector: CustomTestStringConvertible {
     }
 
     /// The names of the fields before the empty line.
-    var fields: Set<String> {
+    var fields: Set<String> { Set(fieldsInOrder) }
+
+    var fieldsInOrder: [String] {
         let lines = String(decoding: head, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
         let named = lines.dropFirst().prefix { !$0.isEmpty }
-        return Set(named.compactMap { $0.split(separator: ":", maxSplits: 1).first.map { String($0) } })
+        return named.compactMap { $0.split(separator: ":", maxSplits: 1).first.map { String($0) } }
     }
 
     // MARK: The folders
