@@ -13,7 +13,7 @@ extension BrokerProcess {
                 // What the cache answered at once may be something to fetch.
                 guard hasCacheAnswered else { return }
                 hasCacheAnswered = false
-                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), hasMore: hasMore)
+                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), unread: unread)
                 continue
             }
             for action in actions { carryOut(action) }

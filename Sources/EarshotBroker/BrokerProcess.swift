@@ -23,8 +23,6 @@ public final class BrokerProcess {
     private static let quietMilliseconds = 1_000
     /// How long a new broker waits for the workers of an earlier one: ten times their pause between tries to connect.
     private static let openingMilliseconds = 1_000
-    /// Passes at most in which what came together is told: who says more without end keeps nothing alive by it.
-    private static let passesTogether = 16
     /// How long a farewell has to leave the sockets.
     private static let farewellMilliseconds = 50
 
@@ -52,10 +50,8 @@ public final class BrokerProcess {
     var late: Set<ClientID> = []
     /// Live processes of workers whose connection is gone.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
-    /// Whether clients have said more than this pass has taken, which the next one takes at once.
-    private(set) var hasMore = false
-    /// Passes in a row of which that was so.
-    private var unfinishedPasses = 0
+    /// Clients whose unread messages may rejoin a flight that they have left.
+    private(set) var unread: [ClientID] = []
     private var isReturningMemory = false
     private var wasPurging = false
     /// Whether workers came, spoke up or went in this pass.
@@ -148,15 +144,14 @@ public final class BrokerProcess {
         core.calendarSeconds = Int64(time(nil))
         work.take { event in workEvent(event, now: now) }
         bus.take { event in busEvent(event, now: now) }
-        hasMore = bus.hasPending && unfinishedPasses < Self.passesTogether
-        unfinishedPasses = hasMore ? unfinishedPasses + 1 : 0
+        unread = core.lend { $0.clientsHandingOver }.filter { bus.hasUnread($0.rawValue) }
         for client in blocked.union(late) where bus.hasRoom(for: client.rawValue) {
             blocked.remove(client)
             late.remove(client)
             core.clientWritable(client)
         }
         core.timePassed(now: now)
-        core.dispatch(now: now, hasMore: hasMore)
+        core.dispatch(now: now, unread: unread)
         carryOut()
         work.flush()
         bus.flush()

@@ -125,6 +125,9 @@ final class StreamPort {
     /// Whether there is more to take than one pass did.
     var hasPending: Bool { !ready.isEmpty || hasCallers }
 
+    /// Whether a peer may have sent more than its last turn took.
+    func hasUnread(_ number: UInt64) -> Bool { peers[number]?.isReady ?? false }
+
     // MARK: Taking
 
     /// Takes what came, up to this pass's share.

@@ -40,7 +40,7 @@ extension BrokerCore {
         switch flights[adopter].phase {
         case .queued, .backingOff: _ = adopts(adopter)
         // What the cache says decides; and what was redirected has its answer.
-        case .asking, .running, .following: break
+        case .asking, .running, .following, .ended: break
         }
     }
 

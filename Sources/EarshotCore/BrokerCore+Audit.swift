@@ -163,7 +163,7 @@ extension BrokerCore {
             let flight = flights[number]
             let name = FlightName(number: number, id: flight.id)
             check(
-                flight.isAwaited || flight.isRevalidation || deserted.contains(name),
+                flight.isAwaited || flight.isRevalidation || deferredCancellations[number] != nil,
                 "4: flight \(flight.id) runs for nobody")
             check(
                 !flight.isRevalidation || flight.phase != .queued || revalidations.contains(name),
@@ -180,6 +180,10 @@ extension BrokerCore {
             }
             switch flight.phase {
             case .asking, .queued, .backingOff: break
+            case .ended:
+                check(
+                    deferredCancellations[number]?.outcome != nil, "4: flight \(flight.id) has ended and is still there"
+                )
             case .running(let worker):
                 check(
                     workers.contains(worker) && workers[worker].leases[attempt(of: number)]?.flight == number,

@@ -141,7 +141,8 @@ extension BrokerCore {
         let record = flights[flight]
         if record.phase == .queued { forEachInterest(of: flight) { core, interest in core.queue.remove(interest) } }
         let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
-        guard record.isAwaited, record.method == .get, stored.length > 0, !isHop else {
+        let isAwaited = record.isAwaited || deferredCancellations[flight] != nil
+        guard isAwaited, record.method == .get, stored.length > 0, !isHop else {
             cachePlans[flight] = nil
             if let response = fallback?.response { drop(response) }
             judgeCached(flight, stored, nil, source, now: now)

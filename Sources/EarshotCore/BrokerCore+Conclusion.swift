@@ -164,7 +164,8 @@ extension BrokerCore {
             let limit = extras >= 0 ? core.extras[extras].maxBytes : nil
             if let limit, limit <= allowed { exceeded.append(interest) } else { others += 1 }
         }
-        guard others > 0 else {
+        // A request that rejoins a flight without requests may allow more.
+        guard others > 0 || !flights[flight].isAwaited else {
             fail(flight, .tooLarge, now: now)
             return
         }
@@ -186,6 +187,7 @@ extension BrokerCore {
     /// Ends a flight, with its outcome for all who waited for it.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         guard !isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
+        guard !keepsOutcome(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)

@@ -5,11 +5,10 @@ internal import EarshotWire
 extension BrokerCore {
     /// Gives what may start to workers with free slots. Called once a pass, after its events.
     ///
-    /// - Parameter hasMore: whether more of what came together is still to be told. Until then a running flight that
-    ///   nobody wants any more goes on, for it may be wanted again.
-    public mutating func dispatch(now: Tick, hasMore: Bool = false) {
+    /// - Parameter unread: those of `clientsHandingOver` that have sent more than the pass has read.
+    public mutating func dispatch(now: Tick, unread: [ClientID] = []) {
         clock = now
-        if !hasMore { dropDeserted() }
+        settleCancellations(unread: unread, now: now)
         continuePurges(now: now)
         useAnswers(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.

@@ -143,7 +143,9 @@ extension BrokerCore {
         case .delivering:
             forgetIfAside(interest)
             return
-        case .open: detach(interest, isLate: handlers[handler].purge?.isOld == true)
+        case .open:
+            let remover = handlers[handler].purge.flatMap { clientNumbers[$0.remover] }
+            detach(interest, by: remover ?? -1, isLate: handlers[handler].purge?.isOld == true)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }

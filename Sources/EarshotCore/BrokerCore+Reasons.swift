@@ -49,6 +49,7 @@ extension BrokerCore {
             writeWait("retry", "an attempt failed; the next one is after a pause", to: &json)
             json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it was redirected")
+        case .ended: json.member("reason", "its transfer has ended, and its terminal is sent in this pass")
         }
     }
 
@@ -59,6 +60,7 @@ extension BrokerCore {
         case .running: "running"
         case .backingOff: "backing-off"
         case .following: "following"
+        case .ended: "running"
         }
     }
 

@@ -58,7 +58,7 @@ extension BrokerCore {
         case .delivering:
             forgetIfAside(interest)
             return false
-        case .open: detach(interest)
+        case .open: detach(interest, by: client)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }
@@ -68,17 +68,19 @@ extension BrokerCore {
         return true
     }
 
-    /// Takes an open request out of the queue and its flight; a flight nobody else wants ends. One that runs ends when
-    /// this pass does: rows of a list go from handler to handler, and the next one asks a message later.
+    /// Takes an open request out of the queue and its flight. A flight without requests ends; the cancellation of one
+    /// that runs is deferred.
     ///
-    /// - Parameter isLate: whether it was not wanted before this pass any more.
-    mutating func detach(_ interest: Int32, isLate: Bool = false) {
+    /// - Parameters:
+    ///   - client: the client whose message removes the request, by number; -1 if no message does.
+    ///   - isLate: whether the request was removed before this pass.
+    mutating func detach(_ interest: Int32, by client: Int32 = -1, isLate: Bool = false) {
         queue.remove(interest)
         let flight = interests[interest].flight
         interests[interest].flight = -1
         guard flight >= 0 else { return }
         flightChains.remove(interest, from: &flights[flight].interests)
-        dropIfUnwanted(flight, isAtOnce: isLate)
+        dropIfUnwanted(flight, isAtOnce: isLate, by: client)
     }
 
     /// Frees a request's ID.

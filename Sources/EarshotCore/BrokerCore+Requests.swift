@@ -305,7 +305,7 @@ extension BrokerCore {
             if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
-        case .asking, .backingOff, .following: break
+        case .asking, .backingOff, .following, .ended: break
         }
     }
 
@@ -378,31 +378,28 @@ extension BrokerCore {
 
     /// Ends a flight that nobody wants any more, and those it was redirected to.
     ///
-    /// - Parameter isAtOnce: whether one that runs ends now, and not once all that came together is told.
-    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true) {
+    /// - Parameters:
+    ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
+    ///   - client: the client whose message removed its last request, by number; -1 if no message did.
+    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by client: Int32 = -1) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break
-        case .running where !isAtOnce && !flights[flight].isAlone:
-            deserted.append(FlightName(number: flight, id: flights[flight].id))
+        case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:
+            deferCancellation(of: flight, by: client)
             return
+        case .ended: break
         case .running(let worker): cancelAttempt(of: flight, at: worker)
         case .following(let child):
             parentChains.remove(flight, from: &flights[child].parents)
-            dropIfUnwanted(child, isAtOnce: isAtOnce)
+            dropIfUnwanted(child, isAtOnce: isAtOnce, by: client)
         }
         forget(flight)
     }
 
-    /// Ends the running flights that nobody came to want again.
-    mutating func dropDeserted() {
-        while let name = deserted.popLast() {
-            if let flight = flight(name) { dropIfUnwanted(flight) }
-        }
-    }
-
     /// Frees a flight's record and its key.
     mutating func forget(_ flight: Int32) {
+        if let response = deferredCancellations.drop(flight)?.outcome?.response { drop(response) }
         putPartAside(of: flight)
         flightNumbers.remove(flight, flights[flight].keyHash)
         pauses.drop(flight)

@@ -110,8 +110,8 @@ public struct BrokerCore {
     var purging: Deque<Int32> = []
     var purgedNumbers: [HandlerID: [Int32]] = [:]
     var departed: Deque<Int32> = []
-    /// Running flights that nobody wants any more since what came together began.
-    var deserted: [FlightName] = []
+    /// Running flights without requests whose cancellation waits for more messages, by number.
+    var deferredCancellations: [Int32: DeferredCancellation] = [:]
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int
     var timers = Heap<Timer>()

@@ -51,6 +51,9 @@ public struct CoreLimits: Equatable, Sendable {
     public var heartbeatMilliseconds = 5_000
     /// Silence after that question after which it is killed: long enough for a machine that swaps.
     public var silenceMilliseconds = 10_000
+    /// Messages of a client for which the cancellation of a flight that it left is deferred: more than the rows that a
+    /// list moves in one step.
+    public var handOverMessages = 512
     /// Workers that may die of one flight before it is failed.
     public var workerDeathsPerFlight = 2
     /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some

@@ -54,7 +54,8 @@ struct FlightKey: Hashable {
 /// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
 struct Flight {
     /// `asking -> queued -> running -> (gone | backingOff | following | asking)`, `backingOff -> queued`; any of them
-    /// ends when its last interest goes.
+    /// ends when its last interest goes. One whose cancellation is deferred does not go when it ends, but is `ended`,
+    /// then gone or, for a body in the wrong form, `queued`.
     enum Phase: Equatable {
         /// Waits for what the cache says, or for a body that is kept there.
         case asking
@@ -64,6 +65,8 @@ struct Flight {
         case backingOff
         /// Was redirected, and waits for what becomes of that flight.
         case following(child: Int32)
+        /// Has its outcome, which its deferred cancellation keeps for a request that may still rejoin it.
+        case ended
     }
 
     /// What a plain GET has not.
@@ -190,6 +193,7 @@ struct FlightCounts: Equatable {
     private(set) var running = 0
     private(set) var backingOff = 0
     private(set) var following = 0
+    private(set) var ended = 0
 
     subscript(phase: Flight.Phase) -> Int {
         get {
@@ -199,6 +203,7 @@ struct FlightCounts: Equatable {
             case .running: running
             case .backingOff: backingOff
             case .following: following
+            case .ended: ended
             }
         }
         set {
@@ -208,6 +213,7 @@ struct FlightCounts: Equatable {
             case .running: running = newValue
             case .backingOff: backingOff = newValue
             case .following: following = newValue
+            case .ended: ended = newValue
             }
         }
     }

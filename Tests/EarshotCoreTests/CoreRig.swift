@@ -16,13 +16,13 @@ struct CoreRig {
 
     /// Runs one pass: the events of `body`, then assignment. Keeps the actions of this pass only.
     ///
-    /// - Parameter hasMore: whether the next pass tells more of what came together.
-    mutating func pass(hasMore: Bool = false, _ body: (inout CoreRig) -> Void = { _ in }) {
+    /// - Parameter unread: clients with unread messages.
+    mutating func pass(unread: [ClientID] = [], _ body: (inout CoreRig) -> Void = { _ in }) {
         _ = core.takeActions()
         actions = []
         body(&self)
         core.timePassed(now: now)
-        core.dispatch(now: now, hasMore: hasMore)
+        core.dispatch(now: now, unread: unread.filter { core.clientsHandingOver.contains($0) })
         actions += core.takeActions()
     }
 

@@ -126,13 +126,105 @@ struct RemovalTests {
             rig.fetch("row/2", "1", "http://two/", by: a)
         }
         let jobs = rig.jobs
-        rig.pass(hasMore: true) { $0.remove("row/", by: a) }
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
         #expect(rig.cancellations == [])
         rig.pass { $0.fetch("row/3", "1", "http://one/", by: a) }
         #expect(rig.cancellations == [jobs[1].attempt])
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.done(jobs[0], by: worker) }
         #expect(rig.terminals(for: a) == ["row/3 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a transfer that ends between REMOVE and FETCH of one client answers the FETCH`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
+        rig.pass(unread: [a]) { $0.done(job, by: worker) }
+        #expect(rig.releasedBodies == 0)
+        rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) }
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.terminals(for: a) == ["row/2 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `the outcome of a transfer that no request rejoins is dropped`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
+        rig.pass(unread: [a]) { $0.done(job, by: worker) }
+        #expect(rig.core.audit() == [])
+        rig.pass { $0.fetch("row/2", "1", "http://two/", by: a) }
+        #expect(rig.releasedBodies == 1)
+        #expect(rig.cancellations == [])
+        #expect(rig.core.audit() == [])
+        rig.pass { $0.fetch("row/2", "2", "http://one/", by: a) }
+        #expect(rig.jobs.map(\.url) == ["http://one/"])
+    }
+
+    @Test mutating func `a kept body in the wrong form is fetched again`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
+        rig.pass(unread: [a]) { $0.done(job, by: worker) }
+        rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) { $0.options.delivery = .file } }
+        #expect(rig.releasedBodies == 1)
+        #expect(rig.jobs.map(\.attempt.attempt) == [2])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a body that is too large for the removed request is fetched for one that allows more`() {
+        let worker = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) { $0.options.maxBytes = 2 } }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
+        rig.pass(unread: [a]) { $0.failed(job, "too-large", by: worker) }
+        rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) }
+        #expect(rig.jobs.map(\.maxBytes) == [nil])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `unread messages of another client neither prolong nor shorten a hand-over`() {
+        _ = rig.worker(slots: 4)
+        let a = rig.client(1)
+        let b = rig.client(2)
+        rig.pass { rig in
+            rig.fetch("a", "1", "http://one/", by: a)
+            rig.fetch("b", "1", "http://two/", by: b)
+        }
+        let jobs = rig.jobs
+        rig.pass(unread: [b]) { $0.remove("a", by: a) }
+        #expect(rig.cancellations == [jobs[0].attempt])
+        rig.pass(unread: [b]) { $0.remove("b", by: b) }
+        for _ in 0..<100 {
+            rig.pass(unread: [a, b]) { $0.say(.query(.ping), by: a) }
+            #expect(rig.cancellations == [])
+        }
+        rig.pass { $0.fetch("c", "1", "http://two/", by: b) }
+        #expect(rig.cancellations == [])
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a client without end of messages keeps what it left for a bounded number of them`() {
+        _ = rig.worker(slots: 4)
+        let a = rig.client(1)
+        rig.pass { $0.fetch("a", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("a", by: a) }
+        for _ in 1..<16 {
+            rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.say(.query(.ping), by: a) } }
+            #expect(rig.cancellations == [])
+        }
+        rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.say(.query(.ping), by: a) } }
+        #expect(rig.cancellations == [job.attempt])
         #expect(rig.core.audit() == [])
     }
 

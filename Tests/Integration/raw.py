@@ -27,13 +27,13 @@ class RawClient:
             self._frame()
             self.say(f"HELLO EAR/1\nclient: {name}\n")
 
-    def say(self, head):
-        data = head.encode()
-        self._socket.sendall(bytes([0, len(data)]) + data)
+    def say(self, *heads):
+        """Sends messages, all in one write."""
+        self._socket.sendall(b"".join(bytes([0, len(data)]) + data for data in map(str.encode, heads)))
 
     def hear(self):
-        """The head of the next message."""
-        return self._frame().decode()
+        """The next frame: a head, or the body after one."""
+        return self._frame().decode(errors="replace")
 
     def close(self):
         self._socket.close()

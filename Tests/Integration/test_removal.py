@@ -160,6 +160,30 @@ class RemovalTests(TestCase):
         self.assertTrue(client.hear().startswith("RESULT second 1 200\n"))
         self.assertEqual(self.origin.count("/gate/handed"), 1)
 
+    def test_a_transfer_that_ends_during_a_hand_over_of_300_messages_is_not_fetched_again(self):
+        client = RawClient(self.bus.runtime)
+        self.addCleanup(client.close)
+        self.assertIn("WELCOME", client.hear())
+        stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
+        handed = 0
+        for turn in range(20):
+            path = f"/gate/turn{turn}"
+            client.say(f"FETCH first {turn} {self.origin.url + path}\n")
+            self.origin.await_count(path, 1)
+            os.kill(self.bus.broker, signal.SIGSTOP)
+            eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
+            client.say("REMOVE first\n", *["QUERY ping\n"] * 300, f"FETCH second {turn} {self.origin.url + path}\n")
+            os.kill(self.bus.broker, signal.SIGCONT)
+            self.origin.open_gate(f"turn{turn}")
+            heard = [client.hear()]
+            while not heard[-1].startswith("RESULT second"):
+                heard.append(client.hear())
+            # If the transfer ended before the REMOVE was read, there was no hand-over.
+            if not any(head.startswith("RESULT first") for head in heard):
+                handed += 1
+                self.assertEqual(self.origin.count(path), 1)
+        tell(f"{handed} of 20 transfers were handed over")
+
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")
         self.assertEqual(dropped.status, 0, dropped.describe())

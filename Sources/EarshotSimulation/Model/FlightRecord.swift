@@ -59,6 +59,8 @@ final class FlightRecord {
         /// An attempt failed; another will come.
         case pausing
         case following
+        /// Has its ending, and no requests that it could be told: some may rejoin it.
+        case ended
         case over
     }
 
@@ -78,6 +80,12 @@ final class FlightRecord {
     var attempt: AttemptID?
     /// Of the running attempt, raises included.
     var maxBytes: Int?
+    /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
+    var isLeft = false
+    /// The client that removed that request, and how many messages it had said by then.
+    var leaver: (ClientID, heard: UInt64)?
+    /// How it ended since.
+    var ending: Ending?
     /// Whether its last attempt was lost with a worker: it goes before the queue then.
     var isReturned = false
 
@@ -91,6 +99,9 @@ final class FlightRecord {
         while let child = flight.child { flight = child }
         return flight
     }
+
+    /// Whether anybody waits for it.
+    var isWanted: Bool { !requests.isEmpty || !parents.isEmpty }
 
     /// Redirects from it to its leaf.
     var distance: Int { child.map { $0.distance + 1 } ?? 0 }

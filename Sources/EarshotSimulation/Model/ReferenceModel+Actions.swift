@@ -265,7 +265,7 @@ extension ReferenceModel {
         guard let flight = named(job.attempt.flight, content) else { return }
         switch flight.phase {
         case .waiting, .pausing: break
-        case .running, .following, .over:
+        case .running, .following, .ended, .over:
             object(3, "\(job.attempt) of \(content) starts while it is \(flight.phase)")
             return
         }

@@ -82,7 +82,7 @@ extension ReferenceModel {
     }
 
     /// Whether all who wait want the body in the form in which it came before they asked.
-    private func isAsWished(_ completion: Completion, _ body: BodyID?, for flight: FlightRecord) -> Bool {
+    func isAsWished(_ completion: Completion, _ body: BodyID?, for flight: FlightRecord) -> Bool {
         var isFit = true
         flight.forEachRequest { request in
             let options = request.fetch.options

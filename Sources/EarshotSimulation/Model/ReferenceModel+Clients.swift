@@ -85,7 +85,7 @@ extension ReferenceModel {
         unlist(request)
         client.removed.insert(request.name)
         guard request.phase != .ended else { return }
-        if request.phase == .open { detach(request) }
+        if request.phase == .open { detach(request, by: client) }
         account(request) { $0.removed += 1 }
         publish(
             request, Ending(code: "removed"), to: listeners(of: request.name.handler).filter { $0 != client.id })

@@ -183,7 +183,7 @@ extension ReferenceModel {
             }
         }
         blame = 8
-        guard others > 0 else {
+        guard others > 0 || !flight.isWanted else {
             end(flight, Ending(code: "too-large", attempts: Int(flight.attempts)))
             return
         }
@@ -242,6 +242,11 @@ extension ReferenceModel {
 
     /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.
     func end(_ flight: FlightRecord, _ ending: Ending) {
+        guard !flight.isLeft || flight.isWanted else {
+            flight.ending = ending
+            flight.phase = .ended
+            return
+        }
         let waiting = closeAll(flight)
         var ending = ending
         if waiting.count == 1, let only = waiting.first { ending.isGiven = isGiven(ending, to: only) }

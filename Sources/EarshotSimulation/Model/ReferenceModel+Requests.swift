@@ -131,24 +131,53 @@ extension ReferenceModel {
     }
 
     /// Takes an open request out of its flight; a flight nobody wants is over: invariant 4.
-    func detach(_ request: RequestRecord) {
+    ///
+    /// - Parameter client: who removed it by a message.
+    func detach(_ request: RequestRecord, by client: SessionRecord? = nil) {
         guard let flight = request.flight else { return }
         request.flight = nil
         flight.requests[request.serial] = nil
-        dropIfUnwanted(flight, isAtOnce: false)
+        dropIfUnwanted(flight, isAtOnce: false, by: client)
     }
 
-    /// What was left, and nobody came to want again, is over.
-    func dropDeserted() {
-        for flight in deserted where flight.phase != .over { dropIfUnwanted(flight) }
-        deserted = []
+    /// A flight that was left is over unless it was rejoined, or its client has messages to come: so many at most. One
+    /// that ended meanwhile ends for those who rejoined it.
+    func settleLeft(unread: [ClientID]) {
+        let flights = left
+        left = []
+        for flight in flights where flight.phase != .over {
+            guard !flight.isWanted else {
+                flight.isLeft = false
+                guard let ending = flight.ending else { continue }
+                flight.ending = nil
+                if isAsWished(ending, for: flight) { end(flight, ending) } else { flight.phase = .waiting }
+                continue
+            }
+            if let (id, heard) = flight.leaver, unread.contains(id), let client = connections[id],
+                client.heard >= heard, client.heard - heard < UInt64(limits.handOverMessages)
+            {
+                left.append(flight)
+            } else {
+                dropIfUnwanted(flight)
+            }
+        }
     }
 
-    /// - Parameter isAtOnce: whether one that runs is over now, and not once all that came together is told.
-    func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true) {
-        guard flight.requests.isEmpty, flight.parents.isEmpty else { return }
-        if case .running = flight.phase, flight.content.alone == nil, !isAtOnce {
-            deserted.append(flight)
+    private func isAsWished(_ ending: Ending, for flight: FlightRecord) -> Bool {
+        guard let completion = ending.completion else { return true }
+        return isAsWished(completion, ending.body, for: flight)
+    }
+
+    /// - Parameters:
+    ///   - isAtOnce: whether one that runs is over now, and not once its client has said more.
+    ///   - client: who removed its last request by a message.
+    func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true, by client: SessionRecord? = nil) {
+        guard !flight.isWanted else { return }
+        let isEnding = if case .running = flight.phase { flight.content.alone == nil } else { flight.ending != nil }
+        if isEnding, !isAtOnce {
+            if !flight.isLeft { left.append(flight) }
+            flight.isLeft = true
+            flight.leaver = client.map { ($0.connection, $0.heard) }
             return
         }
         if case .running(let worker) = flight.phase, let attempt = flight.attempt {
@@ -158,7 +187,7 @@ extension ReferenceModel {
         if let child = flight.child {
             flight.child = nil
             child.parents.removeAll { $0 === flight }
-            dropIfUnwanted(child, isAtOnce: isAtOnce)
+            dropIfUnwanted(child, isAtOnce: isAtOnce, by: client)
         }
         close(flight)
     }

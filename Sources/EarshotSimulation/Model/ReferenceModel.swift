@@ -88,8 +88,8 @@ final class ReferenceModel {
     var flightsByID: [UInt64: FlightRecord] = [:]
     /// Open flights no JOB has named yet.
     var unnamedFlights: [JobContent: [FlightRecord]] = [:]
-    /// Running flights that nobody wants any more since this pass.
-    var deserted: [FlightRecord] = []
+    /// Running flights without requests that are not cancelled yet, since messages to come may rejoin them.
+    var left: [FlightRecord] = []
     /// Attempts nobody wants any more, whose CANCEL has to come.
     var owedCancellations: Set<AttemptID> = []
     /// Users' own workers that were put out, whose connections have to be closed.
@@ -266,8 +266,8 @@ final class ReferenceModel {
             keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
-        case .dispatch(let hasMore):
-            if !hasMore { dropDeserted() }
+        case .dispatch(let unread):
+            settleLeft(unread: unread)
             countWorkers()
             useAnswers()
         case .brokerReplaced: break

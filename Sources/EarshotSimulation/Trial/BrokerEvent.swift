@@ -27,7 +27,8 @@ public enum BrokerEvent: Sendable {
     /// Told just before an attempt's end.
     case partKept(WorkerID, AttemptID, bytes: Int)
     case timePassed
-    case dispatch(hasMore: Bool)
+    /// A pass ends, and these clients have sent more than it has read.
+    case dispatch(unread: [ClientID])
     case limitsChanged(CoreLimits)
     case drain
     /// The broker is gone without a word, and the next one has begun: so many workers are to be heard by then before it
@@ -63,7 +64,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .partKept(let id, let attempt, let bytes):
             "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
         case .timePassed: "time passes"
-        case .dispatch(let hasMore): hasMore ? "dispatch, and more is to come" : "dispatch"
+        case .dispatch(let unread):
+            unread.isEmpty ? "dispatch" : "dispatch, with unread messages of clients \(unread.map(\.rawValue))"
         case .limitsChanged(let limits):
             "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
                 + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"

@@ -86,7 +86,7 @@ struct BrokerUnderTest {
         case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)
-        case .dispatch(let hasMore): core.dispatch(now: now, hasMore: hasMore)
+        case .dispatch(let unread): core.dispatch(now: now, unread: unread)
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
         // It is another core's: `Trial` has made that one.
@@ -123,6 +123,7 @@ struct BrokerUnderTest {
         case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
             return sequence <= sequences[id, default: 0] ? nil : event
         case (.ignoredFullDisk, .waitingFailed): return nil
+        case (.cutHandOver, .dispatch): return .dispatch(unread: [])
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
             fetch.options.priority = .high
             return .clientSaid(id, .fetch(fetch))

@@ -21,6 +21,8 @@ public enum Canary: String, CaseIterable, Sendable {
     case secondAttempt = "second-attempt"
     /// A CANCEL does not leave the broker.
     case lostCancellation = "lost-cancellation"
+    /// A transfer that a client hands over is cut off before the client has asked for it again.
+    case cutHandOver = "cut-hand-over"
     /// A request is told of another's cancellation.
     case inheritedCancellation = "inherited-cancellation"
     /// A stale completion passes for the current one.
@@ -71,7 +73,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .inventedFullDisk: [1]
         case .terminalAfterRemoval: [2]
         case .secondAttempt, .unheardWorkers: [3]
-        case .lostCancellation: [4]
+        case .lostCancellation, .cutHandOver: [4]
         case .inheritedCancellation: [5]
         case .staleCompletion: [6]
         case .wrongClass: [7]

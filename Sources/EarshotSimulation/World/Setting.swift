@@ -71,6 +71,7 @@ struct Setting {
         limits.refusalsPerPass = [1, 5, 1_000][own.below(3)]
         limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
         if own.perMille(500) { faults.remove(.splitPasses) }
+        limits.handOverMessages = [1, 4, 512][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

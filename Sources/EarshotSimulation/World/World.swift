@@ -96,7 +96,7 @@ struct World {
         let timer = trial.broker.core.nextTimer?.nanoseconds
         let next = min(planned ?? .max, timer ?? .max)
         if needsDispatch, next > now || random.perMille(250) {
-            try tell(.dispatch(hasMore: setting.has(.splitPasses) && partRandom.perMille(250)))
+            try tell(.dispatch(unread: drawUnread()))
             return
         }
         // A core that is behind asks for the next pass at once; what peers sent meanwhile comes in with it.
@@ -108,6 +108,12 @@ struct World {
             now = max(now, plan.at)
             try happen(plan.happening)
         }
+    }
+
+    /// Clients that have sent more than the pass has read.
+    private mutating func drawUnread() -> [ClientID] {
+        guard setting.has(.splitPasses) else { return [] }
+        return trial.broker.core.clientsHandingOver.filter { _ in partRandom.perMille(700) }
     }
 
     private mutating func runOut(_ steps: Int) throws(Violation) {
@@ -153,7 +159,7 @@ struct World {
     private mutating func tellOnce(_ event: BrokerEvent) throws(Violation) {
         let tick = Tick(nanoseconds: now)
         history?.append(HistoryEntry(now: tick, event: event))
-        needsDispatch = if case .dispatch(let hasMore) = event { hasMore } else { true }
+        needsDispatch = if case .dispatch(let unread) = event { !unread.isEmpty } else { true }
         var refused: Set<ClientID> = []
         for action in try trial.apply(event, now: tick) {
             if let consequence = try carryOut(action, &refused) { consequences.append(consequence) }

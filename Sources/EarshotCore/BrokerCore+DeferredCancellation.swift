@@ -1,0 +1,75 @@
+internal import EarshotWire
+
+/// Deferred cancellation: a request can rejoin a flight that an earlier message of the same client has just left.
+///
+/// A list whose rows take over from each other removes a row's request some messages before the next row asks for the
+/// same URL. So a running flight that loses its last request is cancelled at the end of the pass, or later: as long as
+/// its client has unread messages, and at most for `CoreLimits.handOverMessages` of them. Messages of other clients
+/// neither prolong nor shorten that time. If the transfer ends meanwhile, its outcome is kept as long.
+extension BrokerCore {
+    /// Clients whose unread messages may rejoin a flight that they have left.
+    public var clientsHandingOver: [ClientID] {
+        guard !deferredCancellations.isEmpty else { return [] }
+        let clients = Set(deferredCancellations.values.compactMap(\.client))
+        return clients.sorted { $0.rawValue < $1.rawValue }
+    }
+
+    /// Puts off the cancellation of a flight without requests. An outcome that it already has stays.
+    ///
+    /// - Parameter client: the client whose message removed its last request, by number; -1 if no message did.
+    mutating func deferCancellation(of flight: Int32, by client: Int32) {
+        deferredCancellations[flight] = DeferredCancellation(
+            client: client >= 0 ? clients[client].id : nil, heard: client >= 0 ? clients[client].heard : 0,
+            outcome: deferredCancellations[flight]?.outcome)
+    }
+
+    /// Keeps the outcome of a flight whose cancellation is deferred, for a request that may still rejoin it.
+    /// - Returns: false if the flight has requests, or no deferred cancellation.
+    mutating func keepsOutcome(_ outcome: Outcome, of flight: Int32) -> Bool {
+        guard !deferredCancellations.isEmpty, !flights[flight].isAwaited, deferredCancellations[flight] != nil else {
+            return false
+        }
+        deferredCancellations[flight]?.outcome = outcome
+        enter(.ended, flight)
+        return true
+    }
+
+    /// Cancels the flights that no request has rejoined and that need not wait any longer; gives kept outcomes to the
+    /// requests that have rejoined. O(deferred cancellations).
+    ///
+    /// - Parameter unread: clients with unread messages.
+    mutating func settleCancellations(unread: [ClientID], now: Tick) {
+        guard !deferredCancellations.isEmpty else { return }
+        for flight in deferredCancellations.keys.sorted() {
+            guard let deferred = deferredCancellations[flight] else { continue }
+            if flights[flight].isAwaited {
+                deferredCancellations[flight] = nil
+                if let outcome = deferred.outcome { rejoined(flight, outcome, now: now) }
+            } else if !mayRejoin(deferred, unread) {
+                dropIfUnwanted(flight)
+            }
+        }
+    }
+
+    private func mayRejoin(_ deferred: DeferredCancellation, _ unread: [ClientID]) -> Bool {
+        guard let id = deferred.client, unread.contains(id), let client = clientNumbers[id] else { return false }
+        // A client that said BYE and HELLO counts anew.
+        let heard = clients[client].heard
+        return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)
+    }
+
+    private mutating func rejoined(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+        settlePurges(of: flight)
+        guard flights.contains(flight) else {
+            if let response = outcome.response { drop(response) }
+            return
+        }
+        if let response = outcome.response, !isAsWished(response, for: flight) {
+            // The shell makes the other form of a body only when the answer comes.
+            drop(response)
+            enqueue(flight: flight, first: true)
+            return
+        }
+        end(flight, outcome, now: now)
+    }
+}
