@@ -458,8 +458,9 @@ extension BrokerCore {
             end = .result(status: status, response)
         }
         let tag = record.extras >= 0 ? extras[record.extras].tag : nil
-        let terminal = Terminal(
+        var terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag, outcome: end)
+        terminal.isDurable = isDurable(interest)
         return (terminal, record.isWarm ? nil : outcome.response?.body)
     }
 }

@@ -100,8 +100,9 @@ extension BrokerCore {
             return
         }
         let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
-        let terminal = Terminal(
+        var terminal = Terminal(
             handler: handlers[record.handler].id, request: request, sequence: sequence, outcome: .failed(failure))
+        terminal.isDurable = record.interest >= 0 && isDurable(record.interest)
         actions.append(.deliver(clients[client].id, terminal, nil))
     }
 

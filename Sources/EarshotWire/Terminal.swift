@@ -9,6 +9,8 @@ public struct Terminal: Equatable, Sendable {
     public var sequence: UInt64
     /// As the request gave it.
     public var tag: String?
+    /// Whether the broker keeps the request on its disk until this terminal is acknowledged.
+    public var isDurable = false
     public var outcome: Outcome
 
     /// What became of the request; the same value for all that shared the flight.
@@ -108,6 +110,7 @@ extension Terminal {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
             case "tag": tag = try HeadReader.identifier(value, "tag")
+            case "durable": isDurable = try HeadReader.flag(value, "durable")
             default: try response.set(name, value)
             }
         }
@@ -126,6 +129,7 @@ extension Terminal {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
             case "tag": tag = try HeadReader.identifier(value, "tag")
+            case "durable": isDurable = try HeadReader.flag(value, "durable")
             case "detail": failure.detail = value.string
             case "status": failure.status = try HeadReader.status(value)
             default: try response.set(name, value)
@@ -171,6 +175,7 @@ extension Terminal {
     private func writeSequence(to writer: inout HeadWriter) {
         writer.field("seq", sequence)
         writer.field("tag", tag)
+        writer.field("durable", if: isDurable, "yes")
     }
 }
 

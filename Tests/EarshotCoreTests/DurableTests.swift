@@ -116,6 +116,22 @@ struct DurableTests {
         }
     }
 
+    @Test func `a terminal says whether its request is durable`() {
+        var bed = Bed()
+        let worker = bed.rig.worker()
+        let client = bed.rig.client(1)
+        bed.pass { rig in
+            rig.fetch("h", "1", "http://a/", by: client, Self.durable)
+            rig.fetch("h", "2", "http://b/", by: client)
+        }
+        bed.finishJobs(worker)
+        var said: [String: Bool] = [:]
+        for action in bed.rig.actions {
+            if case .deliver(_, let terminal, _) = action { said[terminal.request.description] = terminal.isDurable }
+        }
+        #expect(said == ["1": true, "2": false])
+    }
+
     @Test func `one acknowledgement is enough, and frees the ID`() {
         var bed = Bed()
         let worker = bed.rig.worker()
