@@ -4,7 +4,8 @@ public import EarshotWire
 ///
 /// Where the body is a file (`terminal.response?.file`), the path is good until the delivery is finished: call
 /// ``ClientConnection/finish(_:)`` when done with it, or ``ClientConnection/askAgain(_:)`` when it could not be opened.
-/// A delivery without a file finishes by itself.
+/// A delivery without a file finishes by itself unless the connection was made with `finishesNone`. Finishing the terminal
+/// of a durable request (`terminal.isDurable`) removes its result from the broker's disk.
 public struct Delivery: Equatable, Sendable {
     /// Names a delivery for finishing it: the number of the connection it came by, and its sequence number there.
     public struct ID: Hashable, Sendable {

@@ -90,8 +90,9 @@ struct Destination {
 
     /// Writes the body of `url`, whole or not at all where it becomes a file.
     ///
+    /// - Parameter flushed: whether a new file has to outlive a power cut.
     /// - Returns: the file's path; nil if it is none.
-    mutating func write(_ body: Body, of url: String) throws(Failure) -> String? {
+    mutating func write(_ body: Body, of url: String, flushed: Bool = false) throws(Failure) -> String? {
         switch place {
         case .nowhere: return nil
         case .standardOutput:
@@ -106,7 +107,7 @@ struct Destination {
             let name = names.name(for: url)
             let path = "\(folder)/\(name)"
             if !source.moves(by: mover, to: name, in: opened.descriptor) {
-                try write(source, to: try NewFile(in: opened, named: name, at: path), path)
+                try write(source, to: try NewFile(in: opened, named: name, at: path), path, flushed: flushed)
             }
             return path
         }
@@ -140,9 +141,11 @@ struct Destination {
         return slash.map { String(path[...$0]) } ?? "."
     }
 
-    private func write(_ source: Source, to file: NewFile, _ path: String) throws(Failure) {
+    private func write(_ source: Source, to file: NewFile, _ path: String, flushed: Bool = false) throws(Failure) {
         try source.write(to: file.output, path)
+        if flushed { try file.flush() }
         try file.commit()
+        if flushed { try file.flushName() }
     }
 
     private func write(_ body: Body, to descriptor: Int32) throws(Failure) {

@@ -91,9 +91,9 @@ struct GetCommand: ParsableCommand {
         let run = GetRun(
             wanted, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body, to: destination,
             json: json, verbose: failure.verbose)
-        let session = try BusSession(folder, loop, signals, client: "get", window: GetRun.outstanding) { _, event in
-            run.happened(event)
-        }
+        let session = try BusSession(
+            folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
+        ) { _, event in run.happened(event) }
         defer { session.connection.close() }
         bus?.onDeath { session.end(Complaint(.noBroker, "the private broker died")) }
         return try run.carryOut(over: session)

@@ -120,10 +120,8 @@ final class GetRun {
     }
 
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
-        guard let session, let index = underWay[delivery.key.request], !isInterrupted else {
-            self.session?.connection.finish(delivery)
-            return
-        }
+        guard let session, !isInterrupted else { return }
+        guard let index = underWay[delivery.key.request] else { return ignored(delivery, session) }
         var outcome = FetchOutcome(url: urls[index], delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
@@ -148,6 +146,16 @@ final class GetRun {
         session.connection.finish(delivery)
         settle(delivery.key.request, index, outcome)
         submit()
+    }
+
+    /// Acknowledges the terminal of a request that another program made under the same handler, unless that would
+    /// remove a result from the broker's disk.
+    private func ignored(_ delivery: Delivery, _ session: BusSession) {
+        guard delivery.terminal.isDurable else { return session.connection.finish(delivery) }
+        let sentence =
+            "the handler \(handler) has results of durable requests, which are not for this command: take them first "
+            + "with `earshot watch -d DIR \(handler)`, or use another handler"
+        session.end(Complaint(.usage, sentence))
     }
 
     private func body(_ delivery: Delivery, _ bytes: [UInt8]) -> Destination.Body {
@@ -232,11 +240,7 @@ final class GetRun {
         guard lines != nil else { return }
         bar?.clear()
         lines?.flush()
-        switch lines?.obstacle {
-        case nil, .done, .interrupted, .short: break
-        case .broken: session?.end(Complaint(.cannotWrite))
-        case .failed(let number):
-            session?.end(Complaint(.cannotWrite, unsafe "cannot write: \(String(cString: strerror(number)))"))
-        }
+        // The event of the signal follows by itself.
+        if let obstacle = lines?.obstacle, obstacle.status != .interrupted { session?.end(obstacle) }
     }
 }

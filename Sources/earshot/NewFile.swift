@@ -52,6 +52,23 @@ final class NewFile {
         if descriptor >= 0, !isWhole { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
     }
 
+    /// Waits until the bytes are on the disk. A file system that allocates late reports only here that it is full.
+    func flush() throws(Destination.Failure) {
+        guard fsync(descriptor) == 0 else { throw Destination.cannot("write", path) }
+    }
+
+    /// Waits until the name is on the disk.
+    func flushName() throws(Destination.Failure) {
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+        let parent = slash.map { String(path[...$0]) } ?? "."
+        let opened = unsafe open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        // A folder that its owner may write but not read cannot be flushed.
+        if opened < 0, errno == EACCES { return }
+        guard opened >= 0 else { throw Destination.cannot("open", parent) }
+        defer { close(opened) }
+        guard fsync(opened) == 0 else { throw Destination.cannot("write", parent) }
+    }
+
     /// Gives it its name: all is written.
     func commit() throws(Destination.Failure) {
         let folder = folder?.descriptor ?? AT_FDCWD

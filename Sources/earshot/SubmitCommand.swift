@@ -13,9 +13,9 @@ struct SubmitCommand: ParsableCommand {
             Prints the handler and the ID of each, once the broker has taken them. If nobody listens to the handler, \
             a result is kept for some seconds only.
 
-            With --durable a request is on the disk before its line is printed. It outlives this command and the broker, \
-            and its result waits, for as long as `durable-time` says, until `earshot watch` or another program has taken \
-            it. Ctrl-C leaves what was asked for as it is; `earshot drop` and `earshot cancel` remove it.
+            With --durable a request is on the disk before its line is printed. It outlives this command and the broker. \
+            Its result waits for `earshot watch -d DIR HANDLER` or another program, for as long as `durable-time` says. \
+            Ctrl-C leaves the requests as they are; `earshot drop` and `earshot cancel` remove them.
             """)
 
     @Argument(help: "What to fetch.")
@@ -60,13 +60,14 @@ struct SubmitCommand: ParsableCommand {
                     // Of a handler nobody here listens to: why it was not taken.
                     let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
                     Complaint.say(outcome.sentence(verbosely: true))
-                    refused.insert(delivery.key.request)
+                    if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
                     session.connection.finish(delivery)
                 case .refused(let reply):
                     let sentence = "\(reply.detail ?? "refused") (\(reply.code))"
                     guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
                     Complaint.say("\(handler) \(request): \(sentence)")
-                    refused.insert(request)
+                    let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
+                    if refused.insert(request).inserted { tally.count(outcome) }
                 case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
@@ -91,8 +92,20 @@ struct SubmitCommand: ParsableCommand {
             try session.run {
                 isTaken && (!durable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
-            for name in asked where !refused.contains(name) { print(handler, name) }
-            return refused.isEmpty ? tally.status : .someFailed
+            let taken = asked.filter { !refused.contains($0) }
+            tally.countSuccesses(taken.count)
+            var lines = LineOutput()
+            for name in taken { lines.add(Array("\(handler) \(name)\n".utf8)) }
+            lines.flush()
+            if let obstacle = lines.obstacle { throw Self.complaint(obstacle, handler, taken.count) }
+            return tally.status
         }
+    }
+
+    /// The complaint of an output that failed after the broker had taken the requests.
+    private static func complaint(_ obstacle: Complaint, _ handler: HandlerID, _ count: Int) -> Complaint {
+        guard let sentence = obstacle.sentence else { return obstacle }
+        let state = "\(count) requests were submitted under \(handler): `earshot drop \(handler)` removes them"
+        return Complaint(obstacle.status, "\(sentence); \(state)")
     }
 }

@@ -5,6 +5,7 @@ struct Tally {
     private(set) var succeeded = 0
     private(set) var failed = 0
     private(set) var bytes = 0
+    var total: Int { succeeded + failed }
     private var causes: Set<ExitStatus> = []
 
     mutating func count(_ outcome: FetchOutcome) {
@@ -16,6 +17,9 @@ struct Tally {
             bytes += outcome.response?.length ?? 0
         }
     }
+
+    /// Counts requests that succeeded without a body.
+    mutating func countSuccesses(_ count: Int) { succeeded += count }
 
     /// Done; the one cause if all failed by it; else that some failed.
     var status: ExitStatus {

@@ -200,28 +200,73 @@ class DurableTests(TestCase):
                               f"{origin.url}/bytes/20")
             self.assertEqual((program.status, len(program.stdout.splitlines())), (0, 2), program.describe())
             refused = bus.run("submit", "--durable", "--alone", "-X", "POST", "--data", "a", f"{origin.url}/bytes/1")
-            self.assertEqual(refused.status, 2, refused.describe())
+            self.assertEqual(refused.status, 43, refused.describe())
             self.assertIn("unsupported-method", refused.stderr)
             self.kill_broker(bus)
-            heard = bus.run("watch", "shell/", "--count", "2")
+            heard = bus.run("watch", "shell/", "--count", "2", "-d", bus.folder / "out")
             self.assertEqual(heard.status, 0, heard.describe())
             self.assertEqual(sorted(line.split()[2] for line in heard.stdout.splitlines()), [b"200", b"200"])
+            for size in (10, 20):
+                self.assertEqual((bus.folder / "out" / str(size)).read_bytes(), body(size))
 
     def test_watch_leaves_what_it_was_not_asked_to_hear(self):
         with Origin() as origin, Bus(workers=1) as bus:
             urls = [f"{origin.url}/bytes/{count}" for count in range(1, 6)]
-            program = bus.run("submit", "--durable", "--handler", "shell/b", *urls)
-            self.assertEqual(program.status, 0, program.describe())
-            client = bus.client()
-            for line in program.stdout.decode().splitlines():
-                while client.query(f"why {line}")["state"] != "held":
-                    pass
+            self.submitted(bus, "shell/b", *urls)
             heard = []
             for count in (1, 3, 1):
-                watch = bus.run("watch", "shell/b", "--count", str(count))
+                watch = bus.run("watch", "shell/b", "--count", str(count), "--discard")
                 self.assertEqual((watch.status, len(watch.stdout.splitlines())), (0, count), watch.describe())
                 heard += [line.split()[3].decode() for line in watch.stdout.splitlines()]
             self.assertEqual(sorted(heard), urls)
+
+    def submitted(self, bus, handler, *urls, options=()):
+        """Durable requests of the command that have ended."""
+        program = bus.run("submit", "--durable", "--handler", handler, *options, *urls)
+        self.assertEqual(program.status, 0, program.describe())
+        client = bus.client()
+        for line in program.stdout.decode().splitlines():
+            eventually(lambda: client.query(f"why {line}")["state"] == "held", f"{line} has ended")
+        client.close()
+
+    def test_watch_acknowledges_no_body_that_it_was_not_told_to_keep_or_to_discard(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            for size in (100, 200_000):
+                self.submitted(bus, "kept", f"{origin.url}/bytes/{size}")
+                for options in ([], ["--json"]):
+                    watch = bus.run("watch", "kept", "--count", "1", *options)
+                    self.assertEqual((watch.status, watch.stdout), (64, b""), watch.describe())
+                    self.assertIn("--discard", watch.stderr)
+                other, (message,) = self.claim(bus, "kept", 1)
+                self.assertResult(message, body(size))
+                self.assertEqual(message.fields["durable"], "yes")
+                other.close()
+
+    def test_watch_needs_no_folder_for_results_without_a_body(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            for path, options in (("/bytes/0", ()), ("/bytes/9", ("-X", "HEAD")), ("/bytes/9", ("--warm",))):
+                self.submitted(bus, "empty", origin.url + path, options=options)
+                watch = bus.run("watch", "empty", "--count", "1")
+                self.assertEqual(watch.status, 0, watch.describe())
+            self.submitted(bus, "empty", f"{origin.url}/status/404")
+            watch = bus.run("watch", "empty", "--count", "1")
+            self.assertEqual(watch.status, 22, watch.describe())
+            client = bus.client()
+            client.fetch("empty", 1, f"{origin.url}/bytes/9", subscribe="no")
+            watch = bus.run("watch", "empty", "--count", "1")
+            self.assertEqual(watch.status, 0, "what is not durable is nobody's loss")
+            self.await_requests(client, pending=0)
+
+    def test_get_takes_no_durable_result_of_its_handler(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            for size in (100, 200_000):
+                self.submitted(bus, "shared", f"{origin.url}/bytes/{size}")
+                got = bus.run("get", "--handler", "shared", f"{origin.url}/slow/1")
+                self.assertEqual((got.status, got.stdout), (64, b""), got.describe())
+                self.assertIn("earshot watch -d DIR shared", got.stderr)
+                other, (message,) = self.claim(bus, "shared", 1)
+                self.assertResult(message, body(size))
+                other.close()
 
     def test_accepting_many_costs_few_flushes(self):
         count = max(COUNT, 2_000)

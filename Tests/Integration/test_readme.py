@@ -41,7 +41,7 @@ class ReadmeTests(TestCase):
                   "earshot watch shell/1 --count 2 --json\n")
         path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
         program = Program(["sh", "-ec", script], dict(self.bus.environment, PATH=path, URL=self.origin.url))
-        self.assertEqual(program.wait(20), 0, program.describe())
+        self.assertEqual(program.wait(20), 2, program.describe())
         told = program.stdout.decode()
         self.assertIn("/bytes/31", told)
         self.assertIn("http-status", told)

@@ -43,7 +43,7 @@ class SecretTests(TestCase):
             watch = self.bus.start("watch", "secret", "--count", "1", *options)
             watch.await_line("listening")
             self.bus.client().fetch("secret", request, f"{self.origin.url}/status/404?token={SECRET}")
-            self.assertEqual(watch.wait(), 0, watch.describe())
+            self.assertEqual(watch.wait(), 22, watch.describe())
             self.assertEqual(watch.stdout.decode(), f"secret {request} http-status {self.origin.url}/status/404{shown}\n")
 
     def test_submit_leaves_them_out(self):

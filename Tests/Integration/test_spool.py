@@ -1,15 +1,11 @@
 """The spool is bounded, and what is too much for it fails alone."""
 
-import os
 import shutil
-import subprocess
-import unittest
 
+from disks import MIB, SmallDisk
 from harness import Bus, TestCase, temporary_folder
 from origin import Origin, body, kept_seed
 from processes import eventually
-
-MIB = 1 << 20
 
 
 class SpoolTests(TestCase):
@@ -53,15 +49,10 @@ class SpoolTests(TestCase):
             client.fetch("file", 3, f"{origin.url}/bytes/{MIB}")
             self.assertResult(client.terminal(), body(MIB))
 
-    @unittest.skipIf(os.geteuid(), "only root mounts a file system")
     def test_a_disk_that_is_full_fails_what_is_large_and_nothing_else(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", folder], capture_output=True, text=True)
-        if mounted.returncode:
-            self.skipTest(f"no file system can be mounted here: {mounted.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+        SmallDisk(self, folder, 4)
         arguments = ["--spool", folder / "spool", "--cache-folder", folder / "cache", "--spool-free", "0"]
         with Origin() as origin, Bus(workers=1, arguments=arguments) as bus:
             client = bus.client(window=64)

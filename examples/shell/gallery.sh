@@ -26,7 +26,10 @@ cat <&3 >&2 &
 case $said in
     "earshot: listening"*) earshot submit --handler "$handler" -- "$@" >/dev/null ;;
 esac
-wait "$watcher"
+# Not 0 if a result is a failure.
+status=0
+wait "$watcher" || status=$?
 dropped=$(earshot drop -- "$handler")
 trap - EXIT
 echo "dropped $dropped"
+exit "$status"

@@ -124,6 +124,9 @@ public final class Bus: Sendable {
 
     /// Listens to a handler, or to all below a name. Returns when the broker knows it.
     ///
+    /// Results are acknowledged when they arrive. This removes those of durable requests from the broker's disk: take
+    /// them by ``claim(_:)``.
+    ///
     /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
     /// - Throws: ``BusError``, ``BusError/Code/invalidRequest`` for what is no such name; `CancellationError`.
     public nonisolated(nonsending) func watch(_ pattern: String) async throws -> Watch {

@@ -206,7 +206,10 @@ class Bus(ThreadedShell):
         return Handler(self, check_handler(name or f"python/{secrets.token_hex(8)}"))
 
     def watch(self, pattern: str) -> Watch:
-        """What becomes of a handler's requests from now on; with a slash at its end, of all handlers below it."""
+        """What becomes of a handler's requests from now on; with a slash at its end, of all handlers below it.
+
+        A result is acknowledged once the program has taken it. The result of a durable request is then gone from the
+        broker's disk: the program stores it, or loses it."""
         heard = Heard()
         return Watch(self, self._do(self._hear, check_pattern(pattern), heard), heard)
 
