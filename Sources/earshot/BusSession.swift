@@ -35,7 +35,6 @@ final class BusSession {
         guard try isServed(folder) else {
             throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
         }
-        SignalSource.ignoreBrokenPipes()
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
         return try BusSession(
             folder, EventLoop(), signals, client: client, window: 256, patience: patience, finishesNone: finishesNone,

@@ -53,7 +53,8 @@ struct CacheCommand: ParsableCommand {
                     limit    \(numbers.costBytes) bytes count for it
 
                     """
-                return CacheCommand.write(json ? line.finished() : Array(text.utf8))
+                try StandardOutput().write(json ? line.finished() : Array(text.utf8))
+                return .done
             }
         }
     }
@@ -70,15 +71,15 @@ struct CacheCommand: ParsableCommand {
         func run() throws {
             try conclude {
                 let now = Int64(time(nil))
-                var status = ExitStatus.done
+                var lines = LineOutput()
                 let report = try CacheCommand.reading { try CacheReport(try place.folder()) }
                 try CacheCommand.reading {
                     try report.forEachLine(now: now) { answer in
-                        guard status == .done else { return }
-                        status = CacheCommand.write(json ? Self.json(answer) : Self.text(answer))
+                        lines.add(json ? Self.json(answer) : Self.text(answer))
                     }
                 }
-                return status
+                try lines.finish()
+                return .done
             }
         }
 
@@ -147,13 +148,6 @@ struct CacheCommand: ParsableCommand {
             throw error
         } catch {
             throw Complaint(.other, "the cache cannot be read: \(error)")
-        }
-    }
-
-    private static func write(_ text: [UInt8]) -> ExitStatus {
-        switch Output(STDOUT_FILENO).write(text) {
-        case .done: .done
-        case .broken, .interrupted, .short, .failed: .cannotWrite
         }
     }
 }

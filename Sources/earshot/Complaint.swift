@@ -16,9 +16,17 @@ struct Complaint: Error, CustomStringConvertible {
     var description: String { sentence ?? status.meaning }
 
     /// Says a line on standard error, with nothing in it that could command a terminal.
-    static func say(_ line: String) {
-        let bytes = Array((TerminalText.escaped("earshot: \(line)") + "\n").utf8)
-        _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    static func say(_ line: String) { write(TerminalText.escaped("earshot: \(line)")) }
+
+    /// Says lines on standard error, as ``say(_:)``.
+    static func say(lines text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        write(lines.map { TerminalText.escaped(String($0)) }.joined(separator: "\n"))
+    }
+
+    private static func write(_ text: String) {
+        let bytes = Array((text + "\n").utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }
 

@@ -28,10 +28,14 @@ struct ConfigCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            if running { return try SettingList.ask(place) }
+            if running {
+                try SettingList.ask(place)
+                return .done
+            }
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
-            return SettingList.show(try configuration.read().rows)
+            try SettingList.show(try configuration.read().rows)
+            return .done
         }
     }
 }
@@ -59,7 +63,10 @@ struct SetCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            guard !words.isEmpty else { return try SettingList.ask(place) }
+            guard !words.isEmpty else {
+                try SettingList.ask(place)
+                return .done
+            }
             do throws(SettingError) {
                 _ = try SettingChange(words)
             } catch {
@@ -76,7 +83,7 @@ struct SetCommand: ParsableCommand {
             }
             session.connection.set(setting)
             try session.run { changed != nil }
-            print(changed?.description ?? "")
+            try StandardOutput().write(line: changed?.description ?? "")
             return .done
         }
     }
@@ -85,23 +92,23 @@ struct SetCommand: ParsableCommand {
 /// The list of settings, for people.
 enum SettingList {
     /// Asks the broker, and shows what it says.
-    static func ask(_ place: PlaceOptions) throws -> ExitStatus {
+    static func ask(_ place: PlaceOptions) throws {
         guard let json = JSONValue(try Question.answer(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else { throw Complaint(.other, "the broker's answer cannot be read") }
         let lines = items.map { item in
             ["name", "pattern", "value", "source"].map { item.member($0)?.text ?? "" }
         }
-        return show(lines)
+        try show(lines)
     }
 
     /// Shows what is set here.
-    static func show(_ rows: [Settings.Row]) -> ExitStatus {
-        show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] })
+    static func show(_ rows: [Settings.Row]) throws(Complaint) {
+        try show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] })
     }
 
     /// Name and pattern, value, source in three columns.
-    private static func show(_ rows: [[String]]) -> ExitStatus {
+    private static func show(_ rows: [[String]]) throws(Complaint) {
         let lines = rows.map { row in
             [row[1].isEmpty ? row[0] : "\(row[0]) \(row[1])", row[2], row[3]].map(TerminalText.escaped)
         }
@@ -110,6 +117,6 @@ enum SettingList {
             let padded = zip(line, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
             return padded.joined(separator: "  ") + "  " + line[2] + "\n"
         }.joined()
-        return Output(STDOUT_FILENO).write(Array(text.utf8)) == .done ? .done : .cannotWrite
+        try StandardOutput().write(Array(text.utf8))
     }
 }

@@ -22,7 +22,7 @@ struct DropCommand: ParsableCommand {
             }
             session.connection.remove(handler)
             try session.run { removed != nil }
-            print(removed ?? 0)
+            try StandardOutput().write(line: String(removed ?? 0))
             return .done
         }
     }

@@ -1,4 +1,6 @@
 internal import ArgumentParser
+internal import EarshotLoop
+internal import Glibc
 
 /// The command: its subcommands, and what all of them answer with.
 @main
@@ -22,19 +24,48 @@ struct Earshot: ParsableCommand {
             WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
         ])
 
-    /// What has to start soon. Each is read as a command of its own first: to look through all of them takes longer
-    /// than all the rest of reading.
+    /// Commands that have to start soon. Each is read as a command of its own first: to look through all commands takes
+    /// longer than all the rest of reading.
     private static let quick: [String: any ParsableCommand.Type] = [
         "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
     ]
 
     static func main() {
+        // Before anything is opened, and for all roles: a process that is started by another one comes through here.
+        StandardStreams.occupy()
+        SignalSource.ignoreBrokenPipes()
         let arguments = CommandLine.arguments.dropFirst()
-        // What cannot be read so, help and mistakes among it, is answered for by the whole.
-        if let name = arguments.first, var command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
-            do { try command.run() } catch { exit(withError: error) }
-        } else {
-            main(nil)
+        let status = ExitStatus.concluding {
+            do {
+                var command = try read(arguments)
+                try command.run()
+            } catch let error as ExitCode {
+                return ExitStatus(rawValue: error.rawValue) ?? .other
+            } catch {
+                return try answer(error)
+            }
+            return .done
         }
+        Glibc.exit(status.rawValue)
+    }
+
+    /// The command that `arguments` name, with its arguments.
+    private static func read(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
+        // Help, and errors, are the whole program's.
+        if let name = arguments.first, let command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
+            return command
+        }
+        return try parseAsRoot(Array(arguments))
+    }
+
+    /// Prints what the argument parser has to say: help to standard output, an error to standard error.
+    private static func answer(_ error: any Error) throws(Complaint) -> ExitStatus {
+        let text = fullMessage(for: error)
+        guard exitCode(for: error) == .success else {
+            Complaint.say(lines: text)
+            return exitCode(for: error) == .validationFailure ? .usage : .other
+        }
+        try StandardOutput().write(line: text)
+        return .done
     }
 }

@@ -69,7 +69,6 @@ struct GetCommand: ParsableCommand {
                 throw Complaint(.usage, severalNeedAFolder.message)
             }
             let body = try request.body()
-            SignalSource.ignoreBrokenPipes()
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
             let loop = try EventLoop()
             let bus = try privateBus(loop, signals, count: wanted.count)

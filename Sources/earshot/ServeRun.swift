@@ -24,8 +24,9 @@ struct ServeRun {
     ///
     /// - Parameter manager: who started it and wants to hear of it; nil for nobody.
     func run(_ manager: ServiceManager?) throws -> ExitStatus {
-        // First: an owner that dies sends one, which is to end all in order.
+        // A copy of a process begins with the default of each signal.
         SignalSource.ignoreBrokenPipes()
+        // First: an owner that dies sends one, which is to end all in order.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is
         // confidential.

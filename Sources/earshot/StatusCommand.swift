@@ -14,7 +14,10 @@ struct StatusCommand: ParsableCommand {
     @OptionGroup var place: PlaceOptions
 
     func run() throws {
-        try conclude { try Question.ask(.status, in: place, json: json) { $0.report() } }
+        try conclude {
+            try Question.ask(.status, in: place, json: json) { $0.report() }
+            return .done
+        }
     }
 }
 
@@ -35,7 +38,10 @@ struct WhyCommand: ParsableCommand {
     @OptionGroup var place: PlaceOptions
 
     func run() throws {
-        try conclude { try Question.ask(.why(handler, request), in: place, json: json) { $0.table() } }
+        try conclude {
+            try Question.ask(.why(handler, request), in: place, json: json) { $0.table() }
+            return .done
+        }
     }
 }
 
@@ -71,18 +77,13 @@ enum Question {
 
     /// Asks, and writes the answer to standard output.
     /// - Parameter show: makes text for people of the answer.
-    static func ask(
-        _ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String
-    ) throws -> ExitStatus {
+    static func ask(_ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String) throws {
         var text = try answer(query, in: place)
         if json {
             text.append(UInt8(ascii: "\n"))
         } else if let value = JSONValue(text) {
             text = Array(show(value).utf8)
         }
-        switch Output(STDOUT_FILENO).write(text) {
-        case .done: return .done
-        case .broken, .interrupted, .short, .failed: return .cannotWrite
-        }
+        try StandardOutput().write(text)
     }
 }
