@@ -41,6 +41,9 @@ struct Earshot: ParsableCommand {
                 try command.run()
             } catch let error as ExitCode {
                 return ExitStatus(rawValue: error.rawValue) ?? .other
+            } catch let error as UnknownWord {
+                Complaint.say(lines: error.message)
+                return .usage
             } catch {
                 return try answer(error)
             }
@@ -55,7 +58,21 @@ struct Earshot: ParsableCommand {
         if let name = arguments.first, let command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
             return command
         }
-        return try parseAsRoot(Array(arguments))
+        let command: any ParsableCommand
+        do {
+            command = try parseAsRoot(Array(arguments))
+        } catch {
+            // The parser checks values before names.
+            let isUsage = exitCode(for: error) == .validationFailure
+            if isUsage, let unknown = CommandShape.program?.firstUnknown(in: arguments) { throw unknown }
+            throw error
+        }
+        // Asked for the help of an unknown command, the parser returns that of the program.
+        let words = arguments.prefix { !$0.hasPrefix("-") }
+        if type(of: command)._commandName == "help", let unknown = CommandShape.program?.firstUnknown(in: words) {
+            throw unknown
+        }
+        return command
     }
 
     /// Prints what the argument parser has to say: help to standard output, an error to standard error.

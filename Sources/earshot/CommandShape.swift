@@ -1,0 +1,79 @@
+internal import ArgumentParser
+
+/// Subcommands and options of a command, as the argument parser describes them.
+struct CommandShape {
+    /// Options of the argument parser that it does not describe.
+    private static let undescribed: Set = ["--generate-completion-script", "--experimental-dump-help", "--help-hidden"]
+
+    /// Whether each option takes a value, by its name with dashes.
+    let options: [String: Bool]
+    let subcommands: [(name: String, shape: CommandShape)]
+
+    /// The shape of the whole program.
+    static var program: CommandShape? {
+        JSONValue(Array(Earshot._dumpHelp().utf8))?.member("command").map { CommandShape($0) }
+    }
+
+    private init(_ command: JSONValue) {
+        var options: [String: Bool] = [:]
+        for argument in Self.items(command.member("arguments")) {
+            for name in Self.items(argument.member("names")) {
+                guard let text = name.member("name")?.text else { continue }
+                options[(text.count == 1 ? "-" : "--") + text] = argument.member("kind")?.text == "option"
+            }
+        }
+        self.options = options
+        subcommands = Self.items(command.member("subcommands")).compactMap { command in
+            command.member("commandName")?.text.map { ($0, CommandShape(command)) }
+        }
+    }
+
+    private static func items(_ value: JSONValue?) -> [JSONValue] {
+        if case .array(let items)? = value { items } else { [] }
+    }
+
+    /// The first word of `arguments` that names no command or option of the program; nil if there is none.
+    func firstUnknown(in arguments: ArraySlice<String>) -> UnknownWord? {
+        firstUnknown(in: arguments, of: [])
+    }
+
+    private func firstUnknown(in arguments: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+        guard let first = arguments.first else { return nil }
+        guard !subcommands.isEmpty, !first.hasPrefix("-") else { return firstUnknownOption(in: arguments, of: path) }
+        let names = subcommands.map(\.name)
+        guard let inner = subcommands.first(where: { $0.name == first }) else {
+            return UnknownWord(.command, first, among: names, path)
+        }
+        if first == "help" { return firstUnknownTopic(in: arguments.dropFirst(), of: path) }
+        return inner.shape.firstUnknown(in: arguments.dropFirst(), of: path + [first])
+    }
+
+    /// The first word after `help` that names no command.
+    private func firstUnknownTopic(in words: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+        guard let first = words.first, !first.hasPrefix("-") else { return nil }
+        guard let inner = subcommands.first(where: { $0.name == first }) else {
+            return UnknownWord(.command, first, among: subcommands.map(\.name), path)
+        }
+        return inner.shape.firstUnknownTopic(in: words.dropFirst(), of: path + [first])
+    }
+
+    private func firstUnknownOption(in arguments: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+        var rest = arguments
+        while let word = rest.popFirst(), word != "--" {
+            guard word.hasPrefix("-"), word != "-" else { continue }
+            let name = String(word.prefix { $0 != "=" })
+            if let takesValue = options[name] {
+                guard takesValue, name == word, let next = rest.popFirst() else { continue }
+                // The parser reports that the value is missing.
+                if next.hasPrefix("-"), next != "-" { return nil }
+            } else if Self.undescribed.contains(name) {
+                return nil
+            } else if name.hasPrefix("--") {
+                return UnknownWord(.option, name, among: Array(options.keys), path)
+            } else if let unknown = word.dropFirst().first(where: { options["-\($0)"] == nil }) {
+                return UnknownWord(.option, "-\(unknown)", among: [], path)
+            }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,50 @@
+internal import ArgumentParser
+
+/// A word on the command line that names no command or option.
+struct UnknownWord: Error {
+    enum Kind: String {
+        case command
+        case option
+    }
+
+    private let kind: Kind
+    private let word: String
+    /// The most similar name that exists.
+    private let suggestion: String?
+    /// Names of the command whose help lists what exists; empty for the program itself.
+    private let path: [String]
+
+    init(_ kind: Kind, _ word: String, among names: [String], _ path: [String]) {
+        self.kind = kind
+        self.word = word
+        self.path = path
+        // One mistake in three letters: a name that differs by more is another name.
+        let most = max(1, word.drop { $0 == "-" }.count / 3)
+        let candidates = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= most }
+        suggestion = candidates.min { ($0.1, $0.0) < ($1.1, $1.0) }?.0
+    }
+
+    /// The message, in the form of the argument parser's own.
+    var message: String {
+        let command = (["earshot"] + path).joined(separator: " ")
+        var text = "Error: Unknown \(kind.rawValue) '\(word)'."
+        if let suggestion { text += " Did you mean '\(suggestion)'?" }
+        return text + "\n  See '\(command) --help' for more information."
+    }
+
+    /// Insertions, deletions and replacements that make one name of another.
+    private static func distance(_ one: String, _ other: String) -> Int {
+        let other = Array(other)
+        var row = Array(0...other.count)
+        for (line, character) in one.enumerated() {
+            var diagonal = row[0]
+            row[0] = line + 1
+            for column in other.indices {
+                let replaced = diagonal + (other[column] == character ? 0 : 1)
+                diagonal = row[column + 1]
+                row[column + 1] = min(replaced, row[column] + 1, diagonal + 1)
+            }
+        }
+        return row[other.count]
+    }
+}

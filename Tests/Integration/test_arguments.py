@@ -1,0 +1,61 @@
+"""Arguments that no command knows are named in the error, and help is that of the command that was asked for."""
+
+from harness import Commands, TestCase, temporary_folder
+
+#: Each subcommand with arguments that would be complete.
+COMPLETE = {
+    "get": ["http://127.0.0.1:9/"], "serve": [], "submit": ["http://127.0.0.1:9/"], "watch": ["h"], "drop": ["h"],
+    "cancel": ["h", "1"], "status": [], "why": ["h", "1"], "set": ["slots", "1"], "config": [], "cache stat": [],
+    "cache list": [], "cache verify": [], "cache clear": [], "work": ["--scheme", "a", "--", "true"], "broker": [],
+    "worker": [],
+}
+
+
+class ArgumentTests(TestCase):
+    def setUp(self):
+        folder = temporary_folder()
+        self.addCleanup(folder.rmdir)
+        self.commands = Commands(folder / "run", folder)
+
+    def refused(self, *arguments):
+        """What is said of arguments that are wrong."""
+        program = self.commands.run(*arguments)
+        self.assertEqual((program.status, program.stdout), (64, b""), program.describe())
+        return program.stderr
+
+    def test_an_unknown_option_is_named_by_every_subcommand_whatever_else_is_wrong(self):
+        for name, complete in COMPLETE.items():
+            for arguments in (["--limit-rate", "1k", *complete], ["--limit-rate=1k"], ["--limit-rate"]):
+                with self.subTest(name, arguments=arguments):
+                    said = self.refused(*name.split(), *arguments)
+                    self.assertIn("Unknown option '--limit-rate'", said)
+                    self.assertIn(f"earshot {name} --help", said)
+
+    def test_an_unknown_letter_is_named(self):
+        self.assertIn("Unknown option '-Z'", self.refused("get", "-Z", "http://127.0.0.1:9/", "http://127.0.0.1:9/"))
+        self.assertIn("Unknown option '-Z'", self.refused("get", "-vZ", "http://127.0.0.1:9/"))
+
+    def test_the_nearest_name_is_suggested(self):
+        self.assertIn("Did you mean '--timeout'?", self.refused("get", "--timeuot", "1", "http://127.0.0.1:9/"))
+        self.assertIn("Did you mean 'status'?", self.refused("stats"))
+        self.assertNotIn("Did you mean", self.refused("watch", "--zzz", "h"))
+
+    def test_values_and_words_behind_two_dashes_are_no_options(self):
+        said = self.refused("get", "--timeout", "soon", "--", "--limit-rate")
+        self.assertIn("soon", said)
+        self.assertIn("--timeout", self.refused("get", "--timeout", "--json", "http://127.0.0.1:9/"))
+        self.assertIn("several URLs", self.refused("get", "http://127.0.0.1:9/", "--", "--limit-rate"))
+
+    def test_an_unknown_subcommand_has_no_help(self):
+        for arguments in (["nosuch"], ["nosuch", "--help"], ["help", "nosuch"], ["cache", "nosuch"],
+                          ["cache", "nosuch", "--help"], ["help", "cache", "nosuch"]):
+            with self.subTest(arguments=arguments):
+                self.assertIn("Unknown command 'nosuch'", self.refused(*arguments))
+
+    def test_help_is_that_of_the_command(self):
+        for name in COMPLETE:
+            for arguments in (["help", *name.split()], [*name.split(), "--help"], [*name.split(), "-h", "--nonsense"]):
+                with self.subTest(arguments=arguments):
+                    program = self.commands.run(*arguments)
+                    self.assertEqual((program.status, program.stderr), (0, ""), program.describe())
+                    self.assertIn(f"USAGE: earshot {name}", program.stdout.decode())
