@@ -21,7 +21,8 @@ class Language:
     """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
-                 speaks=True, distrust="is not a folder of this user's alone: what runs there is not to be trusted"):
+                 speaks=True, counts_failures=False,
+                 distrust="is not a folder of this user's alone: what runs there is not to be trusted"):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
@@ -32,6 +33,8 @@ class Language:
         self.in_place = in_place
         # Whether its worker speaks the protocol itself, and ends with the broker.
         self.speaks = speaks
+        # Whether the exit status of `watch` tells of failures among the results.
+        self.counts_failures = counts_failures
         # What it says of a runtime folder that others may enter.
         self.distrust = distrust
 
@@ -75,7 +78,7 @@ LANGUAGES = [
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
              "ruby worker.rb"),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False,
-             distrust=SWIFT_DISTRUST),
+             counts_failures=True, distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
              build="swift build -c release -q", in_place=True, distrust=SWIFT_DISTRUST),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
