@@ -12,8 +12,9 @@ final class GetRun {
 
     private let urls: [String]
     private let handler: HandlerID
-    /// Begins the IDs of its requests.
+    /// Begins the IDs of its requests; empty where no other program knows the handler.
     private let mark: String
+    private var isShared: Bool { !mark.isEmpty }
     private let options: RequestOptions
     /// What each request sends.
     private let body: [UInt8]?
@@ -34,6 +35,8 @@ final class GetRun {
     private var bar: ProgressBar?
     private var session: BusSession?
     private var isRemoved = false
+    /// Cancellations of an interrupted run to whose answers it waits.
+    private var unansweredCancels = 0
     private var isInterrupted = false
     /// Whether files of the broker's spool can become outputs; nil before it has told where that is.
     private var takesFiles: Bool?
@@ -89,7 +92,10 @@ final class GetRun {
         case .refused(let reply): refused(reply)
         case .removed: isRemoved = true
         case .state(.connected): begin()
-        case .accepted, .cancelled, .answer, .changed, .state: break
+        case .cancelled:
+            unansweredCancels -= 1
+            if isInterrupted, unansweredCancels == 0 { isRemoved = true }
+        case .accepted, .answer, .changed, .state: break
         }
     }
 
@@ -178,7 +184,14 @@ final class GetRun {
         guard let session else { return }
         guard !isInterrupted else { return session.end(Complaint(.interrupted)) }
         isInterrupted = true
-        session.connection.remove(.handler(handler))
+        if isShared {
+            // What other programs asked for under the handler is theirs, and may be durable.
+            unansweredCancels = underWay.count
+            isRemoved = underWay.isEmpty
+            for request in underWay.keys { session.connection.cancel(RequestKey(handler, request)) }
+        } else {
+            session.connection.remove(.handler(handler))
+        }
         session.loop.setTimer(after: GetRun.farewell) { session.end(Complaint(.interrupted)) }
     }
 

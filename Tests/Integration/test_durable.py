@@ -5,6 +5,7 @@
 
 import os
 import shutil
+import signal
 import time
 
 from figures import tell
@@ -267,6 +268,22 @@ class DurableTests(TestCase):
                 other, (message,) = self.claim(bus, "shared", 1)
                 self.assertResult(message, body(size))
                 other.close()
+
+    def test_an_interrupted_get_cancels_its_own_requests_alone(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("shared", "theirs", f"{origin.url}/gate/theirs?bytes=10", durable="yes", subscribe="no")
+            client.expect("ACCEPTED", "shared", "theirs")
+            get = bus.start("get", "--handler", "shared", "-d", bus.folder / "out", f"{origin.url}/hang",
+                            f"{origin.url}/hang?2")
+            origin.await_running(3)
+            get.signal(signal.SIGINT)
+            self.assertEqual(get.wait(), 130, get.describe())
+            self.await_requests(client, removed=2, pending=1)
+            origin.await_aborts("/hang", 2)
+            origin.open_gate("theirs")
+            _, (message,) = self.claim(bus, "shared", 1)
+            self.assertResult(message, body(10))
 
     def test_accepting_many_costs_few_flushes(self):
         count = max(COUNT, 2_000)
