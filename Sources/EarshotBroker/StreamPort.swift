@@ -39,11 +39,16 @@ final class StreamPort {
         }
     }
 
-    /// Messages taken in one pass, so that one port never starves the other or the timers.
-    private static let messagesPerPass = 512
-    /// Messages taken of one peer in one pass. What came of the first of many is sent before the last is read, so that
-    /// those who wait for it work meanwhile, too.
-    private static let messagesPerTurn = 32
+    /// Messages, commands and discarded frames processed in one pass, so that one port never starves the other or the
+    /// timers.
+    private static let itemsPerPass = 512
+    /// Bytes read in one pass: about 2 ms.
+    private static let bytesPerPass = 8 << 20
+    /// Items of one peer processed in one pass. Answers to the first of many are sent before the last is read, so
+    /// that their receivers work meanwhile.
+    private static let itemsPerTurn = 32
+    /// Bytes read of one peer in one pass: sixteen bodies of 64 KiB within messages.
+    private static let bytesPerTurn = 1 << 20
     /// Connections accepted in one pass.
     private static let acceptsPerPass = 256
     /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or
@@ -133,21 +138,25 @@ final class StreamPort {
     /// Takes what came, up to this pass's share.
     func take(_ handle: (PortEvent) -> Void) {
         acceptCallers()
-        var budget = Self.messagesPerPass
+        var items = Self.itemsPerPass
+        var bytes = Self.bytesPerPass
         // Each of those that are ready now has one turn: what goes to many is written to each of them once.
         for _ in 0..<ready.count {
-            guard budget > 0, let number = ready.popFirst() else { break }
+            guard items > 0, bytes > 0, let number = ready.popFirst() else { break }
             guard let peer = peers[number] else { continue }
             peer.isReady = false
-            budget -= takeTurn(peer, most: min(budget, Self.messagesPerTurn), handle)
+            let share = Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn))
+            let rest = takeTurn(peer, share, handle)
+            // A peer without input costs something, too.
+            items -= max(1, share.items - rest.items)
+            bytes -= share.bytes - rest.bytes
         }
     }
 
-    /// - Returns: how many messages it took; at least 1, so that peers without any are no endless work.
-    private func takeTurn(_ peer: Peer, most: Int, _ handle: (PortEvent) -> Void) -> Int {
-        var count = 0
-        while count < most, let message = peer.stream.next() {
-            count += 1
+    /// - Returns: the part of the turn that the peer did not use.
+    private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Void) -> Turn {
+        var turn = share
+        while let message = peer.stream.next(&turn) {
             guard !peer.stream.hasIdentity else { continue }
             taken += 1
             if !peer.isKnown {
@@ -171,7 +180,7 @@ final class StreamPort {
         } else if peer.stream.hasPending {
             note(peer)
         }
-        return max(1, count)
+        return turn
     }
 
     private func lose(_ peer: Peer, _ handle: (PortEvent) -> Void) {

@@ -15,8 +15,8 @@ public final class MessageStream {
 
     /// Bytes still to come of a frame that are read to where they are to be: fewer are read with what follows them.
     private static let directBytes = 16_384
-    /// Reads in one call of ``next()``.
-    private static let mostReads = 64
+    /// Bytes read in one call of ``next()``.
+    private static let bytesPerCall = 4 << 20
 
     /// Its own socket, which it closes.
     public let descriptor: Int32
@@ -50,6 +50,10 @@ public final class MessageStream {
     /// Whether a whole message may be there: no longer once ``next()`` found that the rest of one has yet to come.
     private var mayHaveMore = true
     private var isWaitingForRoom = false
+    /// Whether the output has a PONG that no call of ``flush()`` has tried to write.
+    private var hasNewPong = false
+    /// The answer to the newest of the PINGs that came while the kernel took no output.
+    private var latePong: [UInt8]?
 
     /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
     ///
@@ -95,14 +99,23 @@ public final class MessageStream {
 
     /// The next message; nil when no whole one has come, or it has ended.
     public func next() -> Message? {
-        // Frames that make no message come to an end here, however fast they come.
-        for _ in 0..<Self.mostReads {
-            if let message = takeFromInput() { return message }
+        var turn = Turn(items: .max, bytes: Self.bytesPerCall)
+        return next(&turn)
+    }
+
+    /// The next message; nil when no whole one has come, it has ended, or the turn is over.
+    ///
+    /// PINGs that come before the message, or before the end of the input, are answered in one write.
+    public func next(_ turn: inout Turn) -> Message? {
+        defer { if hasNewPong { flush() } }
+        while !turn.isOver {
+            if let message = takeFromInput(&turn) { return message }
+            guard !turn.isOver else { break }
             guard phase != .ended, isReading, isReadable else {
                 mayHaveMore = isReadable
                 break
             }
-            read()
+            read(&turn)
         }
         input.release()
         return nil
@@ -116,31 +129,24 @@ public final class MessageStream {
         onReady()
     }
 
-    private func read() {
-        if partial != nil, input.count == 0 {
-            readFrame()
-            return
-        }
-        let (outcome, isFull) = input.read(descriptor)
+    private func read(_ turn: inout Turn) {
+        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor)
+        if case .bytes(let count) = outcome { turn.read(count) }
         settle(outcome, isFull: isFull)
     }
 
-    /// Reads on in a frame that has not come whole, where that is worth a call of its own.
-    private func readFrame() {
-        guard var frame = partial.take() else { return }
-        let rest = frame.bytes.count - frame.filled
-        guard rest >= Self.directBytes else {
-            partial = frame
-            let (outcome, isFull) = input.read(descriptor)
-            settle(outcome, isFull: isFull)
-            return
-        }
+    /// Reads on in a frame that has not come whole, where that is worth a call of its own; nil where it is not.
+    private func readFrame(_ most: Int) -> (UnixSocket.Transfer, isFull: Bool)? {
+        guard input.count == 0, let filled = partial?.filled, let room = partial?.bytes.count,
+            room - filled >= Self.directBytes, var frame = partial.take()
+        else { return nil }
+        let end = min(room, filled + max(most, Self.directBytes))
         let outcome = unsafe frame.bytes.withUnsafeMutableBytes {
-            unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[frame.filled...]))
+            unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[filled..<end]))
         }
         if case .bytes(let count) = outcome { frame.filled += count }
         partial = frame
-        settle(outcome, isFull: outcome == .bytes(rest))
+        return (outcome, outcome == .bytes(end - filled))
     }
 
     private func settle(_ outcome: UnixSocket.Transfer, isFull: Bool) {
@@ -152,8 +158,8 @@ public final class MessageStream {
         }
     }
 
-    /// Takes frames out of what was read, until a message is whole; nil when more must be read.
-    private func takeFromInput() -> Message? {
+    /// Takes frames out of what was read, until a message is whole; nil when more must be read or the turn is over.
+    private func takeFromInput(_ turn: inout Turn) -> Message? {
         if phase == .greeting {
             guard input.count >= Handshake.greetingBytes else { return nil }
             if let obstacle = Handshake.obstacle(in: input.take(Handshake.greetingBytes)) {
@@ -162,21 +168,23 @@ public final class MessageStream {
             }
             phase = .handshake
         }
-        while phase != .ended {
-            guard let (header, bytes) = takeFrame() else { return nil }
+        while phase != .ended, !turn.isOver {
+            guard let (header, bytes) = takeFrame(&turn) else { return nil }
             if header.isCommand {
+                turn.processedItem()
                 obey(bytes)
             } else if phase == .handshake {
                 refuse("a peer sent a message before READY")
             } else if let message = add(bytes, hasMore: header.hasMore) {
+                turn.processedItem()
                 return message
             }
         }
         return nil
     }
 
-    /// The next frame that is whole.
-    private func takeFrame() -> (Frame.Header, [UInt8])? {
+    /// The next frame that is whole; nil when more must be read or the turn is over.
+    private func takeFrame(_ turn: inout Turn) -> (Frame.Header, [UInt8])? {
         if var frame = partial.take() {
             repeat {
                 frame.makeRoom()
@@ -189,7 +197,7 @@ public final class MessageStream {
             }
             return (frame.header, frame.bytes)
         }
-        while true {
+        while !turn.isOver {
             if surplus > 0 {
                 let count = Int(min(surplus, UInt64(input.count)))
                 input.drop(count)
@@ -212,8 +220,9 @@ public final class MessageStream {
                 // Not kept, so that a message without end costs nothing.
                 surplus = header.count
                 message.isLonger = true
-                guard !header.hasMore else { continue }
-                return (header, [])
+                guard header.hasMore else { return (header, []) }
+                turn.processedItem()
+                continue
             }
             guard input.count < count else { return (header, input.take(count)) }
             var frame = PartialFrame(header, count: count)
@@ -221,6 +230,7 @@ public final class MessageStream {
             partial = frame
             return nil
         }
+        return nil
     }
 
     /// Adds a frame to the message that is coming; the message when it was its last.
@@ -255,10 +265,13 @@ public final class MessageStream {
         case ("ERROR", _): end()
         case ("PING", .open):
             guard let pong = Handshake.pong(to: rest) else { return refuse("a peer sent a PING that is none") }
-            // Who pings and does not read is not answered without end.
-            guard !isWaitingForRoom else { return }
-            output.append(pong)
-            flush()
+            // A peer that pings and does not read gets one answer, once it reads.
+            if isWaitingForRoom {
+                latePong = pong
+            } else {
+                output.append(pong)
+                hasNewPong = true
+            }
         default:
             // Those of later versions mean nothing to one that says it speaks 3.0.
             if phase != .open { refuse("a peer sent another command than READY") }
@@ -285,9 +298,14 @@ public final class MessageStream {
 
     /// Writes what waits, as far as the kernel takes it; the loop writes the rest when it takes more.
     public func flush() {
+        hasNewPong = false
         guard phase != .ended, !output.isEmpty else { return }
         switch output.write(to: descriptor) {
-        case .bytes: setWaiting(false)
+        case .bytes:
+            setWaiting(false)
+            guard let pong = latePong.take() else { return }
+            output.append(pong)
+            flush()
         case .wouldBlock: setWaiting(true)
         case .ended:
             // Its last words may still be read.

@@ -13,7 +13,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).parent
-ALONE = {"test_fairness", "test_origins", "test_purge", "test_readers", "test_removal", "test_retry_after",
+ALONE = {"test_fairness", "test_flood", "test_origins", "test_purge", "test_readers", "test_removal", "test_retry_after",
          "test_starvation", "test_stopped_reader", "test_waiters"}
 # The longest first, so that none is left at the end.
 LONG = ["test_hang", "test_fetch", "test_leases", "test_stream", "test_resume", "test_adoption", "test_crash_loop",

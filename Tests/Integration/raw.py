@@ -38,6 +38,10 @@ class RawClient:
     def close(self):
         self._socket.close()
 
+    def detach(self):
+        """The bare socket, for a caller that goes on by itself after the messages heard so far."""
+        return self._socket
+
     def ends(self, timeout=10):
         """Whether the broker closes the connection in time."""
         self._socket.settimeout(timeout)

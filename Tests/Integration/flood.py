@@ -1,0 +1,78 @@
+"""A client in a process of its own that floods the bus with input that is no message: `flood.py RUNTIME KIND`.
+
+It writes as much as the broker takes, in large pieces, and reads all answers. It says `flooding` after the broker has
+taken the first 256 KiB. When its input ends, it says in a line of JSON how many bytes it `sent` and `heard`.
+"""
+
+import json
+import select
+import socket
+import sys
+
+from harness import HERE, PYTHON
+from processes import Program
+from raw import RawClient
+
+PIECE = 1 << 16
+
+
+def command(body):
+    return bytes([4, len(body)]) + body
+
+
+KINDS = {
+    "PING": command(b"\x04PING\x00\x0a"),
+    "PING with a context": command(b"\x04PING\x00\x0a" + bytes(16)),
+    "unknown command": command(b"\x05HELLO"),
+    "frames of an endless message": b"\x01\x00",
+}
+
+
+class Flood(Program):
+    """A started flood of one kind."""
+
+    def __init__(self, bus, kind):
+        super().__init__([PYTHON, "-B", HERE / "flood.py", bus.runtime, kind], bus.environment)
+
+    def await_flooding(self):
+        self.await_line("flooding", "stdout")
+        return self
+
+    def end(self):
+        """Bytes it `sent` and `heard`."""
+        self.write(b"")
+        line = self.await_line("{", "stdout")
+        if self.wait() != 0:
+            raise AssertionError(self.describe())
+        return json.loads(line)
+
+
+def main():
+    runtime, kind = sys.argv[1:]
+    client = RawClient(runtime, name="flood")
+    client.hear()
+    connection = client.detach()
+    connection.setblocking(False)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PIECE)
+    unit = KINDS[kind]
+    piece = unit * (PIECE // len(unit))
+    sent = heard = start = 0
+    is_flooding = False
+    while True:
+        readable, writable, _ = select.select([connection, sys.stdin], [connection], [])
+        if sys.stdin in readable:
+            break
+        if readable:
+            heard += len(connection.recv(1 << 20))
+        if writable:
+            count = connection.send(memoryview(piece)[start:])
+            start = (start + count) % len(piece)
+            sent += count
+        if not is_flooding and sent >= 4 * PIECE:
+            print("flooding", flush=True)
+            is_flooding = True
+    print(json.dumps({"sent": sent, "heard": heard}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Clients that flood the bus with input that is no message delay nobody else, and the broker does not grow."""
+
+import time
+
+from figures import milliseconds, tell
+from flood import KINDS, Flood
+from harness import Bus, TestCase
+from processes import eventually, reset_peak, resident, resident_peak
+from raw import RawClient
+
+MIB = 1 << 20
+
+
+class FloodTests(TestCase):
+    PINGS = 1_000
+    ROUND_SECONDS = 5
+    """A round ends at the latest after this time."""
+    MOST_ROUNDS = 3
+    """Other load on the machine can spoil one."""
+
+    def setUp(self):
+        self.bus = self.enterContext(Bus(workers=1))
+        self.client = RawClient(self.bus.runtime)
+        self.addCleanup(self.client.close)
+        self.assertTrue(self.client.hear().startswith("WELCOME"))
+
+    def test_another_clients_ping_takes_20_ms_beside_a_flood_of_PINGs(self):
+        self.assertUndisturbed(["PING"], 20)
+
+    def test_another_clients_ping_takes_50_ms_beside_four_floods_of_PINGs(self):
+        self.assertUndisturbed(["PING", "PING with a context"] * 2, 50)
+
+    def test_another_clients_ping_takes_20_ms_beside_other_floods(self):
+        for kind in KINDS:
+            if kind != "PING":
+                with self.subTest(kind=kind):
+                    self.assertUndisturbed([kind], 20)
+
+    def assertUndisturbed(self, kinds, most):
+        broker = self.bus.broker
+        before = resident(broker)
+        reset_peak(broker)
+        floods = [Flood(self.bus, kind).await_flooding() for kind in kinds]
+        rounds = []
+        for _ in range(self.MOST_ROUNDS):
+            rounds.append(milliseconds(self.pings(), 99))
+            if rounds[-1] <= most:
+                break
+        growth = resident_peak(broker) - before
+        outcomes = [flood.end() for flood in floods]
+        tell(f"p99 {min(rounds):.1f} ms beside {len(kinds)}, {growth / MIB:.1f} MiB more, {outcomes}")
+        self.assertLessEqual(min(rounds), most, f"milliseconds (p99) of rounds: {rounds}")
+        self.assertLessEqual(growth, 64 * MIB)
+        for kind, outcome in zip(kinds, outcomes):
+            if kind.startswith("PING"):
+                self.assertGreater(outcome["heard"], 0, "PINGs are answered")
+        eventually(lambda: self.bus.status()["clients"] <= 2, "the floods are over")
+        self.assertEqual(self.bus.broker, broker, "the same process")
+
+    def pings(self):
+        """Seconds that each took."""
+        end = time.monotonic() + self.ROUND_SECONDS
+        taken = []
+        while len(taken) < self.PINGS and time.monotonic() < end:
+            taken.append(self.ping())
+        return taken
+
+    def ping(self):
+        began = time.monotonic()
+        self.client.say("QUERY ping\n")
+        self.assertTrue(self.client.hear().startswith("ANSWER ping"))
+        self.client.hear()
+        return time.monotonic() - began
