@@ -157,7 +157,6 @@ final class StreamPort {
     private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Void) -> Turn {
         var turn = share
         while let message = peer.stream.next(&turn) {
-            guard !peer.stream.hasIdentity else { continue }
             taken += 1
             if !peer.isKnown {
                 peer.isKnown = true
@@ -170,10 +169,6 @@ final class StreamPort {
                 let body = message.body
                 handle(.message(peer: peer.number, head: message.head, body: body))
             }
-        }
-        if peer.stream.hasIdentity, !peer.stream.isEnded {
-            refuse("a routing ID of its own")
-            UnixSocket.shutDown(peer.stream.descriptor)
         }
         if peer.stream.isEnded {
             lose(peer, handle)

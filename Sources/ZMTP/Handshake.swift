@@ -7,12 +7,11 @@ enum Handshake {
 
     private static let mechanism = Array("NULL".utf8) + [UInt8](repeating: 0, count: 16)
     private static let socketType = Array("socket-type".utf8)
-    private static let identity = Array("identity".utf8)
 
-    /// What a READY tells.
+    /// Properties of a READY that matter here. Others are ignored, `Identity` among them: a connection is known by its
+    /// descriptor, so two peers may choose the same routing ID.
     struct Ready: Equatable {
         var socketType: SocketType?
-        var identity: [UInt8] = []
     }
 
     /// A greeting, and the READY that follows it.
@@ -53,7 +52,6 @@ enum Handshake {
             let value = rest.prefix(count)
             rest = rest.dropFirst(count)
             if name == socketType { ready.socketType = SocketType(rawValue: String(decoding: value, as: UTF8.self)) }
-            if name == identity { ready.identity = Array(value) }
         }
         return ready
     }

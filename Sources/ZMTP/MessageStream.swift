@@ -22,8 +22,6 @@ public final class MessageStream {
     public let descriptor: Int32
     /// What the other end is; nil before it has said so.
     public private(set) var peerType: SocketType?
-    /// Whether the other end chose a routing ID of its own.
-    public private(set) var hasIdentity = false
     /// Why this end ended it; nil when the other end did, or nobody.
     public private(set) var violation: String?
     /// Whether the other end is gone. What it sent may wait all the same.
@@ -260,7 +258,6 @@ public final class MessageStream {
                 return refuse("a peer's socket is of no type that a \(type.rawValue) talks to")
             }
             peerType = other
-            hasIdentity = !ready.identity.isEmpty
             phase = .open
         case ("ERROR", _): end()
         case ("PING", .open):

@@ -7,6 +7,7 @@ import uuid
 
 import zmq
 
+from client import Client
 from harness import Bus, TestCase
 from origin import Origin, body
 from processes import eventually, resident
@@ -82,6 +83,14 @@ def frames(random_, seeds):
     elif extra == 4:
         parts += [b"part"] * random_.randrange(1, 50)
     return parts
+
+
+class IdentifiedClient(Client):
+    """All of these have the same routing ID."""
+
+    def _connect(self, address):
+        self.socket.identity = b"same"
+        super()._connect(address)
 
 
 class HostileTests(TestCase):
@@ -176,6 +185,23 @@ class HostileTests(TestCase):
         client.say("FETCH only-a-handler")
         client.expect("ERROR", "bad-message")
         self.assertEqual(self.origin.total, 0)
+
+    def test_two_clients_with_the_same_routing_ID_are_two_clients(self):
+        pair = [self.bus.client(IdentifiedClient) for _ in range(2)]
+        for number, client in enumerate(pair):
+            client.fetch(f"h{number}", "same", f"{self.origin.url}/bytes/{100 + number}?seed={number}")
+        for number, client in enumerate(pair):
+            result = client.terminal()
+            self.assertEqual(result.id, (f"h{number}", "same"))
+            self.assertResult(result, body(100 + number, number))
+
+    def test_a_worker_with_a_routing_ID_is_taken_in(self):
+        worker = self.socket(zmq.DEALER)
+        worker.identity = b"i" * 255
+        worker.connect(f"ipc://{self.bus.runtime}/work")
+        worker.send(b"READY EARW/1\nslots: 1\nschemes: thumb\npid: 1\nhost: h\n")
+        self.assertTrue(worker.poll(10_000), "it hears of the limits")
+        self.assertTrue(worker.recv_multipart()[0].startswith(b"LIMITS"))
 
     def test_a_REQ_socket_is_served_too(self):
         request = self.socket(zmq.REQ)

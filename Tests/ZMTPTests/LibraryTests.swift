@@ -31,7 +31,6 @@ import ZeroMQ
         #expect(message.head == [1])
         #expect(message.body == body)
         #expect(end?.stream.peerType == .dealer)
-        #expect(end?.stream.hasIdentity == false)
         #expect(end?.stream.send(ZMTP.Message(head: [2], body: body)) == true)
         var parts = Multipart(capacity: 2)
         try #require(try loop.run(for: .seconds(10)) { (try? dealer.receive(into: &parts)) == true })
