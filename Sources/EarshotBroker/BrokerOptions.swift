@@ -34,11 +34,8 @@ public struct BrokerOptions: Sendable {
 /// Why a broker did not start; a sentence that says what to do.
 public struct BrokerError: Error, CustomStringConvertible {
     public let description: String
-    /// Whether another broker has the place.
-    public let isTaken: Bool
 
-    init(_ description: String, isTaken: Bool = false) {
+    init(_ description: String) {
         self.description = description
-        self.isTaken = isTaken
     }
 }

@@ -8,12 +8,15 @@ internal import Logging
 /// The cache between the core, which decides, and its thread, which keeps.
 extension BrokerProcess {
     /// Opens the cache; nil, with a line in the log, where that cannot be: then the broker goes without.
-    func openCache(_ folder: CacheFolder) -> BrokerCache? {
+    /// - Throws: `BrokerError` for a folder that is not to be trusted.
+    func openCache(_ folder: CacheFolder) throws -> BrokerCache? {
         do {
             let cache = try BrokerCache(folder, spool: options.spoolFolder)
             _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
             return cache
-        } catch let error as StoreError where error.isTaken {
+        } catch let error as StoreError where error.kind == .distrusted {
+            throw BrokerError("\(error)")
+        } catch let error as StoreError where error.kind == .taken {
             logger.notice("\(error): this one goes without")
         } catch {
             logger.error("there is no cache: \(error)")

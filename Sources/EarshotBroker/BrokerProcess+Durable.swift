@@ -18,7 +18,8 @@ extension BrokerProcess {
 
     /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be:
     /// then the broker refuses them.
-    static func openDurable(_ options: BrokerOptions, _ logger: Logger) -> DurableOpening? {
+    /// - Throws: `BrokerError` for a folder that is not to be trusted.
+    static func openDurable(_ options: BrokerOptions, _ logger: Logger) throws -> DurableOpening? {
         guard let path = options.durableFolder else { return nil }
         let folder = DurableFolder(path)
         do {
@@ -34,7 +35,9 @@ extension BrokerProcess {
                 }
             }
             return DurableOpening(store: store, rows: rows)
-        } catch let error as StoreError where error.isTaken {
+        } catch let error as StoreError where error.kind == .distrusted {
+            throw BrokerError("\(error)")
+        } catch let error as StoreError where error.kind == .taken {
             logger.notice("\(error): this one refuses durable requests")
         } catch {
             logger.error("durable requests are refused: \(error)")

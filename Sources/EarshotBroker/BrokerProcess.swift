@@ -64,7 +64,8 @@ public final class BrokerProcess {
     private var drainStarted: LoopTime?
 
     /// Takes the runtime folder, binds both endpoints and says that it is ready.
-    /// - Throws: `BrokerError` when the place is taken or not usable, else the error of the call that failed.
+    /// - Throws: `BrokerError` when the place is taken or not usable, `FolderError` for a folder that is not to be
+    ///   trusted, else the error of the call that failed.
     public init(options: BrokerOptions, logger: Logger) throws {
         self.options = options
         self.logger = logger
@@ -77,13 +78,13 @@ public final class BrokerProcess {
         SignalSource.ignoreBrokenPipes()
         signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
-        try Folder.makePrivate(options.runtimeFolder)
+        try PrivateFolder.makeClosed(options.runtimeFolder)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
-            throw BrokerError("a broker runs in \(options.runtimeFolder) already", isTaken: true)
+            throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }
         self.lock = lock
-        let opening = Self.openDurable(options, logger)
+        let opening = try Self.openDurable(options, logger)
         durable = opening?.store
         spool = try Spool(options.spoolFolder, keeping: opening?.files ?? [])
         let waitingFile = WaitingFile(in: spool)
@@ -105,7 +106,7 @@ public final class BrokerProcess {
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
         core.isSupervised = options.supervisorDescriptor != nil
-        if let path = options.cacheFolder { cache = openCache(CacheFolder(path)) }
+        if let path = options.cacheFolder { cache = try openCache(CacheFolder(path)) }
         core.isCaching = cache != nil
         core.isKeeping = durable != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))

@@ -26,11 +26,12 @@ final class Spool {
 
     /// Opens the folder, makes it if need be, and removes what an earlier broker left.
     /// - Parameter kept: files by the names of their content that are somebody's still.
-    /// - Throws: `BrokerError`, a `SystemError` of the call that failed.
+    /// - Throws: `BrokerError`, `FolderError`, a `SystemError` of the call that failed.
     init(_ path: String, keeping kept: Set<String> = []) throws {
-        try Folder.makePrivate(path)
+        try PrivateFolder.makeStore(path)
+        try PrivateFolder.checkFiles(["broker.lock"], in: path)
         guard let lock = try LockFile.take(path + "/broker.lock") else {
-            throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool", isTaken: true)
+            throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool")
         }
         self.lock = lock
         folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -209,27 +210,5 @@ final class Spool {
                 })
         }
         return names
-    }
-}
-
-/// Folders only their owner can enter.
-enum Folder {
-    /// Makes a folder with its parents, 0700, or checks that the one there is ours alone.
-    static func makePrivate(_ path: String) throws {
-        var partial = ""
-        for component in path.split(separator: "/") {
-            partial += "/" + component
-            if unsafe mkdir(partial, 0o700) != 0, errno != EEXIST {
-                throw SystemError("make the folder \(partial)", number: errno)
-            }
-        }
-        var status = stat()
-        guard unsafe lstat(path, &status) == 0 else { throw SystemError("look at the folder \(path)", number: errno) }
-        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == getuid() else {
-            throw BrokerError("\(path) is not a folder of this user; choose another place")
-        }
-        guard status.st_mode & 0o077 == 0 || (unsafe chmod(path, 0o700)) == 0 else {
-            throw SystemError("close the folder \(path) to others", number: errno)
-        }
     }
 }

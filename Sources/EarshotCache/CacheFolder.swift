@@ -26,11 +26,17 @@ public struct CacheFolder: Sendable {
     /// Makes the folders, for this user alone.
     /// - Throws: `StoreError`.
     public func prepare() throws(StoreError) {
-        try StoreFolder.prepare(path, with: bodies, option: "--cache-folder")
+        try StoreFolder.prepare(path, with: "bodies", files: files)
     }
 
+    /// Returns whether the folder exists, after the checks of `prepare`.
+    /// - Throws: `StoreError`.
+    public func check() throws(StoreError) -> Bool { try StoreFolder.check(path, files: files) }
+
+    private var files: [String] { StoreFolder.files(of: "index.sqlite") + ["salt", "cache.lock"] }
+
     /// Takes the lock.
-    /// - Throws: `StoreError`; its `isTaken` says that another process has the cache.
+    /// - Throws: `StoreError`; its kind says whether another process has the cache.
     public func take() throws(StoreError) -> LockFile {
         try StoreFolder.take(lock, of: "the cache in \(path)")
     }

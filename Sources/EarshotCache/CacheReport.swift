@@ -46,7 +46,7 @@ public struct CacheReport {
     /// - Throws: `StoreError`.
     public init(_ folder: CacheFolder) throws(StoreError) {
         self.folder = folder
-        guard unsafe access(folder.index, F_OK) == 0 else {
+        guard try folder.check(), unsafe access(folder.index, F_OK) == 0 else {
             index = nil
             return
         }
@@ -128,9 +128,9 @@ public struct CacheReport {
 
     /// Removes a cache that no process has.
     /// - Returns: how many answers it had.
-    /// - Throws: `StoreError`; its `isTaken` says that a broker has it.
+    /// - Throws: `StoreError`; its kind says whether a broker has it.
     public static func clear(_ folder: CacheFolder) throws -> Int {
-        guard unsafe access(folder.path, F_OK) == 0 else { return 0 }
+        guard try folder.check() else { return 0 }
         try folder.prepare()
         let lock = try folder.take()
         let count = (try? CacheReport(folder).numbers().answers) ?? 0

@@ -1,3 +1,5 @@
+internal import EarshotLoop
+
 /// Why a client could not be made, or would not take a request.
 public struct ClientError: Error, Equatable, CustomStringConvertible {
     /// What kind of trouble it is; more may come.
@@ -20,4 +22,6 @@ public struct ClientError: Error, Equatable, CustomStringConvertible {
         self.code = code
         self.description = description
     }
+
+    init(_ error: FolderError) { self.init(.folder, error.description) }
 }

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Folders that are one user's alone.
+/// Paths of folders, and folders for output.
 public enum Folder {
     /// `path` from the root, without slashes at its end.
     public static func absolute(_ path: String) -> String {
@@ -14,18 +14,10 @@ public enum Folder {
         return path.isEmpty || path == "." ? folder : "\(folder == "/" ? "" : folder)/\(path)"
     }
 
-    /// Makes the folder and those above it, 0700, where they are missing.
-    ///
-    /// - Throws: `ClientError` when it cannot be made, is no folder, is another user's, or others may enter it.
-    public static func makePrivate(_ path: String) throws(ClientError) {
-        try make(path)
-        guard try isPrivate(path) else { throw ClientError(.folder, "the folder \(path) vanished") }
-    }
-
     /// Makes the folder and those above it where they are missing, with the mode the umask leaves of `mode`.
     ///
     /// - Throws: `ClientError` when one cannot be made.
-    public static func make(_ path: String, mode: UInt32 = 0o700) throws(ClientError) {
+    public static func make(_ path: String, mode: UInt32) throws(ClientError) {
         guard unsafe mkdir(path, mode) != 0, errno != EEXIST else { return }
         var number = errno
         if number == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
@@ -34,25 +26,6 @@ public enum Folder {
             number = errno
         }
         throw ClientError(.folder, unsafe "cannot make the folder \(path): \(String(cString: strerror(number)))")
-    }
-
-    /// Whether the folder is there.
-    ///
-    /// - Throws: `ClientError` when it is no folder, is another user's, or others may enter it.
-    static func isPrivate(_ path: String) throws(ClientError) -> Bool {
-        var status = stat()
-        guard unsafe lstat(path, &status) == 0 else {
-            if errno == ENOENT { return false }
-            throw ClientError(.folder, unsafe "cannot look at \(path): \(String(cString: strerror(errno)))")
-        }
-        guard status.st_mode & S_IFMT == S_IFDIR else { throw ClientError(.folder, "\(path) is no folder") }
-        guard status.st_uid == geteuid() else {
-            throw ClientError(.folder, "the folder \(path) belongs to another user")
-        }
-        guard status.st_mode & 0o077 == 0 else {
-            throw ClientError(.folder, "others may enter the folder \(path): chmod 700 it")
-        }
-        return true
     }
 
     /// Removes a folder with all that is in it, links as links. What cannot be removed stays.

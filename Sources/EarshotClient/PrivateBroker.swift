@@ -127,7 +127,11 @@ public final class PrivateBroker {
         for parent in [Environment.value("TMPDIR"), P_tmpdir].compactMap(\.self) where parent.utf8.count <= 80 {
             guard unsafe access(parent, W_OK | X_OK) == 0 else { continue }
             // 13 letters at most.
-            return try RuntimeFolder(named: "\(parent)/earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36))")
+            let folder = try RuntimeFolder(
+                named: "\(parent)/earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36))")
+            // The broker refuses a spool that others can replace.
+            guard (try? PrivateFolder.checkFoldersAbove(folder.path)) != nil else { continue }
+            return folder
         }
         throw ClientError(.folder, "there is no folder for a private broker: set TMPDIR")
     }

@@ -51,13 +51,22 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// Makes the folder, for this user alone, if it is not there.
     ///
     /// - Throws: `ClientError` when it cannot be made, or others could get in.
-    public func prepare() throws(ClientError) { try Folder.makePrivate(path) }
+    public func prepare() throws(ClientError) {
+        do throws(FolderError) { try PrivateFolder.makeClosed(path) } catch { throw ClientError(error) }
+    }
+
+    /// Returns whether the folder exists.
+    ///
+    /// - Throws: `ClientError` when others could get in: nothing in it is to be trusted.
+    public func check() throws(ClientError) -> Bool {
+        do throws(FolderError) { return try PrivateFolder.isClosed(path) } catch { throw ClientError(error) }
+    }
 
     /// Whether a broker or a supervisor serves here, found by its locks.
     ///
     /// - Throws: `ClientError` when the folder is another user's: nothing in it is to be trusted.
     public func isServed() throws(ClientError) -> Bool {
-        guard try Folder.isPrivate(path) else { return false }
+        guard try check() else { return false }
         do throws(SystemError) {
             if try LockFile.isHeld(brokerLock) { return true }
             return try LockFile.isHeld(supervisorLock)

@@ -17,11 +17,12 @@ public struct DurableFolder: Sendable {
     /// Makes the folders, for this user alone.
     /// - Throws: `StoreError`.
     public func prepare() throws(StoreError) {
-        try StoreFolder.prepare(path, with: bodies, option: "--durable-folder")
+        try StoreFolder.prepare(
+            path, with: "bodies", files: StoreFolder.files(of: "requests.sqlite") + ["durable.lock"])
     }
 
     /// Takes the lock.
-    /// - Throws: `StoreError`; its `isTaken` says that another process has it.
+    /// - Throws: `StoreError`; its kind says whether another process has it.
     public func take() throws(StoreError) -> LockFile {
         try StoreFolder.take(lock, of: "the durable requests in \(path)")
     }

@@ -45,15 +45,21 @@ public enum UnixSocket {
         return descriptor
     }
 
-    /// A socket that is connected to who listens at `path`.
+    /// Returns a socket that is connected to this user's listener at `path`.
     ///
-    /// - Throws: `SystemError`, `ENOENT` or `ECONNREFUSED` when nobody does, `EAGAIN` when too many wait there.
+    /// - Throws: `SystemError`, `ENOENT` or `ECONNREFUSED` when nobody listens, `EAGAIN` when too many wait there,
+    ///   `EACCES` when another user listens.
     public static func connect(to path: String) throws(SystemError) -> Int32 {
         let descriptor = try make()
         guard unsafe linux_connect_unix(descriptor, path, path.utf8.count) == 0 else {
             let error = SystemError("connect a Unix socket")
             Glibc.close(descriptor)
             throw error
+        }
+        // The folder was this user's alone when it was looked at; the kernel knows who listens now.
+        guard credentials(of: descriptor)?.uid == geteuid() else {
+            Glibc.close(descriptor)
+            throw SystemError("connect a Unix socket", number: EACCES)
         }
         return descriptor
     }

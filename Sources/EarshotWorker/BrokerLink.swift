@@ -37,6 +37,8 @@ final class BrokerLink {
     /// Heads that this broker is to have before any terminal.
     private var introductions: Deque<[UInt8]> = []
     private var delay = Limits.reconnectDelay.first
+    /// Why the runtime folder was not trusted at the last attempt to connect; nil if it was.
+    private var distrust: FolderError?
 
     /// - Parameter path: of the broker's socket `work`.
     init(_ path: String, loop: EventLoop, logger: Logger) {
@@ -154,7 +156,24 @@ final class BrokerLink {
 
     // MARK: The connection
 
+    /// Whether the runtime folder exists and is this user's alone; it can be another one each time.
+    private func isTrusted() -> Bool {
+        do throws(FolderError) {
+            defer { distrust = nil }
+            if try PrivateFolder.isClosed(around: path) { return true }
+            logger.debug("no broker to connect to: there is no runtime folder")
+            return false
+        } catch {
+            if error != distrust {
+                logger.error("the runtime folder is not trusted", metadata: ["reason": "\(error)"])
+            }
+            distrust = error
+            return false
+        }
+    }
+
     private func connect() {
+        guard isTrusted() else { return reconnectLater() }
         do throws(SystemError) {
             let descriptor = try UnixSocket.connect(to: path)
             let stream = try MessageStream(

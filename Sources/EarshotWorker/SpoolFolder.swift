@@ -14,10 +14,10 @@ final class SpoolFolder {
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open spool", number: errno) }
         self.descriptor = descriptor
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError("stat spool", number: errno) }
-        guard status.st_uid == geteuid(), status.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
-            throw SystemError("spool is not ours alone", number: EPERM)
+        do throws(FolderError) {
+            try PrivateFolder.checkStore(descriptor, path)
+        } catch {
+            throw SystemError("\(error)", number: EPERM)
         }
     }
 

@@ -18,7 +18,8 @@ public final class WorkerProcess {
     /// other threads start.
     ///
     /// - Returns: the exit code, 0.
-    /// - Throws: what the system, libzmq or c-ares refused; `WorkerRefused` when the broker does.
+    /// - Throws: what the system or c-ares refused; `FolderError` for a runtime folder that is not this user's alone;
+    ///   `WorkerRefused` when the broker refuses it.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-worker")
@@ -37,6 +38,8 @@ public final class WorkerProcess {
         options.mostSlots = min(options.mostSlots, most)
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
+        // Later on it is a broker's to make again; now it is an argument of this process.
+        _ = try PrivateFolder.isClosed(around: options.workPath)
         let worker = try Worker(options, loop: loop, logger: logger)
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {

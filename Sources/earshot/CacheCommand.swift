@@ -143,7 +143,7 @@ struct CacheCommand: ParsableCommand {
         do {
             return try body()
         } catch let error as StoreError {
-            throw Complaint(error.isTaken ? .cannotServe : .other, error.description)
+            throw Complaint(error.kind == .other ? .other : .cannotServe, error.description)
         } catch let error as ClientError {
             throw error
         } catch {

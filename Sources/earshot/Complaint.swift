@@ -1,5 +1,6 @@
 internal import ArgumentParser
 internal import EarshotClient
+internal import EarshotLoop
 internal import Glibc
 
 /// Why the program ends, for the eye and for the shell.
@@ -39,6 +40,9 @@ extension ExitStatus {
             if let sentence = complaint.sentence { Complaint.say(sentence) }
             return complaint.status
         } catch let error as ClientError {
+            Complaint.say(error.description)
+            return .cannotServe
+        } catch let error as FolderError {
             Complaint.say(error.description)
             return .cannotServe
         } catch {

@@ -1,5 +1,7 @@
 internal import ArgumentParser
+internal import EarshotCache
 internal import EarshotClient
+internal import EarshotDisk
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -109,7 +111,19 @@ struct GetCommand: ParsableCommand {
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
             loop, signals, workers: min(cores, 1 + count / 64),
-            cache: noCache ? nil : try? RuntimeFolder.usualCache())
+            cache: noCache ? nil : Self.usualCache())
+    }
+
+    /// The user's cache; nil, with a line on standard error, for one that others could change.
+    private static func usualCache() -> String? {
+        guard let path = try? RuntimeFolder.usualCache() else { return nil }
+        do throws(StoreError) {
+            _ = try CacheFolder(path).check()
+            return path
+        } catch {
+            Complaint.say("going on without a cache: \(error)")
+            return nil
+        }
     }
 
     private func destination(interrupt: Int32) throws(Complaint) -> Destination {

@@ -25,9 +25,10 @@ final class Bed {
         loop = try EventLoop()
         context = try Context.make()
         folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
-        try FileManager.default.createDirectory(
-            at: folder.appending(path: "spool"), withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700])
+        for path in [folder, folder.appending(path: "spool")] {
+            try FileManager.default.createDirectory(
+                at: path, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
+        }
         origin = try Origin(loop, script: script)
         limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: folder.appending(path: "spool").path)
         limits.inlineBytes = inlineBytes

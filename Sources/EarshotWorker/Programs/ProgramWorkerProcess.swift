@@ -21,12 +21,15 @@ public final class ProgramWorkerProcess {
     /// start.
     ///
     /// - Returns: the exit code, 0.
-    /// - Throws: what the system or libzmq refused; `ProgramWorkerRefused` when the broker does.
+    /// - Throws: what the system refused; `FolderError` for a runtime folder that is not this user's alone;
+    ///   `ProgramWorkerRefused` when the broker refuses it.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-work")
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
+        // Later on it is a broker's to make again; now it is an argument of this process.
+        _ = try PrivateFolder.isClosed(around: options.workPath)
         let worker = try ProgramWorker(options, loop: loop, logger: logger, onServing: onServing)
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {

@@ -1,0 +1,162 @@
+internal import Glibc
+
+/// Folders of one user: their creation, and the checks before their content is trusted.
+///
+/// A *closed* folder (the runtime folder) is entered by its owner alone. A *store* (spool, cache, durable requests) is
+/// written by its owner alone, and no other user can rename it: each folder above it belongs to this user or root, and
+/// is not writable for others unless it is sticky, as `StrictModes` of sshd(8) demands.
+public enum PrivateFolder {
+    /// Symbolic links followed above a folder: as many as the kernel follows, path_resolution(7).
+    private static let mostLinks = 40
+
+    /// Creates the folder and those above it, 0700, where they are missing.
+    public static func make(_ path: String) throws(FolderError) {
+        guard unsafe mkdir(path, 0o700) != 0, errno != EEXIST else { return }
+        var error = SystemError("mkdir")
+        if error.number == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            try make(String(path[..<slash]))
+            if unsafe mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+            error = SystemError("mkdir")
+        }
+        throw FolderError(path, .system(error))
+    }
+
+    // MARK: Closed folders
+
+    /// Creates a closed folder, or checks the one that exists.
+    public static func makeClosed(_ path: String) throws(FolderError) {
+        try make(path)
+        guard try isClosed(path) else {
+            throw FolderError(path, .system(SystemError("look at the folder", number: ENOENT)))
+        }
+    }
+
+    /// Returns whether the folder exists.
+    /// - Throws: `FolderError` for one that is not closed.
+    public static func isClosed(_ path: String) throws(FolderError) -> Bool {
+        guard let status = try status(of: path) else { return false }
+        try checkFolder(status, path)
+        guard status.st_mode & 0o077 == 0 else { throw FolderError(path, .enterable(mode: status.st_mode & 0o777)) }
+        return true
+    }
+
+    /// Returns whether the folder of a socket exists.
+    /// - Throws: `FolderError` for one that is not closed.
+    public static func isClosed(around socket: String) throws(FolderError) -> Bool {
+        guard let slash = socket.lastIndex(of: "/") else { return try isClosed(".") }
+        return try isClosed(slash == socket.startIndex ? "/" : String(socket[..<slash]))
+    }
+
+    // MARK: Stores
+
+    /// Creates a store, or checks the one that exists. One that others may read is closed to them.
+    public static func makeStore(_ path: String) throws(FolderError) {
+        try make(path)
+        guard try isStore(path) else {
+            throw FolderError(path, .system(SystemError("look at the folder", number: ENOENT)))
+        }
+        guard unsafe chmod(path, 0o700) == 0 else { throw FolderError(path, .system(SystemError("chmod"))) }
+    }
+
+    /// Returns whether the folder exists.
+    /// - Throws: `FolderError` for one that others can write to or replace.
+    public static func isStore(_ path: String) throws(FolderError) -> Bool {
+        guard let status = try status(of: path) else { return false }
+        try checkStore(status, path)
+        try checkFoldersAbove(path)
+        return true
+    }
+
+    /// Checks a store that is open, but not the folders above it.
+    public static func checkStore(_ descriptor: Int32, _ path: String) throws(FolderError) {
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw FolderError(path, .system(SystemError("fstat"))) }
+        try checkStore(status, path)
+    }
+
+    /// Checks that each of these names in a store is a plain file of this user, or is free.
+    public static func checkFiles(_ names: [String], in path: String) throws(FolderError) {
+        for name in names {
+            guard let status = try status(of: "\(path)/\(name)") else { continue }
+            guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_nlink == 1 else {
+                throw FolderError(path, .file(name))
+            }
+        }
+    }
+
+    private static func checkStore(_ status: stat, _ path: String) throws(FolderError) {
+        try checkFolder(status, path)
+        guard status.st_mode & 0o022 == 0 else { throw FolderError(path, .writable(mode: status.st_mode & 0o777)) }
+    }
+
+    // MARK: One folder
+
+    private static func status(of path: String) throws(FolderError) -> stat? {
+        var status = stat()
+        guard unsafe lstat(path, &status) != 0 else { return status }
+        let error = SystemError("lstat")
+        guard error.number == ENOENT || error.number == ENOTDIR else { throw FolderError(path, .system(error)) }
+        return nil
+    }
+
+    private static func checkFolder(_ status: stat, _ path: String) throws(FolderError) {
+        switch status.st_mode & S_IFMT {
+        case S_IFDIR: break
+        case S_IFLNK: throw FolderError(path, .symbolicLink)
+        default: throw FolderError(path, .notFolder)
+        }
+        guard status.st_uid == geteuid() else { throw FolderError(path, .owner(status.st_uid)) }
+    }
+
+    // MARK: The folders above
+
+    /// Walks from the root to the folder as the kernel does, and checks each folder and each link on the way. The folder
+    /// itself need not exist.
+    public static func checkFoldersAbove(_ path: String) throws(FolderError) {
+        let root = try status(of: "/")
+        // In a user namespace root's files appear as another user's. Whoever owns `/` can replace everything anyway.
+        let trusted: Set = [geteuid(), 0, root?.st_uid ?? 0]
+        var place = ""
+        var links = 0
+        var rest = path.split(separator: "/").dropLast().reversed().map(String.init)
+        try checkAbove(root, "/", path, trusted)
+        while let name = rest.popLast() {
+            if name == "." { continue }
+            if name == ".." {
+                place = place.lastIndex(of: "/").map { String(place[..<$0]) } ?? ""
+                continue
+            }
+            let next = "\(place)/\(name)"
+            let found = try status(of: next)
+            try checkAbove(found, next, path, trusted)
+            guard let found, found.st_mode & S_IFMT == S_IFLNK else {
+                place = next
+                continue
+            }
+            links += 1
+            guard links <= mostLinks, let target = target(of: next) else {
+                throw FolderError(path, .replaceable(above: next))
+            }
+            if target.hasPrefix("/") { place = "" }
+            rest += target.split(separator: "/").reversed().map(String.init)
+        }
+    }
+
+    private static func checkAbove(
+        _ status: stat?, _ above: String, _ path: String, _ trusted: Set<UInt32>
+    ) throws(FolderError) {
+        guard let status else { throw FolderError(path, .system(SystemError("lstat", number: ENOENT))) }
+        let isLink = status.st_mode & S_IFMT == S_IFLNK
+        let isWritable = status.st_mode & 0o022 != 0 && status.st_mode & S_ISVTX == 0
+        guard trusted.contains(status.st_uid), isLink || !isWritable else {
+            throw FolderError(path, .replaceable(above: above))
+        }
+    }
+
+    private static func target(of link: String) -> String? {
+        var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = unsafe readlink(link, &bytes, bytes.count)
+        guard count > 0, count < bytes.count else { return nil }
+        return String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}

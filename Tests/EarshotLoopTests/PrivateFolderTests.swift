@@ -1,0 +1,113 @@
+import EarshotLoop
+import Foundation
+import Testing
+
+/// What another user could have prepared, or could change, is not trusted. Folders of other users are made by root
+/// alone: `Tests/Integration/test_trust.py` has them.
+@Suite final class PrivateFolderTests {
+    private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
+
+    init() throws { try PrivateFolder.make(root) }
+
+    deinit { try? FileManager.default.removeItem(atPath: root) }
+
+    private func make(_ name: String, _ mode: mode_t) -> String {
+        let path = "\(root)/\(name)"
+        unsafe mkdir(path, mode)
+        unsafe chmod(path, mode)
+        return path
+    }
+
+    private func mode(_ path: String) -> mode_t {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? status.st_mode & 0o7777 : 0
+    }
+
+    private func reason(_ work: () throws -> Void) -> FolderError.Reason? {
+        do {
+            try work()
+            return nil
+        } catch {
+            return (error as? FolderError)?.reason
+        }
+    }
+
+    @Test func `what is missing is made for one user, with all above it`() throws {
+        let path = "\(root)/a/b/c"
+        #expect(try !PrivateFolder.isClosed(path))
+        #expect(try !PrivateFolder.isStore(path))
+        try PrivateFolder.makeClosed(path)
+        try PrivateFolder.makeStore("\(root)/a/b/d")
+        for made in ["a", "a/b", "a/b/c", "a/b/d"] { #expect(mode("\(root)/\(made)") == 0o700) }
+        #expect(try PrivateFolder.isClosed(path))
+        #expect(try PrivateFolder.isStore(path))
+        #expect(try PrivateFolder.isClosed(around: "\(path)/work"))
+    }
+
+    @Test(arguments: [0o710, 0o701, 0o740, 0o777] as [mode_t])
+    func `a closed folder is entered by nobody else`(mode: mode_t) {
+        let path = make("open", mode)
+        #expect(reason { try PrivateFolder.makeClosed(path) } == .enterable(mode: UInt32(mode)))
+        #expect(reason { _ = try PrivateFolder.isClosed(path) } == .enterable(mode: UInt32(mode)))
+        #expect(self.mode(path) == mode, "it is left as it was")
+    }
+
+    @Test(arguments: [0o720, 0o702, 0o777, 0o770] as [mode_t])
+    func `a store is written by nobody else`(mode: mode_t) {
+        let path = make("store", mode)
+        #expect(reason { try PrivateFolder.makeStore(path) } == .writable(mode: UInt32(mode)))
+        #expect(reason { _ = try PrivateFolder.isStore(path) } == .writable(mode: UInt32(mode)))
+        #expect(self.mode(path) == mode, "it is left as it was")
+    }
+
+    @Test func `a store that others may read is closed to them`() throws {
+        let path = make("store", 0o755)
+        #expect(try PrivateFolder.isStore(path))
+        #expect(mode(path) == 0o755, "to look changes nothing")
+        try PrivateFolder.makeStore(path)
+        #expect(mode(path) == 0o700)
+    }
+
+    @Test func `neither is a link or a file`() throws {
+        let target = make("target", 0o700)
+        let link = "\(root)/link"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
+        let file = "\(root)/file"
+        try Data().write(to: URL(filePath: file))
+        for (path, wanted) in [(link, FolderError.Reason.symbolicLink), (file, .notFolder)] {
+            #expect(reason { try PrivateFolder.makeClosed(path) } == wanted)
+            #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
+        }
+    }
+
+    @Test(arguments: [(0o777, true), (0o770, true), (0o1777, false), (0o755, false)] as [(mode_t, Bool)])
+    func `a store is in folders where nobody else can rename it`(mode: mode_t, isRefused: Bool) throws {
+        let above = make("above", mode)
+        let path = "\(above)/between/store"
+        let wanted = isRefused ? FolderError.Reason.replaceable(above: above) : nil
+        #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
+        // Also where a link leads there, and where the way leads out of it again.
+        try PrivateFolder.make("\(above)/between")
+        try FileManager.default.createSymbolicLink(atPath: "\(root)/way", withDestinationPath: "above/./between")
+        #expect(reason { try PrivateFolder.makeStore("\(root)/way/linked") } == wanted)
+        #expect(reason { try PrivateFolder.makeStore("\(above)/../beside") } == wanted)
+    }
+
+    @Test func `a circle of links is no way`() throws {
+        for (name, target) in [("one", "two"), ("two", "one")] {
+            try FileManager.default.createSymbolicLink(atPath: "\(root)/\(name)", withDestinationPath: target)
+        }
+        #expect(reason { try PrivateFolder.makeStore("\(root)/one/store") } != nil)
+    }
+
+    @Test func `a file of a store that is opened by its path is no link`() throws {
+        let path = make("store", 0o700)
+        try PrivateFolder.checkFiles(["index", "missing"], in: path)
+        try Data().write(to: URL(filePath: "\(path)/plain"))
+        try PrivateFolder.checkFiles(["plain"], in: path)
+        try FileManager.default.createSymbolicLink(atPath: "\(path)/index", withDestinationPath: "\(root)/victim")
+        #expect(reason { try PrivateFolder.checkFiles(["plain", "index"], in: path) } == .file("index"))
+        try FileManager.default.linkItem(atPath: "\(path)/plain", toPath: "\(path)/second")
+        #expect(reason { try PrivateFolder.checkFiles(["plain"], in: path) } == .file("plain"))
+    }
+}
