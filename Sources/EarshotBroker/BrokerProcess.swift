@@ -315,18 +315,20 @@ public final class BrokerProcess {
         return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
     }
 
-    /// Sets one timer after many messages or a large purge: what they took is given back when things are quiet.
+    /// Sets one timer after many messages, a large purge, or the end of most records: the memory that they took is given
+    /// back when the burst is over.
     private func returnMemoryAfterBurst() {
-        let isPurging = core.lend { $0.isPurging }
+        let (isPurging, hasSpareRoom) = core.lend { ($0.isPurging, $0.hasSpareRoom) }
         let hasPurged = wasPurging && !isPurging
         wasPurging = isPurging
-        guard bus.taken + work.taken >= Self.burstMessages || hasPurged else { return }
+        guard bus.taken + work.taken >= Self.burstMessages || hasPurged || hasSpareRoom else { return }
         bus.taken = 0
         work.taken = 0
         guard !isReturningMemory else { return }
         isReturningMemory = true
         _ = loop.setTimer(after: .milliseconds(Self.quietMilliseconds)) { [unowned self] in
             isReturningMemory = false
+            core.releaseRoom()
             ResourceLimits.returnFreeMemory()
         }
     }

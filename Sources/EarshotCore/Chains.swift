@@ -30,6 +30,9 @@ struct Chains {
         while links.count <= Int(index) { links.append(Links()) }
     }
 
+    /// Releases the room of records from `bound` on, none of which exists.
+    mutating func releaseRoom(beyond bound: Int, least: Int) { links.releaseRoom(beyond: bound, least: least) }
+
     mutating func append(_ index: Int32, to chain: inout Chain) {
         reserve(index)
         links[Int(index)] = Links(previous: chain.last, next: -1)

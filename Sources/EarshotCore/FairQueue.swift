@@ -152,6 +152,23 @@ struct FairQueue {
         Int(pool) < lines.count ? lines[Int(pool)].counts.reduce(0, +) : 0
     }
 
+    /// Releases the room of tables that are mostly empty, and of interests from `bound` on, none of which exists.
+    mutating func releaseRoom(beyond bound: Int, least: Int) {
+        roots.releaseRoom(least: least)
+        lanes.releaseRoom(least: least)
+        leaves.releaseRoom(least: least)
+        parkings.releaseRoom(least: least)
+        rootNumbers.releaseRoom(least: least)
+        laneNumbers.releaseRoom(least: least)
+        leafNumbers.releaseRoom(least: least)
+        parkingNumbers.releaseRoom(least: least)
+        rootChains.releaseRoom(beyond: roots.bound, least: least)
+        laneChains.releaseRoom(beyond: lanes.bound, least: least)
+        leafChains.releaseRoom(beyond: leaves.bound, least: least)
+        interestChains.releaseRoom(beyond: bound, least: least)
+        leafOfInterest.releaseRoom(beyond: bound, least: least)
+    }
+
     // MARK: Events
 
     /// Adds an interest at the end of its handler's line, or at its front if it had its turn before.

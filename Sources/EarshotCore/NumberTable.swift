@@ -62,9 +62,20 @@ struct NumberTable {
         places[index] = entry
     }
 
-    private mutating func grow() {
+    /// Releases room if it is much: half of the places are used after that.
+    mutating func releaseRoom(least: Int) {
+        guard SpareRoom.isMuch(places.count, used: count, least: least) else { return }
+        var capacity = 16
+        while capacity < count * 2 { capacity *= 2 }
+        resize(to: capacity)
+    }
+
+    private mutating func grow() { resize(to: max(16, places.count * 2)) }
+
+    /// - Parameter capacity: a power of two, over four thirds of the count.
+    private mutating func resize(to capacity: Int) {
         let old = places
-        places = [Place](repeating: Place(), count: max(16, old.count * 2))
+        places = [Place](repeating: Place(), count: capacity)
         for entry in old where entry.number >= 0 { place(entry) }
     }
 }

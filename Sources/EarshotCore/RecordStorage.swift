@@ -54,21 +54,22 @@
     /// A storage of its own with copies of the records.
     func copied() -> RecordStorage { copied(capacity: capacity) }
 
-    /// A storage with more places. The records move into it, unless somebody else has this one, too.
-    func grown(isShared: Bool) -> RecordStorage {
-        let larger = max(8, capacity * 2)
-        guard !isShared else { return copied(capacity: larger) }
-        let grown = RecordStorage(capacity: larger)
-        for index in 0..<capacity where contains(index) {
-            unsafe (grown.records + index).moveInitialize(from: records + index, count: 1)
-            unsafe grown.isTaken[index] = true
+    /// A storage with another number of places, enough for all records. They move into it, unless somebody else has
+    /// this one, too.
+    func resized(to capacity: Int, isShared: Bool) -> RecordStorage {
+        guard !isShared else { return copied(capacity: capacity) }
+        let resized = RecordStorage(capacity: capacity)
+        for index in 0..<self.capacity where contains(index) {
+            precondition(index < capacity, "record \(index) has no place among \(capacity)")
+            unsafe (resized.records + index).moveInitialize(from: records + index, count: 1)
+            unsafe resized.isTaken[index] = true
             unsafe isTaken[index] = false
         }
-        return grown
+        return resized
     }
 
-    private func copied(capacity larger: Int) -> RecordStorage {
-        let copy = RecordStorage(capacity: larger)
+    private func copied(capacity other: Int) -> RecordStorage {
+        let copy = RecordStorage(capacity: other)
         for index in 0..<capacity where contains(index) { copy.put(self[index], at: index) }
         return copy
     }

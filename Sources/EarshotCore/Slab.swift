@@ -8,14 +8,21 @@ struct Slab<Element> {
 
     /// One more than the largest number in use or free.
     private(set) var bound = 0
+    /// Records below which ``releaseRoom(least:)`` is worth another try: a quarter of the room, or half of those that
+    /// were left by the last try.
+    private var spareCount = 0
 
     var count: Int { bound - free.count }
+
+    /// Records that fit in the memory it has.
+    var capacity: Int { storage.capacity }
 
     /// O(1) amortised.
     mutating func insert(_ element: Element) -> Int32 {
         let isShared = !isKnownUniquelyReferenced(&storage)
         if bound == storage.capacity, free.isEmpty {
-            storage = storage.grown(isShared: isShared)
+            storage = storage.resized(to: max(8, storage.capacity * 2), isShared: isShared)
+            spareCount = storage.capacity / 4
         } else if isShared {
             storage = storage.copied()
         }
@@ -30,6 +37,20 @@ struct Slab<Element> {
         makeUnique()
         storage.clear(Int(index))
         free.append(index)
+    }
+
+    /// Whether most of the room is unused, and nobody tried to release it yet.
+    func hasSpareRoom(least: Int) -> Bool { count < spareCount && storage.capacity > least }
+
+    /// Releases the room behind the last record, if it is much. Numbers in use stay, and the lowest free ones are used
+    /// next, so that the room behind the last record grows. O(capacity).
+    mutating func releaseRoom(least: Int) {
+        guard SpareRoom.isMuch(storage.capacity, used: count, least: least) else { return }
+        defer { spareCount = min(storage.capacity / 4, count / 2) }
+        while bound > 0, !contains(Int32(bound - 1)) { bound -= 1 }
+        free = (0..<Int32(bound)).reversed().filter { !contains($0) }
+        guard SpareRoom.isMuch(storage.capacity, used: bound, least: least) else { return }
+        storage = storage.resized(to: bound, isShared: !isKnownUniquelyReferenced(&storage))
     }
 
     func contains(_ index: Int32) -> Bool { storage.contains(Int(index)) }

@@ -18,6 +18,7 @@ struct NumberTableTests {
                 model[number] = hash
                 table.insert(number, hash)
             }
+            if Int.random(in: 0..<50, using: &random) == 0 { table.releaseRoom(least: 0) }
             #expect(table.count == model.count)
             let asked = Int32.random(in: 0..<300, using: &random)
             #expect(table.find(model[asked] ?? 0) { $0 == asked } == (model[asked] == nil ? nil : asked))

@@ -37,7 +37,7 @@ struct RecordStorageTests {
                 } else if model.count < 500, Int.random(in: 0..<20, using: &random) == 0 {
                     let isShared = Bool.random(using: &random)
                     let before = storage
-                    storage = storage.grown(isShared: isShared)
+                    storage = storage.resized(to: max(8, 2 * storage.capacity), isShared: isShared)
                     #expect(storage.capacity >= max(8, 2 * before.capacity))
                     for place in 0..<before.capacity {
                         #expect(before.contains(place) == (isShared && model[place] != nil))

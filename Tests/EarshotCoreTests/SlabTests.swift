@@ -13,6 +13,40 @@ struct SlabTests {
         var text: String
     }
 
+    @Test(arguments: [false, true])
+    func `a slab that was large releases its room, and its records keep their numbers`(isShared: Bool) {
+        var slab = Slab<Int>()
+        for value in 0..<10_000 { _ = slab.insert(value) }
+        let copy = isShared ? slab : Slab<Int>()
+        for number: Int32 in 0..<10_000 where ![3, 700].contains(number) { slab.remove(number) }
+        #expect(slab.hasSpareRoom(least: 0) && !slab.hasSpareRoom(least: slab.capacity))
+        slab.releaseRoom(least: 0)
+        #expect(slab.indices == [3, 700])
+        #expect([slab[3], slab[700]] == [3, 700])
+        #expect(slab.capacity == 701)
+        #expect(!slab.contains(701) && !slab.contains(9_999))
+        #expect((0..<4).map { slab.insert($0) } == [0, 1, 2, 4])
+        #expect(copy.count == (isShared ? 10_000 : 0))
+        for number in slab.indices { slab.remove(number) }
+        slab.releaseRoom(least: 0)
+        #expect(slab.capacity == 0 && slab.bound == 0)
+        #expect(slab.insert(1) == 0)
+    }
+
+    @Test func `a slab that is half full, or small, keeps its room`() {
+        var slab = Slab<Int>()
+        for value in 0..<1_000 { _ = slab.insert(value) }
+        let capacity = slab.capacity
+        #expect(!slab.hasSpareRoom(least: 0))
+        slab.releaseRoom(least: 0)
+        for number: Int32 in 0..<999 { slab.remove(number) }
+        slab.releaseRoom(least: 4_096)
+        #expect(slab.capacity == capacity)
+        // The last one stays, so a second try would release no more.
+        slab.releaseRoom(least: 0)
+        #expect(slab.capacity == capacity && !slab.hasSpareRoom(least: 0))
+    }
+
     @Test(arguments: [1, 2, 3])
     func `a slab agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
         var slab = Slab<Record>()

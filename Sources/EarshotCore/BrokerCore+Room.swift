@@ -1,0 +1,74 @@
+internal import DequeModule
+internal import EarshotWire
+internal import HeapModule
+
+/// Memory after a burst.
+extension BrokerCore {
+    /// Whether a table of records is mostly empty that was large, and its room was not released yet.
+    public var hasSpareRoom: Bool {
+        let least = SpareRoom.leastPlaces
+        return interests.hasSpareRoom(least: least) || flights.hasSpareRoom(least: least)
+            || handlers.hasSpareRoom(least: least) || outcomes.hasSpareRoom(least: least)
+            || waitingTerminals.hasSpareRoom(least: least)
+    }
+
+    /// Releases the room of tables that are mostly empty. O(room that is released), so the shell calls it some time
+    /// after ``hasSpareRoom`` became true: a table that empties is often filled again.
+    public mutating func releaseRoom() { releaseRoom(least: SpareRoom.leastPlaces) }
+
+    /// - Parameter least: places that each table may keep.
+    mutating func releaseRoom(least: Int) {
+        interests.releaseRoom(least: least)
+        extras.releaseRoom(least: least)
+        flights.releaseRoom(least: least)
+        outcomes.releaseRoom(least: least)
+        handlers.releaseRoom(least: least)
+        roots.releaseRoom(least: least)
+        clients.releaseRoom(least: least)
+        origins.releaseRoom(least: least)
+        scopes.releaseRoom(least: least)
+        waitingTerminals.releaseRoom(least: least)
+        handlerChains.releaseRoom(beyond: interests.bound, least: least)
+        flightChains.releaseRoom(beyond: interests.bound, least: least)
+        ownerChains.releaseRoom(beyond: interests.bound, least: least)
+        restingChains.releaseRoom(beyond: interests.bound, least: least)
+        parentChains.releaseRoom(beyond: flights.bound, least: least)
+        queue.releaseRoom(beyond: interests.bound, least: least)
+        releaseRoomOfNames(least: least)
+        for client in clients.indices {
+            clients[client].subscriptions.releaseRoom(least: least)
+            clients[client].subtrees.releaseRoom(least: least)
+            clients[client].missedProgress.releaseRoom(least: least)
+            clients[client].deliveries.releaseRoomIfEmpty()
+        }
+        purging.releaseRoomIfEmpty()
+        departed.releaseRoomIfEmpty()
+        revalidations.releaseRoomIfEmpty()
+        claims.releaseRoomIfEmpty()
+        if timers.isEmpty { timers = [] }
+    }
+
+    private mutating func releaseRoomOfNames(least: Int) {
+        requestNumbers.releaseRoom(least: least)
+        flightNumbers.releaseRoom(least: least)
+        originNumbers.releaseRoom(least: least)
+        handlerNumbers.releaseRoom(least: least)
+        rootNumbers.releaseRoom(least: least)
+        purgedNumbers.releaseRoom(least: least)
+        subtreeSubscribers.releaseRoom(least: least)
+        clientNumbers.releaseRoom(least: least)
+        tokenNumbers.releaseRoom(least: least)
+        scopeNumbers.releaseRoom(least: least)
+        pauses.releaseRoom(least: least)
+        cachePlans.releaseRoom(least: least)
+        parts.releaseRoom(least: least)
+        fileHolders.releaseRoom(least: least)
+        spilling.releaseRoom(least: least)
+        waitingNumbers.releaseRoom(least: least)
+        waitingFiles.releaseRoom(least: least)
+        adopted.releaseRoom(least: least)
+        adopters.releaseRoom(least: least)
+        durables.releaseRoom(least: least)
+        durableNumbers.releaseRoom(least: least)
+    }
+}

@@ -1,0 +1,38 @@
+"""Memory of a large burst is given back once it is over.
+
+With EARSHOT_LONG=1 it is a million handlers, else 200,000."""
+
+import os
+
+from figures import tell
+from harness import Bus, TestCase
+from processes import eventually, resident
+from raw import RawClient
+from steady import Steady
+
+MIB = 1 << 20
+HANDLERS = 1_000_000 if os.environ.get("EARSHOT_LONG") else 200_000
+PIECE = 10_000
+
+
+class MemoryTests(TestCase):
+    def test_handlers_that_were_removed_leave_64_MiB_at_most(self):
+        # One transfer lasts longer than the test, and all other requests wait for its slot.
+        with Steady() as origin, Bus(workers=1, slots=1, origin_limit=1, arguments=["--no-cache"]) as bus:
+            client = RawClient(bus.runtime)
+            self.addCleanup(client.close)
+            self.assertTrue(client.hear().startswith("WELCOME"))
+            before = resident(bus.broker)
+            for first in range(0, HANDLERS, PIECE):
+                client.say(*(f"FETCH m/{number} 1 {origin.url}/600/{number}\nsubscribe: no\n"
+                             for number in range(first, first + PIECE)))
+            client.say("QUERY ping\n")
+            self.assertTrue(client.hear().startswith("ANSWER ping"))
+            client.hear()
+            full = resident(bus.broker)
+            client.say("REMOVE m/\n")
+            self.assertEqual(client.hear(), f"REMOVED m/ {HANDLERS}\n")
+            eventually(lambda: resident(bus.broker) - before <= 64 * MIB,
+                       lambda: f"{(resident(bus.broker) - before) / MIB:.0f} MiB of {(full - before) / MIB:.0f} stay", 20)
+            tell(f"{(full - before) / MIB:.0f} MiB with {HANDLERS} handlers,"
+                 f" {(resident(bus.broker) - before) / MIB:.0f} after their removal")
