@@ -29,7 +29,8 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 /// Only for `bin/fuzz`, which links it with libFuzzer: it has no main.
 let fuzzing =
-    Context.environment["EARSHOT_FUZZ"] == nil ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP"])]
+    Context.environment["EARSHOT_FUZZ"] == nil
+    ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP"])]
 
 let package = Package(
     name: "earshot",
@@ -104,7 +105,7 @@ let package = Package(
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
-        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto"]),
+        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto", grdb]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests(
             "EarshotBrokerTests",

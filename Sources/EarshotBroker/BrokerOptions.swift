@@ -34,8 +34,11 @@ public struct BrokerOptions: Sendable {
 /// Why a broker did not start; a sentence that says what to do.
 public struct BrokerError: Error, CustomStringConvertible {
     public let description: String
+    /// Whether no broker of this version can ever serve here, until a person changes something.
+    public let isPermanent: Bool
 
-    init(_ description: String) {
+    init(_ description: String, isPermanent: Bool = false) {
         self.description = description
+        self.isPermanent = isPermanent
     }
 }

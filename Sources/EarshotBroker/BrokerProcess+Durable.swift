@@ -18,7 +18,7 @@ extension BrokerProcess {
 
     /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be:
     /// then the broker refuses them.
-    /// - Throws: `BrokerError` for a folder that is not to be trusted.
+    /// - Throws: `BrokerError` for a folder that is not to be trusted, or a table that only another version can read.
     static func openDurable(_ options: BrokerOptions, _ logger: Logger) throws -> DurableOpening? {
         guard let path = options.durableFolder else { return nil }
         let folder = DurableFolder(path)
@@ -31,10 +31,13 @@ extension BrokerProcess {
                 switch answer {
                 case .opened(let found): rows = found
                 case .trouble(let words): logger.error("\(words)")
+                case .foreign(let words): throw BrokerError(words, isPermanent: true)
                 case .stored, .refused, .recorded, .read: break
                 }
             }
             return DurableOpening(store: store, rows: rows)
+        } catch let error as BrokerError {
+            throw error
         } catch let error as StoreError where error.kind == .distrusted {
             throw BrokerError("\(error)")
         } catch let error as StoreError where error.kind == .taken {
@@ -87,7 +90,7 @@ extension BrokerProcess {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         for answer in durable.answers.takeAll() {
             switch answer {
-            case .opened: break
+            case .opened, .foreign: break
             case .stored(let id): core.durableStored(DurableID(rawValue: id), now: now)
             case .refused(let id, let isFull):
                 core.durableRefused(DurableID(rawValue: id), isFull: isFull, now: now)

@@ -63,7 +63,7 @@ final class CacheKeeper: StoreKeeper {
 
     private func load() throws {
         let index = try CacheIndex(folder.index)
-        let files = bodies?.list() ?? []
+        let files = try bodies?.list() ?? []
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         let keys = try index.write { db in
             let rows = try Row.fetchAll(

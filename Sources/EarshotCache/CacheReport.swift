@@ -136,7 +136,7 @@ public struct CacheReport {
         let count = (try? CacheReport(folder).numbers().answers) ?? 0
         for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.index + suffix) }
         let bodies = try BodyFolder(folder.bodies)
-        for file in bodies.list() { bodies.remove(file.name) }
+        for file in try bodies.list() { bodies.remove(file.name) }
         withExtendedLifetime(lock) {}
         return count
     }

@@ -1,3 +1,4 @@
+internal import EarshotLoop
 internal import Glibc
 internal import LibCrypto
 
@@ -98,7 +99,8 @@ public final class BodyFolder {
     /// written or put there since it was looked at is read for that: O(bytes).
     private func openIntact(_ sha256: String, length: Int?) -> Int32? {
         guard let file = open(sha256) else {
-            if errno != ENOENT { remove(sha256) }
+            // A link is spoiled; too few descriptors or a disk that fails are nobody's fault, and pass.
+            if errno == ELOOP { remove(sha256) }
             return nil
         }
         var status = stat()
@@ -147,12 +149,17 @@ public final class BodyFolder {
     }
 
     /// Names and lengths of all that is there, unfinished copies included.
-    public func list() -> [(name: String, length: Int)] {
+    /// - Throws: `StoreError` when not all can be read: what is missing in the list counts as lost.
+    public func list() throws(StoreError) -> [(name: String, length: Int)] {
         let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0, let stream = unsafe fdopendir(copy) else { return [] }
+        guard copy >= 0, let stream = unsafe fdopendir(copy) else {
+            throw StoreError("cannot read the folder of bodies: \(SystemError("open", number: errno))")
+        }
         defer { unsafe closedir(stream) }
         var found: [(name: String, length: Int)] = []
-        while let entry = unsafe readdir(stream) {
+        while true {
+            errno = 0
+            guard let entry = unsafe readdir(stream) else { break }
             let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                 unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
@@ -160,6 +167,9 @@ public final class BodyFolder {
             guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT != S_IFDIR
             else { continue }
             found.append((name, status.st_size))
+        }
+        guard errno == 0 else {
+            throw StoreError("cannot read the folder of bodies: \(SystemError("readdir", number: errno))")
         }
         return found
     }

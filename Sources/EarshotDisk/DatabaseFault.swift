@@ -2,15 +2,10 @@ internal import GRDB
 
 /// What an error of SQLite means to who keeps something in a database.
 public enum DatabaseFault {
-    /// Whether the file is damaged, or is another database.
+    /// Whether the file is damaged, or no database. SQLITE_ERROR is about a statement, and says nothing of the file.
     public static func isDamage(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
-        switch error.resultCode {
-        case .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_FORMAT: return true
-        // A database by its head, with other tables.
-        case .SQLITE_ERROR: return true
-        default: return false
-        }
+        return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB
     }
 
     /// SQLite's words, without arguments of statements: they hold URLs.

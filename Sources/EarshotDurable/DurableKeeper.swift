@@ -16,12 +16,12 @@ final class DurableKeeper: StoreKeeper {
 
     private let folder: DurableFolder
     private let spoolPath: String
+    /// Opened when the first body is put there; the spool may be made later than this.
+    private var spool: Int32 = -1
     private let answers: Mailbox<DurableAnswer>
     /// Nil when there is none to be had: then everything is refused.
     private var table: DurableTable?
     private var bodies: BodyFolder?
-    /// Opened when the first body is put there; the spool may be made later than this.
-    private var spool: Int32 = -1
     private var limit = Int.max
     /// What all rows count for.
     private var cost = 0
@@ -35,17 +35,24 @@ final class DurableKeeper: StoreKeeper {
         self.folder = folder
         spoolPath = spool
         self.answers = answers
-        answers.put(.opened(open()))
+        do throws(StoreError) {
+            answers.put(.opened(try open()))
+        } catch {
+            answers.put(.foreign(error.description))
+        }
     }
 
     deinit { if spool >= 0 { close(spool) } }
 
     // MARK: Opening
 
-    private func open() -> [DurableRow] {
+    /// - Throws: `StoreError` of the kind `foreign`; other errors leave this life without durable requests.
+    private func open() throws(StoreError) -> [DurableRow] {
         do {
             bodies = try BodyFolder(folder.bodies)
             return try load()
+        } catch let error as StoreError where error.kind == .foreign {
+            throw error
         } catch  where DatabaseFault.isDamage(error) {
             return begin(anewAfter: error)
         } catch {
@@ -55,7 +62,15 @@ final class DurableKeeper: StoreKeeper {
 
     private func load() throws -> [DurableRow] {
         let table = try DurableTable(folder.database)
-        let files = bodies?.list() ?? []
+        guard let bodies else { throw StoreError("there is no folder for bodies") }
+        let files = try bodies.list()
+        // Bodies without any table are results whose table was lost.
+        guard !table.isNew || files.isEmpty else {
+            try setAside(["bodies"])
+            answers.put(
+                .trouble("there are bodies of durable requests, but no table: they are kept in \(aside)"))
+            return try load()
+        }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         let rows = try table.write { db in
             for row in try DurableTable.rows(db) {
@@ -66,24 +81,40 @@ final class DurableKeeper: StoreKeeper {
             return try DurableTable.rows(db)
         }
         let named = Set(rows.compactMap(\.file))
-        for file in files where !named.contains(file.name) { bodies?.remove(file.name) }
+        for file in files where !named.contains(file.name) { bodies.remove(file.name) }
         self.table = table
         return rows
     }
 
-    /// Moves a damaged table aside. When that does not help, nothing is kept in this life.
+    /// Moves a damaged table aside with the bodies that it named, for a person to look at. When that does not help,
+    /// nothing is kept in this life.
     private func begin(anewAfter error: any Error) -> [DurableRow] {
-        let aside = folder.database + ".damaged"
-        answers.put(
-            .trouble("the durable requests in \(folder.database) cannot be read, and are begun anew: see \(aside)"))
-        _ = unsafe rename(folder.database, aside)
-        for suffix in ["-wal", "-shm"] { _ = unsafe rename(folder.database + suffix, aside + suffix) }
         cost = 0
         do {
+            // The bodies first: a table without bodies is read again at the next start, bodies without one are not.
+            try setAside(["bodies"] + StoreFolder.files(of: "requests.sqlite"))
+            answers.put(
+                .trouble(
+                    "the durable requests in \(folder.database) cannot be read (\(DatabaseFault.words(error))), and are"
+                        + " begun anew; table and bodies are kept in \(aside)"))
             return try load()
         } catch {
             return giveUp(after: error)
         }
+    }
+
+    /// The folder for what this life moves aside, named by the time of its start.
+    private lazy var aside = "\(folder.path)/damaged-\(CalendarTime.now())-\(getpid())"
+
+    /// Moves files and folders of `folder` to `aside`, where nothing has their names yet.
+    private func setAside(_ names: [String]) throws {
+        try PrivateFolder.make(aside)
+        for name in names {
+            guard unsafe rename("\(folder.path)/\(name)", "\(aside)/\(name)") != 0, errno != ENOENT else { continue }
+            throw StoreError("cannot move \(folder.path)/\(name) to \(aside): \(SystemError("rename", number: errno))")
+        }
+        try PrivateFolder.make(folder.bodies)
+        bodies = try BodyFolder(folder.bodies)
     }
 
     private func giveUp(after error: any Error) -> [DurableRow] {
@@ -148,6 +179,9 @@ final class DurableKeeper: StoreKeeper {
         let bodiesTaken = takeFiles(of: requests)
         do {
             guard let table else { throw StoreError("there is no table") }
+            guard table.isInPlace else {
+                throw StoreError("\(folder.database) was removed: restore it, or restart the broker to begin anew")
+            }
             var changes = Changes(cost: cost)
             try table.write { db in
                 for id in unforgotten { try forget(id, db, &changes) }

@@ -36,6 +36,9 @@ public struct DurableEnd: Equatable, Sendable {
 public enum DurableAnswer: Sendable {
     /// First of all: what earlier processes left, oldest first.
     case opened([DurableRow])
+    /// In place of `opened`: the table is of a newer version, or of another program. Nothing was changed; a sentence
+    /// that says what to do.
+    case foreign(String)
     case stored(id: UInt64)
     /// - isFull: it would have been more than the limit; else the disk failed.
     case refused(id: UInt64, isFull: Bool)

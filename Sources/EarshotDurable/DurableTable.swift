@@ -1,3 +1,5 @@
+internal import EarshotDisk
+internal import EarshotLoop
 internal import Foundation
 internal import GRDB
 
@@ -6,8 +8,13 @@ struct DurableTable {
     private static let version = 1
 
     private let database: DatabaseQueue
+    private let path: String
+    private let file: FileIdentity?
+    /// Whether the database had no table before.
+    let isNew: Bool
 
     /// Opens the database, making it if need be.
+    /// - Throws: `StoreError` of the kind `foreign` for one that this version cannot read, errors of SQLite.
     init(_ path: String) throws {
         var configuration = Configuration()
         configuration.label = "durable"
@@ -20,12 +27,29 @@ struct DurableTable {
             try db.execute(sql: "PRAGMA cache_size = -4096")
         }
         database = try DatabaseQueue(path: path, configuration: configuration)
-        try database.write { db in
-            let version = try Int.fetchOne(db, sql: "PRAGMA user_version")
-            guard version != Self.version else { return }
+        isNew = try database.write { db in
+            let version = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
+            guard version != Self.version else { return false }
+            let isEmpty = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") == 0
+            guard version == 0, isEmpty else { throw Self.foreign(path, version: version) }
             try db.execute(sql: Self.schema)
             try db.execute(sql: "PRAGMA user_version = \(Self.version)")
+            return true
         }
+        self.path = path
+        file = FileIdentity(path: path)
+    }
+
+    /// Whether the path still names the database. SQLite would go on writing to a removed one, which no later broker
+    /// finds.
+    var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
+
+    private static func foreign(_ path: String, version: Int) -> StoreError {
+        let isNewer = version > Self.version
+        let what = isNewer ? "of a newer Earshot (version \(version) of its table)" : "of another program"
+        return StoreError(
+            "the durable requests in \(path) are \(what), and are left as they are: use a newer Earshot, or another"
+                + " --durable-folder, or --no-durable", .foreign)
     }
 
     /// `ended` is the head of the terminal; nil until there is one.

@@ -22,7 +22,7 @@ enum ChildRun {
                 return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             }
         } catch let error as BrokerError {
-            throw Complaint(.cannotServe, error.description)
+            throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
         } catch let error as WorkerRefused {
             throw Complaint(.cannotServe, error.description)
         }

@@ -73,7 +73,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .noInput: "an empty list, or input that cannot be read"
         case .noBroker: "no broker runs, or it went and did not come back"
         case .cannotServe: "cannot serve: a folder is taken, unfit or open to others, or the broker refuses the worker"
-        case .configuration: "a file of settings, or a variable, is wrong or cannot be read"
+        case .configuration: "settings that are wrong or cannot be read, or durable requests that need a newer version"
         case .interrupted: "interrupted; what was asked for is removed"
         }
     }

@@ -1,6 +1,5 @@
 internal import EarshotCore
 internal import EarshotLoop
-internal import Glibc
 
 /// Children that die soon after each start: told once in the log, and to whoever asks for the broker's status.
 extension Supervisor {
@@ -14,7 +13,7 @@ extension Supervisor {
         if post.rule.quickDeaths == 0 {
             post.dyingSince = nil
         } else if post.dyingSince == nil {
-            post.dyingSince = Self.calendarTime()
+            post.dyingSince = CalendarTime.now()
         }
         if post.rule.isFailing {
             if !wasFailing {
@@ -65,15 +64,5 @@ extension Supervisor {
         owesFailures = channel.hasBacklog
         guard !owesFailures else { return }
         channel.send(failures.map(\.line) + [ChildFailure.end])
-    }
-
-    /// Now, RFC 3339.
-    private static func calendarTime() -> String {
-        var now = time(nil)
-        var parts = unsafe tm()
-        unsafe gmtime_r(&now, &parts)
-        var text = [CChar](repeating: 0, count: 32)
-        let count = unsafe strftime(&text, text.count, "%Y-%m-%dT%H:%M:%SZ", &parts)
-        return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }

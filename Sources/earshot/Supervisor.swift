@@ -220,9 +220,8 @@ final class Supervisor {
                 forget(post)
                 return
             }
-            // A broker that never served has said why; a folder that is unfit will be unfit a second later.
-            if post.role == .broker, !isReady, exit == .code(ExitStatus.cannotServe.rawValue) {
-                failure = Complaint(.cannotServe)
+            if post.role == .broker, let status = permanentFault(exit) {
+                failure = Complaint(status)
                 kill()
                 return
             }
@@ -231,6 +230,13 @@ final class Supervisor {
                 "\(post.role.name) (\(child.pid)) ended with \(exit)")
             loop.setTimer(after: pause) { [unowned self] in restart(post) }
         }
+    }
+
+    /// Returns the status of a broker that no restart can help; it has said why. Before it served, an unfit folder is
+    /// permanent; later it may be mended. A table of a newer version stays one.
+    private func permanentFault(_ exit: ChildProcess.Exit) -> ExitStatus? {
+        if exit == .code(ExitStatus.configuration.rawValue) { return .configuration }
+        return !isReady && exit == .code(ExitStatus.cannotServe.rawValue) ? .cannotServe : nil
     }
 
     /// Fills a post, now or as soon as that can be done.

@@ -1,6 +1,7 @@
 import EarshotDisk
 import EarshotLoop
 import Foundation
+import GRDB
 import LibCrypto
 import Testing
 
@@ -29,6 +30,7 @@ final class DurableStoreTests {
         var read: [UInt64: DurableReading] = [:]
         var missing: [UInt64] = []
         var troubles: [String] = []
+        var foreign: [String] = []
 
         mutating func take(_ answers: [DurableAnswer]) {
             for answer in answers {
@@ -40,6 +42,7 @@ final class DurableStoreTests {
                 case .read(let id, let reading?): read[id] = reading
                 case .read(let id, nil): missing.append(id)
                 case .trouble(let words): troubles.append(words)
+                case .foreign(let words): foreign.append(words)
                 }
             }
         }
@@ -140,8 +143,76 @@ final class DurableStoreTests {
         let next = try life(store(5...5))
         #expect(next.troubles.count == 1 && next.rows.isEmpty)
         #expect(next.stored == [5])
-        #expect(FileManager.default.fileExists(atPath: folder.database + ".damaged"))
+        let aside = try #require(damaged.first)
+        #expect(damaged.count == 1 && next.troubles.first?.contains(aside) == true)
+        #expect(try Data(contentsOf: URL(filePath: "\(aside)/requests.sqlite")) == Data(repeating: 7, count: 8_192))
         #expect(try life().rows.map(\.id) == [5])
+    }
+
+    /// The folders for what was moved aside.
+    private var damaged: [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
+        return names.filter { $0.hasPrefix("damaged-") }.map { "\(folder.path)/\($0)" }
+    }
+
+    @Test(arguments: [true, false])
+    func `bodies whose table is damaged or gone are kept beside it`(isDamaged: Bool) throws {
+        _ = try life(store(1...1) + [recordFile(1, [7, 8])])
+        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.database + suffix) }
+        if isDamaged { try Data(repeating: 7, count: 8_192).write(to: URL(filePath: folder.database)) }
+        let next = try life(store(5...5))
+        #expect(next.troubles.count == 1 && next.rows.isEmpty && next.stored == [5])
+        let aside = try #require(damaged.first)
+        #expect(damaged.count == 1)
+        #expect(try Data(contentsOf: URL(filePath: "\(aside)/bodies/\(Self.sum)")) == Data([7, 8]))
+        #expect(bodies.isEmpty)
+        let last = try life([recordFile(5, [7, 8])])
+        #expect(last.recorded == [5: true] && bodies == [Self.sum] && damaged.count == 1)
+    }
+
+    @Test func `a table of a newer version or of another program is left as it is`() throws {
+        _ = try life(store(1...1) + [recordFile(1, [7, 8])])
+        let changes = [("PRAGMA user_version = 2", "newer"), ("PRAGMA user_version = 0", "another program")]
+        for (change, word) in changes {
+            try execute(change)
+            let next = try life(store(5...5) + [.forget(id: 1), .read(id: 1)])
+            #expect(next.foreign.count == 1 && next.foreign.first?.contains(word) == true)
+            #expect(next.foreign.first?.contains(folder.database) == true)
+            #expect(next.refused == [5: false] && next.missing == [1])
+            #expect(bodies == [Self.sum] && damaged.isEmpty)
+        }
+        try execute("PRAGMA user_version = 1")
+        #expect(try life().rows.map(\.file) == [Self.sum])
+    }
+
+    @Test func `a statement that fails is no damage`() throws {
+        _ = try life(store(1...1) + [recordFile(1, [7, 8])])
+        try execute("ALTER TABLE request RENAME COLUMN accepted TO renamed")
+        let next = try life(store(5...5))
+        #expect(next.troubles.count == 1 && next.refused == [5: false])
+        #expect(bodies == [Self.sum] && damaged.isEmpty)
+        try execute("ALTER TABLE request RENAME COLUMN renamed TO accepted")
+        #expect(try life().rows.map(\.file) == [Self.sum])
+    }
+
+    private func execute(_ statement: String) throws {
+        try DatabaseQueue(path: folder.database).writeWithoutTransaction { try $0.execute(sql: statement) }
+    }
+
+    @Test func `a table that was removed beneath it keeps nothing more and says so`() throws {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        store.ask(.store(id: 1, acceptedAt: 1, head: head(1)))
+        store.finish()
+        try FileManager.default.moveItem(atPath: folder.database, toPath: folder.database + ".away")
+        store.ask(.store(id: 2, acceptedAt: 1, head: head(2)))
+        store.finish()
+        try FileManager.default.moveItem(atPath: folder.database + ".away", toPath: folder.database)
+        store.ask(.store(id: 3, acceptedAt: 1, head: head(3)))
+        store.finish()
+        var life = Life()
+        life.take(store.answers.takeAll())
+        #expect(life.stored == [1, 3] && life.refused == [2: false])
+        #expect(life.troubles.count == 1 && life.troubles.first?.contains("was removed") == true)
     }
 
     @Test func `one process has it at a time`() throws {

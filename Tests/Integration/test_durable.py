@@ -3,15 +3,17 @@
 `EARSHOT_DURABLE=10000` makes the killed broker's test one of so many requests and 20 kills.
 """
 
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 import time
 
 from figures import tell
-from harness import Bus, TestCase, temporary_folder
+from harness import Bus, Commands, TestCase, temporary_folder
 from origin import Origin, body
-from processes import eventually, kill
+from processes import children, command, eventually, kill
 
 COUNT = int(os.environ.get("EARSHOT_DURABLE", 500))
 KILLS = 20 if COUNT >= 10_000 else 3
@@ -181,19 +183,83 @@ class DurableTests(TestCase):
             client.fetch("none", 2, f"{origin.url}/bytes/10", durable="yes", method="POST", coalesce="no")
             self.assertEqual(origin.total, 0)
 
-    def test_a_damaged_table_is_moved_aside(self):
+    def durable_folder(self, origin):
+        """The folder of a bus that has ended, with a result that is a file, whose bytes are the second value."""
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        durable = folder / "run/durable"
+        with Bus(workers=1, folder=folder) as bus:
+            client = bus.client()
+            client.fetch("kept", 1, f"{origin.url}/bytes/100000", durable="yes", subscribe="no")
+            client.expect("ACCEPTED")
+            eventually(lambda: client.query("why kept 1")["state"] == "held", "it has ended")
+        return folder, body(100_000)
+
+    def test_a_damaged_table_is_moved_aside_with_the_bodies_that_it_named(self):
         with Origin() as origin:
-            with Bus(workers=1, folder=folder):
-                pass
+            folder, content = self.durable_folder(origin)
+            durable = folder / "run/durable"
             (durable / "requests.sqlite").write_bytes(b"nonsense" * 1000)
+            for suffix in ("-wal", "-shm"):
+                (durable / f"requests.sqlite{suffix}").unlink(missing_ok=True)
             with Bus(workers=1, folder=folder) as bus:
-                bus.program.await_line("requests.sqlite.damaged")
+                line = bus.program.await_line("damaged-")
+                aside, = durable.glob("damaged-*")
+                self.assertIn(str(aside), line)
+                self.assertEqual((aside / "requests.sqlite").read_bytes(), b"nonsense" * 1000)
+                kept, = (aside / "bodies").iterdir()
+                self.assertEqual(kept.read_bytes(), content)
                 client = bus.client()
                 client.fetch("new", 1, f"{origin.url}/bytes/10", durable="yes")
                 self.assertResult(client.terminal(), body(10))
+
+    def test_bodies_of_a_table_that_is_gone_are_kept(self):
+        with Origin() as origin:
+            folder, content = self.durable_folder(origin)
+            durable = folder / "run/durable"
+            for path in durable.glob("requests.sqlite*"):
+                path.unlink()
+            with Bus(workers=1, folder=folder) as bus:
+                bus.program.await_line("damaged-")
+            aside, = durable.glob("damaged-*")
+            kept, = (aside / "bodies").iterdir()
+            self.assertEqual(kept.read_bytes(), content)
+
+    def test_a_table_of_a_newer_version_is_refused_for_good_and_left_as_it_is(self):
+        with Origin() as origin:
+            folder, _ = self.durable_folder(origin)
+            durable = folder / "run/durable"
+            with contextlib.closing(sqlite3.connect(durable / "requests.sqlite")) as table:
+                table.execute("PRAGMA user_version = 2")
+            before = {path.name: path.read_bytes() for path in (durable / "bodies").iterdir()}
+            commands = Commands(folder / "run", folder)
+            for role in ("serve", "broker"):
+                with self.subTest(role=role):
+                    refused = commands.run(role, "--runtime", folder / "run", "--spool", folder / "spool", timeout=30)
+                    self.assertEqual(refused.status, 78, refused.describe())
+                    self.assertIn(str(durable / "requests.sqlite"), refused.stderr)
+                    self.assertIn("newer", refused.stderr)
+            self.assertEqual({path.name: path.read_bytes() for path in (durable / "bodies").iterdir()}, before)
+            self.assertEqual(list(durable.glob("damaged-*")), [])
+            with contextlib.closing(sqlite3.connect(durable / "requests.sqlite")) as table:
+                self.assertEqual(table.execute("SELECT count(*) FROM request").fetchone(), (1,))
+                table.execute("PRAGMA user_version = 1")
+            with Bus(workers=1, folder=folder) as bus:
+                client = bus.client()
+                client.say("SUBSCRIBE kept")
+                self.assertResult(client.terminal(), body(100_000))
+
+    def test_nor_does_a_bus_that_served_try_for_ever(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        commands = Commands(folder / "run", folder)
+        serve = commands.start("serve", "--runtime", folder / "run", "--spool", folder / "spool", "--workers", "1")
+        self.addCleanup(serve.kill)
+        serve.await_line("earshot: ready")
+        with contextlib.closing(sqlite3.connect(folder / "run/durable/requests.sqlite")) as table:
+            table.execute("PRAGMA user_version = 2")
+        kill([pid for pid in children(serve.pid) if command(pid)[1:2] == ["broker"]][0])
+        self.assertEqual(serve.wait(30), 78, serve.describe())
+        commands.await_no_survivors()
 
     def test_submit_and_watch_claim_over_a_kill(self):
         with Origin() as origin, Bus(workers=1) as bus:
