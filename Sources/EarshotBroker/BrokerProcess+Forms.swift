@@ -11,7 +11,7 @@ extension BrokerProcess {
         guard case .done(var completion) = message else { return (message, body) }
         let wishes = core.lend { $0.wishes(of: completion.attempt, by: WorkerID(rawValue: peer)) }
         if wishes.file, completion.file == nil, let bytes = body, !bytes.isEmpty {
-            completion.file = spool.write(bytes)
+            completion.file = write(bytes)
             return (.done(completion), body)
         }
         guard body == nil, let file = completion.file, completion.length <= wishes.inlineBytes else {
@@ -20,13 +20,18 @@ extension BrokerProcess {
         return (message, spool.read(file, limit: wishes.inlineBytes))
     }
 
+    /// Writes a file of the spool, which is made again for it if it was removed.
+    private func write(_ bytes: [UInt8]) -> String? {
+        spool.write(bytes) ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes))
+    }
+
     /// The same for the body of a kept answer.
     func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
         let wishes = core.lend { $0.wishes(of: flight) }
         switch body {
         case .missing, .both: return body
         case .inline(let id):
-            guard wishes.file, let bytes = bodies[id], let file = spool.write(bytes) else { return body }
+            guard wishes.file, let bytes = bodies[id], let file = write(bytes) else { return body }
             return .both(id, file: file)
         case .file(let file):
             guard wishes.inlineBytes > 0, let bytes = spool.read(file, limit: wishes.inlineBytes) else {

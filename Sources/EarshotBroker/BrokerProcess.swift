@@ -1,6 +1,7 @@
 internal import EarshotCache
 internal import EarshotCore
 internal import EarshotDurable
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -59,7 +60,10 @@ public final class BrokerProcess {
     private var lastBody: UInt64 = 0
     /// Nil for a broker without one.
     private(set) var supervisor: SupervisorLink?
-    private let lock: LockFile
+    /// On the runtime folder.
+    var lock: LockFile
+    /// Nil until the broker serves.
+    private(set) var places: BrokerPlaces?
     private let signals: SignalSource
     private var drainStarted: LoopTime?
 
@@ -125,6 +129,7 @@ public final class BrokerProcess {
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
                 onFailures: { [unowned self] in core.childFailures = $0 })
         }
+        places = try makePlaces()
     }
 
     /// Serves until it is told to end, or cannot go on.
@@ -194,6 +199,8 @@ public final class BrokerProcess {
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try WorkerMessage(head: head)
+                // Before the flight is tried again.
+                if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
                 keepParts(after: message, of: peer)
                 if case .ready = message { hasWorkerNews = true }
                 if case .bye = message { hasWorkerNews = true }
@@ -307,6 +314,12 @@ public final class BrokerProcess {
                 return .done(completion)
             }
         }
+        if spool.mayHaveLost(file) {
+            places?.look()
+            return .failed(
+                completion.attempt, code: FailureCode.spoolFailed.rawValue, detail: nil,
+                receivedBytes: completion.length)
+        }
         let metadata: Logger.Metadata = [
             "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
             "said": "\(completion.length)",
@@ -362,6 +375,8 @@ public final class BrokerProcess {
                 readSettings()
                 continue
             }
+            // Whoever ends it may remove its folders from now on.
+            places = nil
             guard drainStarted == nil else {
                 logger.notice("second signal \(signal): stopping now")
                 loop.stop()

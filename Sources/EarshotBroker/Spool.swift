@@ -20,22 +20,59 @@ final class Spool {
     /// To remove a file of so many bytes takes a millisecond.
     private static let largeBytes = 16 << 20
 
-    private let folder: Int32
-    private let lock: LockFile
+    private static let lockName = "broker.lock"
+
+    let path: String
+    private var folder: Int32
+    private var lock: LockFile
     private lazy var closing = StoreThread("spool") { Closer() }
+    /// Whether the folder is not the first one of this broker: attempts that began before wrote into another one.
+    private var isReplaced = false
 
     /// Opens the folder, makes it if need be, and removes what an earlier broker left.
     /// - Parameter kept: files by the names of their content that are somebody's still.
     /// - Throws: `BrokerError`, `FolderError`, a `SystemError` of the call that failed.
     init(_ path: String, keeping kept: Set<String> = []) throws {
+        self.path = path
+        (folder, lock) = try Self.open(path)
+        try sweep(keeping: kept)
+    }
+
+    /// The file whose removal tells of the folder's: it is removed first.
+    var lockPath: String { "\(path)/\(Self.lockName)" }
+
+    /// Whether the path still leads to the folder that is open, and nobody else can lock it.
+    var isInPlace: Bool { FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath) }
+
+    /// Opens the folder at the path after it was removed, moved or replaced, whose files are lost, or after its lock
+    /// was removed.
+    /// - Throws: as `init`; then everything is as before.
+    func openAgain() throws {
+        let (folder, lock) = try Self.open(path)
+        let isSame = FileIdentity(descriptor: folder) == FileIdentity(descriptor: self.folder)
+        close(self.folder)
+        self.folder = folder
+        self.lock = lock
+        guard !isSame else { return }
+        isReplaced = true
+        try sweep(keeping: [])
+    }
+
+    /// Whether a file is missing, perhaps because it was in a folder that was removed.
+    func mayHaveLost(_ name: String) -> Bool { (isReplaced || !isInPlace) && length(of: name) == nil }
+
+    private static func open(_ path: String) throws -> (folder: Int32, lock: LockFile) {
         try PrivateFolder.makeStore(path)
-        try PrivateFolder.checkFiles(["broker.lock"], in: path)
-        guard let lock = try LockFile.take(path + "/broker.lock") else {
+        try PrivateFolder.checkFiles([lockName], in: path)
+        guard let lock = try LockFile.take("\(path)/\(lockName)") else {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool")
         }
-        self.lock = lock
-        folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        let folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
+        return (folder, lock)
+    }
+
+    private func sweep(keeping kept: Set<String>) throws {
         for name in try names()
         where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") || BrokerCore.isOwnName(name) {
             remove(name)

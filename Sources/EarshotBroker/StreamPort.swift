@@ -62,7 +62,10 @@ final class StreamPort {
 
     private let loop: EventLoop
     private let logger: Logger
-    private let listener: Int32
+    private let path: String
+    private var listener: Int32
+    /// The socket's file; nil if it was gone at once.
+    private var file: FileIdentity?
     private let frameBytes: Int
     private let mostMessages: Int
     private let connectionLimit: Int
@@ -95,7 +98,9 @@ final class StreamPort {
         self.frameBytes = frameBytes
         self.mostMessages = mostMessages
         self.connectionLimit = connectionLimit
+        self.path = path
         listener = try UnixSocket.listen(at: path)
+        file = FileIdentity(path: path)
         processes = PeerProcesses(loop) { [unowned self] peers in
             // Its last words may still be in the socket; the connection's end is told after them. The kernel ends it
             // unless a child of that process holds it open.
@@ -193,6 +198,22 @@ final class StreamPort {
     }
 
     // MARK: Connections
+
+    /// Whether the path still names the socket that listens.
+    var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
+
+    /// Listens at the path again, which is this user's alone. Connections go on, and so do those that wait to be
+    /// accepted.
+    func listenAgain() throws {
+        let next = try UnixSocket.listen(at: path)
+        hasCallers = true
+        while hasCallers { acceptCallers() }
+        if let accepting { loop.remove(accepting) }
+        UnixSocket.close(listener)
+        listener = next
+        file = FileIdentity(path: path)
+        try listen()
+    }
 
     private func listen() throws {
         accepting = try loop.add(listener, .readable) { [unowned self] _ in hasCallers = true }

@@ -18,7 +18,7 @@ final class CacheKeeper: StoreKeeper {
     private let folder: CacheFolder
     private let answers: Mailbox<CacheAnswer>
     private let bodies: BodyFolder?
-    private let spool: Int32
+    private let spoolPath: String
     /// Nil when there is no index to be had: then everything is a miss.
     private var index: CacheIndex?
     private var limit: Int
@@ -35,7 +35,7 @@ final class CacheKeeper: StoreKeeper {
         self.folder = folder
         self.limit = limit
         self.answers = answers
-        self.spool = unsafe Glibc.open(spool, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        spoolPath = spool
         do throws(StoreError) {
             bodies = try BodyFolder(folder.bodies)
         } catch {
@@ -44,8 +44,6 @@ final class CacheKeeper: StoreKeeper {
         }
         open()
     }
-
-    deinit { if spool >= 0 { close(spool) } }
 
     // MARK: Opening
 
@@ -164,6 +162,10 @@ final class CacheKeeper: StoreKeeper {
         guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
         guard let sha256 = row.sha256 else { return .missing }
         if let bytes = row.bytes { return SHA256.digest(of: bytes.span).hex == sha256 ? .bytes(bytes) : .missing }
+        // Each time: the broker makes a spool again that was removed.
+        let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard spool >= 0 else { return .missing }
+        defer { close(spool) }
         parts += 1
         // A name as workers give them: what nobody takes is swept when this process has gone.
         let part = "\(getpid())-cache.\(parts).part"

@@ -118,7 +118,8 @@ extension BrokerCore {
     private static let ownCodes: Set<FailureCode> = [
         .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
         .truncated,
-        .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .workerLost,
+        .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .spoolFailed,
+        .workerLost,
     ]
     /// Bytes of such words that are passed on.
     private static let detailBytes = 200

@@ -48,8 +48,24 @@ extension BrokerCore {
         json.member("clients", clientNumbers.count)
         json.member("clients-away", awayClients.count)
         json.member("handlers", handlerNumbers.count)
+        writeFaults(to: &json)
         writeWorkers(to: &json)
         writeOrigins(to: &json, now: now)
+    }
+
+    private func writeFaults(to json: inout JSONText) {
+        json.member("faults") { json in
+            json.array(placeFaults) { json, fault in
+                json.object { json in
+                    json.member("place", fault.place)
+                    json.member("path", fault.path)
+                    json.member("state", fault.reason == nil ? "restored" : "lost")
+                    json.member("count", fault.count)
+                    json.member("last", fault.last)
+                    if let reason = fault.reason { json.member("reason", reason) }
+                }
+            }
+        }
     }
 
     private func write(_ ledger: Ledger, to json: inout JSONText) {

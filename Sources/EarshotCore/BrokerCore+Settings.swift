@@ -36,6 +36,13 @@ extension BrokerCore {
         terms.addressPolicy = settings.addressPolicy
         guard terms != workerLimits else { return }
         workerLimits = terms
+        sayLimits()
+    }
+
+    /// The spool is another folder than before, at the same path: each worker opens it again.
+    public mutating func spoolReplaced() { sayLimits() }
+
+    private mutating func sayLimits() {
         for worker in workers.indices where workers[worker].phase != .joining { sayLimits(to: worker) }
     }
 

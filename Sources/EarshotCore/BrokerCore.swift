@@ -32,6 +32,8 @@ public struct BrokerCore {
     public var isSupervised = false
     /// What the supervisor last told of children that die soon after each start.
     public var childFailures: [ChildFailure] = []
+    /// Folders and sockets that were lost, as the shell says.
+    public var placeFaults: [PlaceFault] = []
     /// Whether the shell has a cache. To be said before anybody connects.
     public var isCaching = false
     /// Whether the shell keeps durable requests. To be said before anybody connects.

@@ -16,8 +16,6 @@ final class DurableKeeper: StoreKeeper {
 
     private let folder: DurableFolder
     private let spoolPath: String
-    /// Opened when the first body is put there; the spool may be made later than this.
-    private var spool: Int32 = -1
     private let answers: Mailbox<DurableAnswer>
     /// Nil when there is none to be had: then everything is refused.
     private var table: DurableTable?
@@ -41,8 +39,6 @@ final class DurableKeeper: StoreKeeper {
             answers.put(.foreign(error.description))
         }
     }
-
-    deinit { if spool >= 0 { close(spool) } }
 
     // MARK: Opening
 
@@ -152,7 +148,10 @@ final class DurableKeeper: StoreKeeper {
             guard let end = try table?.end(of: id) else { return nil }
             if let bytes = end.body { return DurableReading(head: end.head, body: .bytes(bytes)) }
             guard let sha256 = end.sha256 else { return DurableReading(head: end.head, body: .none) }
-            if spool < 0 { spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+            // Each time: the broker makes a spool again that was removed.
+            let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+            guard spool >= 0 else { return nil }
+            defer { close(spool) }
             parts += 1
             // A name as workers give them: what nobody takes is swept when this process has gone.
             let part = "\(getpid())-durable.\(parts).part"

@@ -111,7 +111,8 @@ extension FailureCode {
             .protocolError, .originCooling, .workerLost:
             true
         case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
-            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .deadline, .digestMismatch,
+            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
+            .digestMismatch,
             .noSubscriber,
             .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .notStored,
             .expired, .stopping, .internalError:

@@ -36,6 +36,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// The answer's content encoding is broken or unknown.
     case encodingError = "encoding-error"
     case spoolFull = "spool-full"
+    /// The body's file could not be made or written, for another reason than a full disk.
+    case spoolFailed = "spool-failed"
     /// The request's own deadline passed.
     case deadline
     case digestMismatch = "digest-mismatch"
@@ -72,7 +74,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             case 408, 429, 500, 502, 503, 504: true
             default: false
             }
-        case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost:
+        case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost,
+            .spoolFailed:
             true
         case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
             .unsupportedScheme,
@@ -109,6 +112,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .protocolError: "The server does not speak HTTP."
         case .encodingError: "The content encoding of the body is broken or unknown."
         case .spoolFull: "There is no room left for the body."
+        case .spoolFailed: "The folder for the body cannot be used."
         case .deadline: "The deadline of the request passed."
         case .digestMismatch: "The body does not have the expected digest."
         case .noSubscriber: "Nobody listens to the handler."

@@ -32,6 +32,9 @@ public final class LockFile: Sendable {
         return nil
     }
 
+    /// Returns whether the path still names the file of this lock, so that nobody else can lock it there.
+    public func isAt(_ path: String) -> Bool { FileIdentity(path: path) == FileIdentity(descriptor: descriptor) }
+
     /// Whether somebody holds the lock, asked without taking it even for a moment. False if there is no such file.
     public static func isHeld(_ path: String) throws(SystemError) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)

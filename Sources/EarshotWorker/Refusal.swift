@@ -20,7 +20,7 @@ struct Refusal: Error, Equatable {
         case .spoolFailed(let error) where error.number == EMFILE || error.number == ENFILE:
             // As a connection that finds no descriptor: others end, so another attempt may find one.
             self.init(.connectFailed, "The worker has too few descriptors.")
-        case .spoolFailed(let error): self.init(.internalError, error.description)
+        case .spoolFailed(let error): self.init(.spoolFailed, error.description)
         }
     }
 

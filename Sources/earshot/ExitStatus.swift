@@ -36,7 +36,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "protocol-error": .notHTTP
             case "truncated": .truncated
             case "http-status": .errorStatus
-            case "spool-full", FetchOutcome.writeFailed: .cannotWrite
+            case "spool-full", "spool-failed", FetchOutcome.writeFailed: .cannotWrite
             case "timeout", "connect-timeout", "deadline": .timedOut
             case "bad-header", "unsupported-method", "bad-message", "limit": .badRequest
             case "redirect-loop", "too-many-redirects", "redirect-refused": .redirects
@@ -61,7 +61,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .notHTTP: "the answer is not HTTP"
         case .truncated: "the body ended too early"
         case .errorStatus: "an HTTP status of 400 or more"
-        case .cannotWrite: "cannot write the output, or the spool is full"
+        case .cannotWrite: "cannot write the output, or the spool is full or cannot be used"
         case .timedOut: "a time-out, or the deadline"
         case .badRequest: "a header or method that is not allowed"
         case .redirects: "a redirect loop, too many redirects, or one that was refused"

@@ -86,6 +86,7 @@ struct FetchOutcome {
         "protocol-error": "the answer is not HTTP",
         "encoding-error": "the content encoding cannot be read",
         "spool-full": "there is no room for the body",
+        "spool-failed": "the folder for the body cannot be used",
         "deadline": "it took longer than allowed",
         "digest-mismatch": "the body is not the one expected",
         "no-subscriber": "nobody listened to its handler",

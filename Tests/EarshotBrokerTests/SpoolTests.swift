@@ -1,3 +1,4 @@
+import EarshotLoop
 import EarshotWire
 import Foundation
 import Testing
@@ -30,6 +31,43 @@ import Testing
         try process.run()
         process.waitUntilExit()
         return process.processIdentifier
+    }
+
+    @Test func `a spool that was removed, moved or replaced is opened again`() throws {
+        let losses: [() throws -> Void] = [
+            { [folder] in try FileManager.default.removeItem(at: folder) },
+            { [folder] in try FileManager.default.moveItem(atPath: folder.path, toPath: folder.path + "-moved") },
+        ]
+        defer { try? FileManager.default.removeItem(atPath: folder.path + "-moved") }
+        for lose in losses {
+            #expect(spool.isInPlace)
+            let name = try #require(spool.write([1, 2, 3]))
+            try lose()
+            #expect(!spool.isInPlace)
+            try spool.openAgain()
+            #expect(spool.isInPlace)
+            #expect(spool.length(of: name) == nil)
+            #expect(spool.write([1, 2, 3]) == name)
+            #expect(FileManager.default.fileExists(atPath: folder.appending(path: name).path))
+        }
+    }
+
+    @Test func `a spool whose lock alone was removed keeps its files`() throws {
+        let name = try #require(spool.write([1, 2, 3]))
+        try FileManager.default.removeItem(at: folder.appending(path: "broker.lock"))
+        #expect(!spool.isInPlace)
+        try spool.openAgain()
+        #expect(spool.isInPlace && spool.length(of: name) == 3)
+    }
+
+    @Test func `a spool that cannot be opened again is as it was`() throws {
+        try FileManager.default.removeItem(at: folder)
+        try Data().write(to: folder)
+        #expect(throws: FolderError.self) { try spool.openAgain() }
+        #expect(!spool.isInPlace && spool.write([1]) == nil)
+        try FileManager.default.removeItem(at: folder)
+        try spool.openAgain()
+        #expect(spool.isInPlace && spool.write([1]) != nil)
     }
 
     @Test func `a sweep leaves what a dead worker wrote until its last words were read`() throws {

@@ -31,6 +31,33 @@ struct ChildFailureTests {
         }
     }
 
+    @Test func `who asks for the status is told of lost places`() {
+        var rig = CoreRig()
+        let a = rig.client(1)
+        rig.core.placeFaults = [
+            PlaceFault(place: "spool", path: "/s", count: 2, last: "2026-11-21T08:54:38Z", reason: nil),
+            PlaceFault(place: "bus", path: "/b", count: 1, last: "2026-11-21T08:54:38Z", reason: "why"),
+        ]
+        rig.pass { $0.say(.query(.status), by: a) }
+        let told =
+            #""faults":[{"place":"spool","path":"/s","state":"restored","count":2,"last":"2026-11-21T08:54:38Z"},"#
+            + #"{"place":"bus","path":"/b","state":"lost","count":1,"last":"2026-11-21T08:54:38Z","reason":"why"}]"#
+        let answers = rig.actions.compactMap { action in
+            if case .answer(_, .status, let json) = action { String(decoding: json, as: UTF8.self) } else { nil }
+        }
+        #expect(answers.count == 1 && answers.first?.contains(told) == true, "\(answers)")
+    }
+
+    @Test func `each worker is told where the spool is once it is another folder`() {
+        var rig = CoreRig()
+        let worker = rig.worker(1)
+        rig.pass { $0.core.spoolReplaced() }
+        let told = rig.actions.count { action in
+            if case .sendWorker(worker, .limits) = action { true } else { false }
+        }
+        #expect(told == 1, "\(rig.actions)")
+    }
+
     @Test func `workers count as taken in from their READY to their end`() {
         var rig = CoreRig()
         #expect(rig.core.workersTakenIn == 0)

@@ -6,8 +6,8 @@ import Testing
         let words = """
             http-status connect-refused connect-failed address-refused unknown-host dns-failed timeout connect-timeout \
             too-large tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
-            malformed-url bad-header unsupported-method protocol-error encoding-error spool-full deadline \
-            digest-mismatch no-subscriber removed cancelled queue-full origin-cooling worker-lost \
+            malformed-url bad-header unsupported-method protocol-error encoding-error spool-full spool-failed \
+            deadline digest-mismatch no-subscriber removed cancelled queue-full origin-cooling worker-lost \
             worker-failed poisonous not-cached not-stored expired stopping internal
             """
         #expect(FailureCode.allCases.map(\.rawValue) == words.split(separator: " ").map(String.init))
@@ -18,6 +18,7 @@ import Testing
         #expect(
             Set(curable) == [
                 .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost,
+                .spoolFailed,
             ])
     }
 

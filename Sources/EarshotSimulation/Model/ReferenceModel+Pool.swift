@@ -289,7 +289,7 @@ extension ReferenceModel {
 
     private static let retryableFailures: Set<String> = [
         "connect-refused", "connect-failed", "dns-failed", "timeout", "connect-timeout", "truncated", "reset",
-        "worker-lost",
+        "worker-lost", "spool-failed",
     ]
 
     /// Codes the simulated workers use; `protocols/3-CODES.md`.

@@ -1,0 +1,48 @@
+internal import EarshotCore
+internal import EarshotLoop
+
+/// The folders and sockets that the broker makes again when they are removed.
+extension BrokerProcess {
+    private var lockPath: String { options.runtimeFolder + "/broker.lock" }
+
+    /// Begins to look after all of them.
+    func makePlaces() throws(SystemError) -> BrokerPlaces {
+        let runtime = options.runtimeFolder
+        let places = [
+            BrokerPlaces.Place(name: "runtime", path: runtime) { [unowned self] in
+                lock.isAt(lockPath)
+            } makeAgain: { [unowned self] in
+                try PrivateFolder.makeClosed(runtime)
+                guard let lock = try LockFile.take(lockPath) else {
+                    throw BrokerError("another broker runs in \(runtime)")
+                }
+                self.lock = lock
+            },
+            socketPlace("bus", bus), socketPlace("work", work),
+            BrokerPlaces.Place(name: "spool", path: spool.path) { [unowned self] in
+                spool.isInPlace
+            } makeAgain: { [unowned self] in
+                try spool.openAgain()
+                core.spoolReplaced()
+            },
+        ]
+        return try BrokerPlaces(places, loop: loop, logger: logger) { [spool] watch in
+            watch.watchEntries(of: runtime)
+            watch.watchFile(spool.lockPath)
+            watch.watchMoves(of: spool.path)
+        } onChange: { [unowned self] in
+            core.placeFaults = $0
+        }
+    }
+
+    private func socketPlace(_ name: String, _ port: StreamPort) -> BrokerPlaces.Place {
+        BrokerPlaces.Place(name: name, path: options.runtimeFolder + "/" + name) {
+            port.isInPlace
+        } makeAgain: { [unowned self] in
+            // In a folder that another broker has, or that others may enter, nobody is to be listened to.
+            guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not this broker's") }
+            guard try PrivateFolder.isClosed(options.runtimeFolder) else { throw BrokerError("there is no folder") }
+            try port.listenAgain()
+        }
+    }
+}
