@@ -20,6 +20,12 @@ extension BrokerCore {
 
     /// What an answer, of an origin or of the cache, means to those who wait for it.
     mutating func judge(_ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
+        // With fields of an earlier response, or of a user's own worker, they may be longer than a RESULT can tell.
+        guard response.fields.count <= WireLimits.responseFieldBytes else {
+            drop(response)
+            fail(flight, .protocolError, now: now)
+            return
+        }
         let attempts = Int(flights[flight].attempts)
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):

@@ -56,11 +56,13 @@ extension BrokerCore {
         guard let told, let lease = workers[worker].leases[attempt],
             ["part", "anew.part"].contains(where: { told.file == "\(workers[worker].pid)-\(attempt).\($0)" })
         else { return }
+        // A body with longer fields has no RESULT: no later attempt goes on with it.
+        let lines = told.httpFields.count <= WireLimits.responseFieldBytes ? told.httpFields : []
         if lease.part?.file != told.file {
             workers[worker].leases[attempt]?.part = GrowingPart(
-                file: told.file, fields: HeaderFields(lines: told.httpFields), generation: attempt)
-        } else if !told.httpFields.isEmpty {
-            workers[worker].leases[attempt]?.part?.fields = HeaderFields(lines: told.httpFields)
+                file: told.file, fields: HeaderFields(lines: lines), generation: attempt)
+        } else if !lines.isEmpty {
+            workers[worker].leases[attempt]?.part?.fields = HeaderFields(lines: lines)
         }
     }
 

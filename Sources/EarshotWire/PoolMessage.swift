@@ -14,7 +14,7 @@ public enum PoolMessage: Equatable, Sendable {
 
     /// - Throws: a `WireError` for any bytes that are not such a message.
     public init(head: [UInt8]) throws(WireError) {
-        let reader = try HeadReader(head)
+        let reader = try HeadReader(head, limit: WireLimits.jobHeadBytes)
         switch reader.verb {
         case "LIMITS": self = .limits(try WorkerLimits(reader))
         case "JOB": self = .job(try Job(reader))

@@ -4,6 +4,11 @@ public enum WireLimits {
     public static let headBytes = 65_536
     /// Bytes of a worker's head: READY lists all it holds.
     public static let workerHeadBytes = 1 << 19
+    /// Bytes of a head that a worker of http and https reads: a JOB has all that a FETCH may have, and cookies and the
+    /// validators of an earlier response, which may be as long as that response's header fields.
+    public static let jobHeadBytes = 1 << 18
+    /// Bytes of header fields of a response: with a URL, a path and all other fields a RESULT stays within `headBytes`.
+    public static let responseFieldBytes = 48 << 10
     /// Frames of a message, a mirrored empty one not counted: head and body.
     public static let frames = 2
     /// Bytes of a handler's name: fits a path of identifiers, bounds the name tables.

@@ -2,8 +2,6 @@ internal import EarshotWire
 
 /// The bounds of a worker, each with its reason.
 enum Limits {
-    /// Bytes of a response's header fields. With a URL and the fields of its own a terminal must fit 64 KiB.
-    static let responseFieldBytes = 48 * 1024
     /// Bytes that a response's header fields have room for at once: enough for most, few beside a transfer's other
     /// memory.
     static let usualFieldBytes = 512

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// The header lines of a response as libcurl hands them over, reduced to the last block.
 ///
 /// `start -> block -> complete`, and from `complete` back to `block` when another status line comes: blocks of interim
@@ -7,7 +9,7 @@ struct ResponseHead {
     enum Fault: Error, Equatable {
         /// A status line that is none, or a NUL or a bare CR or LF in a line.
         case malformed
-        /// More fields than `Limits.responseFieldBytes`.
+        /// More fields than `WireLimits.responseFieldBytes`.
         case tooLong
     }
 
@@ -85,7 +87,7 @@ struct ResponseHead {
     }
 
     private mutating func appendField(_ line: Span<UInt8>, hasControls: Bool) throws(Fault) {
-        guard fields.count + line.count < Limits.responseFieldBytes else { throw .tooLong }
+        guard fields.count + line.count < WireLimits.responseFieldBytes else { throw .tooLong }
         guard Self.isBlank(line[0]) else {
             // What has no name is no field: it is dropped, as clients do.
             guard let nameLength = Self.nameLength(line), nameLength > 0 else { return }

@@ -120,6 +120,14 @@ struct CacheTests {
         #expect(cache.count == 0)
     }
 
+    @Test mutating func `a 304 that makes the kept header fields too many is a failure`() throws {
+        func fields(_ name: String) -> String { "\n\(name): " + String(repeating: "v", count: 30_000) }
+        try keep(stale + fields("x-first"))
+        ask(url)
+        answer(try #require(rig.jobs.first), status: 304, "etag: \"1\"" + fields("x-second"))
+        #expect(sources == ["protocol-error"])
+    }
+
     @Test mutating func `a 304 about something else is followed by a question without conditions`() throws {
         try keep(stale)
         ask(url)

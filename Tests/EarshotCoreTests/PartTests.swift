@@ -39,6 +39,38 @@ import Testing
         #expect(rig.core.audit() == [])
     }
 
+    @Test func `the fields of a resumed body are bounded together`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+        let first = try #require(rig.jobs.first)
+        let begun = "etag: \"a\"\nx-first: " + String(repeating: "v", count: 30_000)
+        rig.pass { $0.leave(first, bytes: 400, fields: begun, by: worker) }
+        rig.wait(milliseconds: 1_000)
+        let second = try #require(rig.jobs.first)
+        #expect(second.resume?.bytes == 400)
+        let rest = "x-second: " + String(repeating: "v", count: 30_000)
+        rig.pass {
+            $0.resumed(second, by: worker, length: 1_000, fields: "content-range: bytes 400-999/1000\n" + rest)
+        }
+        #expect(rig.terminals(for: client) == ["h 1 protocol-error"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `a partial body with too many header fields is not gone on with`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+        let job = try #require(rig.jobs.first)
+        let long = "etag: \"a\"\nx: " + String(repeating: "v", count: WireLimits.responseFieldBytes)
+        rig.pass { $0.leave(job, bytes: 400, fields: long, by: worker) }
+        rig.wait(milliseconds: 1_000)
+        #expect(rig.jobs.first?.resume == nil)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test func `what a dead worker left is gone on with as far as it came`() throws {
         var rig = CoreRig()
         let client = rig.client(1)
