@@ -185,8 +185,8 @@ public final class BrokerProcess {
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
-        case .surplus(let peer, _):
-            let error = WireError(.limit, "a message is a head and a body")
+        case .surplus(let peer, let head):
+            let error = ClientMessage.named(WireError(.limit, "a message is a head and a body"), by: head)
             core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)

@@ -20,15 +20,35 @@ public enum ClientMessage: Equatable, Sendable {
 
     /// - Throws: a `WireError` for any bytes that are not such a message.
     public init(head: [UInt8]) throws(WireError) {
-        let reader = try HeadReader(head)
         do throws(WireError) {
-            self = try Self.decoded(reader)
+            self = try Self.decoded(try HeadReader(head))
         } catch {
-            var error = error
-            if error.code != .unknownVerb { error.verb = reader.verb.string }
-            throw error
+            throw Self.named(error, by: head)
         }
     }
+
+    /// Adds verb, handler and request to the reason why a message was refused, as far as its first line tells them. The
+    /// rest of the head may be anything.
+    public static func named(_ error: WireError, by head: [UInt8]) -> WireError {
+        var line = head.prefix(namingBytes).prefix { $0 != Ascii.lineFeed }
+        if line.last == Ascii.carriageReturn { line.removeLast() }
+        let words = line.split(separator: Ascii.space, maxSplits: 3, omittingEmptySubsequences: false)
+        guard let verb = verbs.first(where: { $0.utf8.elementsEqual(words[0]) }) else { return error }
+        var error = error
+        error.verb = verb
+        guard namedByRequest.contains(verb), words.count > 2, let handler = HandlerID(words[1]) else { return error }
+        error.handler = handler
+        error.request = RequestID(words[2])
+        return error
+    }
+
+    private static let verbs = [
+        "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "ACK", "QUERY", "SET", "BYE",
+    ]
+    /// Verbs whose operands begin with a handler and a request.
+    private static let namedByRequest = ["FETCH", "CANCEL", "PRIORITY"]
+    /// Bytes that hold the longest verb, handler and request, and the space after them.
+    private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
 
     private static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
         switch reader.verb {

@@ -71,20 +71,13 @@ public struct Fetch: Equatable, Sendable {
     init(_ reader: HeadReader) throws(WireError) {
         handler = try reader.handler(0)
         request = try reader.request(1)
-        do throws(WireError) {
-            url = try reader.operand(2, "URL").string
-            try reader.expectOperands(3)
-            guard url.utf8.count <= WireLimits.urlBytes else {
-                throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
-            }
-            httpFields = reader.httpFields
-            for field in reader.fields { try options.set(field.name, field.value) }
-        } catch {
-            var error = error
-            error.handler = handler
-            error.request = request
-            throw error
+        url = try reader.operand(2, "URL").string
+        try reader.expectOperands(3)
+        guard url.utf8.count <= WireLimits.urlBytes else {
+            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
         }
+        httpFields = reader.httpFields
+        for field in reader.fields { try options.set(field.name, field.value) }
     }
 
     func encoded() -> [UInt8] {

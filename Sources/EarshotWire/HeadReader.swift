@@ -5,6 +5,10 @@ struct HeadReader {
     /// Of the operands, then of the fields' names and values by turns.
     private var places: [HeadFields.Place] = []
     private var operandCount = 0
+    /// Lines of fields, those whose value a later line replaced included.
+    private var fieldLines = 0
+    /// A bit for each field name that has occurred; names may share one.
+    private var nameMarks: UInt64 = 0
     private var httpFieldsRange = 0..<0
 
     /// - Throws: `limit` for a head over its bound, `bad-message` for one out of the grammar.
@@ -23,7 +27,7 @@ struct HeadReader {
             }
             let start = wordEnd + 1
             wordEnd = try Self.wordEnd(bytes, from: start)
-            notePlace(start, wordEnd)
+            places.append(Self.place(start, wordEnd))
         }
         operandCount = places.count
         try readLines(bytes, from: wordEnd + 1)
@@ -34,7 +38,7 @@ struct HeadReader {
     /// Words after the verb.
     var operands: [String] { (0..<operandCount).map { text(at: $0).string } }
 
-    /// Named fields in their order; a name may come twice, the last one counts.
+    /// Named fields in their order, each name once: of several values the last one counts.
     var fields: HeadFields { HeadFields(head, places[operandCount...]) }
 
     /// HTTP header fields as they came, lines separated by LF, without one at the end.
@@ -44,8 +48,8 @@ struct HeadReader {
         HeadText(bytes: head[Int(places[index].start)..<Int(places[index].end)])
     }
 
-    private mutating func notePlace(_ start: Int, _ end: Int) {
-        places.append(HeadFields.Place(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end)))
+    private static func place(_ start: Int, _ end: Int) -> HeadFields.Place {
+        HeadFields.Place(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end))
     }
 
     /// The end of a word of at least one byte, which a space or the line's end follows.
@@ -83,14 +87,41 @@ struct HeadReader {
         guard lineEnd == bytes.count || bytes[lineEnd] == Ascii.lineFeed else {
             throw WireError(.badMessage, "a field's value holds a control character")
         }
-        guard (places.count - operandCount) / 2 < WireLimits.fields else {
+        guard fieldLines < WireLimits.fields else {
             throw WireError(.limit, "the head has more than \(WireLimits.fields) fields")
         }
+        fieldLines &+= 1
         var end = lineEnd
         while end > first, bytes[end - 1] == Ascii.space { end -= 1 }
-        notePlace(start, colon)
-        notePlace(first, end)
+        let mark = Self.mark(bytes, start, colon)
+        if nameMarks & mark != 0, let earlier = earlierField(bytes, start, colon) {
+            places[earlier + 1] = Self.place(first, end)
+            return lineEnd
+        }
+        nameMarks |= mark
+        places.append(Self.place(start, colon))
+        places.append(Self.place(first, end))
         return lineEnd
+    }
+
+    /// One of 64 bits for a name, by its length and its outer bytes.
+    private static func mark(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> UInt64 {
+        1 &<< (UInt64(bytes[start]) &+ UInt64(bytes[end &- 1]) &* 7 &+ UInt64(end &- start) &* 19)
+    }
+
+    /// The index among `places` of an earlier field with this name; nil if there is none.
+    private func earlierField(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> Int? {
+        var index = operandCount
+        while index < places.count {
+            let other = Int(places[index].start)
+            var length = Int(places[index].end) - other
+            if length == end - start {
+                while length > 0, bytes[other + length - 1] == bytes[start + length - 1] { length -= 1 }
+                if length == 0 { return index }
+            }
+            index += 2
+        }
+        return nil
     }
 
     private mutating func readHTTPFields(_ bytes: Span<UInt8>, from start: Int) throws(WireError) {

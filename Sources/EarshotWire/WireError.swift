@@ -1,6 +1,6 @@
 /// Why a head was refused.
 ///
-/// Carries the request it belonged to when that much could be read, so that the answer can name it.
+/// Names verb, handler and request of the message as far as its first line could be read, so that the answer names them.
 public struct WireError: Error, Equatable, Sendable {
     /// A code of the table in `protocols/3-CODES.md`, section "Errors".
     public struct Code: RawRepresentable, Hashable, Sendable {

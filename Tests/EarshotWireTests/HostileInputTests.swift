@@ -85,6 +85,82 @@ struct HostileInputTests {
         }
     }
 
+    @Test(arguments: [
+        "no colon", "a: \u{1}", "a: b\r", "\na\u{1}: b", String(repeating: "a: b\n", count: 65),
+        "a: " + String(repeating: "b", count: WireLimits.headBytes), "\nn: " + String(repeating: "b", count: 1 << 20),
+    ])
+    func `a message is named whatever is wrong below its first line`(rest: String) {
+        for line in ["FETCH a/b 7 http://h/", "CANCEL a/b 7", "PRIORITY a/b 7 high"] {
+            #expect(throws: WireError.self) { try ClientMessage(head: Array("\(line)\n\(rest)".utf8)) }
+            do throws(WireError) {
+                _ = try ClientMessage(head: Array("\(line)\n\(rest)".utf8))
+            } catch {
+                #expect(error.verb == String(line.prefix { $0 != " " }), "\(line)")
+                #expect(error.handler == HandlerID("a/b"), "\(line)")
+                #expect(error.request == RequestID("7"), "\(line)")
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("FETCH a 7 http://h/\r\n", "a", "7"), ("CANCEL a 7\r\n", "a", "7"), ("FETCH a 7", "a", "7"),
+        ("FETCH a/ 7 http://h/", nil, nil), ("FETCH a  http://h/", "a", nil), ("FETCH a", nil, nil),
+        (
+            "FETCH \(String(repeating: "a", count: 200)) \(String(repeating: "7", count: 64))",
+            String(repeating: "a", count: 200), String(repeating: "7", count: 64)
+        ),
+        ("FETCH a \(String(repeating: "7", count: 65)) http://h/", "a", nil),
+        ("CANCEL a \(String(repeating: "7", count: 1_000))", "a", nil),
+    ])
+    func `a message is named as far as its first line can be read`(head: String, handler: String?, request: String?) {
+        do throws(WireError) {
+            _ = try ClientMessage(head: Array(head.utf8))
+            Issue.record("it was read")
+        } catch {
+            #expect(error.handler == handler.flatMap { HandlerID($0) })
+            #expect(error.request == request.flatMap { RequestID($0) })
+        }
+    }
+
+    @Test func `a verb that is none is not named`() {
+        for head in ["TELEPORT a 7\nno colon", "fetch a 7 http://h/", "\u{1}", " a", "\r", ""] {
+            do throws(WireError) {
+                _ = try ClientMessage(head: Array(head.utf8))
+                Issue.record("it was read")
+            } catch {
+                #expect(error.verb == nil && error.handler == nil && error.request == nil)
+            }
+        }
+    }
+
+    @Test func `of several values of a field the last one alone is read`() throws {
+        let head = "FETCH a 7 http://h/\nretries: many\ntag: \u{e9}\nretries: 3\nrestries: many\ntag: b\nretries: 4\n"
+        guard case .fetch(let fetch) = try ClientMessage(head: Array(head.utf8)) else {
+            Issue.record("not a FETCH")
+            return
+        }
+        #expect(fetch.options.retries == 4)
+        #expect(fetch.options.tag == "b")
+        #expect(throws: WireError.self) {
+            try ClientMessage(head: Array("FETCH a 7 http://h/\nretries: 4\nretries: many\n".utf8))
+        }
+        // Lines count, not names.
+        let lines = String(repeating: "retries: 4\n", count: WireLimits.fields + 1)
+        #expect(throws: WireError.self) { try ClientMessage(head: Array("FETCH a 7 http://h/\n\(lines)".utf8)) }
+    }
+
+    @Test func `names that share a mark are told apart`() throws {
+        // All of one length, with the same outer bytes.
+        let names = (0..<30).map { "x\(10 + $0)x" }
+        let head = "HELLO EAR/1\n" + names.map { "\($0): 1\n" }.joined() + "window: 7\nclient: c\n"
+        guard case .hello(let hello) = try ClientMessage(head: Array(head.utf8)) else {
+            Issue.record("not a HELLO")
+            return
+        }
+        #expect(hello.window == 7)
+        #expect(hello.client == "c")
+    }
+
     @Test func `a worker's end of an attempt that cannot be read names the attempt`() {
         do throws(WireError) {
             _ = try WorkerMessage(head: Array("DONE 00000000000000ff.1.2 200\n\na: \u{1}".utf8))
