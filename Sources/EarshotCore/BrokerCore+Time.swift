@@ -53,6 +53,8 @@ extension BrokerCore {
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
         for worker in workers.indices where workers[worker].phase == .ready {
             workers[worker].phase = .draining
+            // The supervisor ends its own workers.
+            if isOwn(worker), workers[worker].hearsDrain { actions.append(.sendWorker(workers[worker].id, .drain)) }
         }
     }
 

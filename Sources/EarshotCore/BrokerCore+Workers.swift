@@ -154,11 +154,12 @@ extension BrokerCore {
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
             // What may be gone on with is told of next.
+        workers[worker].hearsDrain = ready.hearsDrain
             if !isAdopting || !ready.tellsHolds { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
         if workers[worker].isBusy { watch(worker, now: now) }
-        // A user's own worker ends when its user says so: it stays, and serves the next broker.
-        if isDraining, !isOwn(worker) { actions.append(.sendWorker(id, .drain)) }
+        // A user's own worker may serve the next broker: it is told only if it says that it does not end by that.
+        if isDraining, !isOwn(worker) || ready.hearsDrain { actions.append(.sendWorker(id, .drain)) }
     }
 
     /// Compares without telling by its duration where the difference is.

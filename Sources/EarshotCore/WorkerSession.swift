@@ -70,6 +70,8 @@ struct WorkerSession {
     /// Leases of lower classes than `high`.
     var lower = 0
     var lastHeard: Tick
+    /// Whether it is told when the broker drains, though it is its user's own.
+    var hearsDrain = false
     /// Whether a timer for its signs of life runs.
     var isWatched = false
     /// When it was asked for a sign of life; nil when it owes none.

@@ -127,6 +127,8 @@ public struct Ready: Equatable, Sendable {
     public var holds: [AttemptID] = []
     /// Whether it says HOLDS for each of them that is of another broker, if LIMITS asks for it.
     public var tellsHolds = false
+    /// Whether a worker of other schemes than http and https takes DRAIN.
+    public var hearsDrain = false
 
     public init(slots: Int) {
         self.slots = slots
@@ -143,6 +145,7 @@ public struct Ready: Equatable, Sendable {
             case "host": host = try HeadReader.identifier(value, "host")
             case "secret": secret = try HeadReader.identifier(value, "secret")
             case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
+            case "drain": hearsDrain = try HeadReader.flag(value, "drain")
             case "holds":
                 for word in value.bytes.split(separator: Ascii.space) {
                     guard let attempt = AttemptID(word) else {
@@ -180,6 +183,7 @@ public struct Ready: Equatable, Sendable {
         writer.field("host", host)
         writer.field("secret", secret)
         writer.field("adoption", if: tellsHolds, "yes")
+        writer.field("drain", if: hearsDrain, "yes")
         writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }

@@ -48,7 +48,7 @@ struct CoreRig {
 
     mutating func worker(
         _ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = [], tellsHolds: Bool = false,
-        schemes: [String] = ["http", "https"]
+        schemes: [String] = ["http", "https"], hearsDrain: Bool = false
     ) -> WorkerID {
         let id = WorkerID(rawValue: number)
         core.workerConnected(id, now: now)
@@ -57,6 +57,7 @@ struct CoreRig {
         ready.holds = holds
         ready.tellsHolds = tellsHolds
         ready.schemes = schemes
+        ready.hearsDrain = hearsDrain
         core.workerSaid(.ready(ready), body: nil, by: id, now: now)
         return id
     }

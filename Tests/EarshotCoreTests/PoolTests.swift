@@ -250,20 +250,74 @@ struct PoolTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `a draining broker tells its children to end, and no user's own worker`() {
-        let own = rig.worker(1, schemes: ["thumb"])
+    @Test mutating func `a draining broker says so to new children, and to own workers that asked for it`() {
+        let quiet = rig.worker(1, schemes: ["thumb"])
+        let told = rig.worker(2, schemes: ["thumb"], hearsDrain: true)
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
+        let jobs = rig.jobs
+        #expect(jobs.count == 2)
         rig.pass { $0.core.drain() }
+        #expect(drained == [told])
         rig.pass { rig in
             let id = WorkerID(rawValue: 2)
             rig.core.workerConnected(id, now: rig.now)
             var ready = Ready(slots: 8)
             ready.secret = "s"
-            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
-            _ = rig.worker(3, schemes: ["thumb"])
+            rig.core.workerSaid(.ready(ready), body: nil, by: child, now: rig.now)
+            _ = rig.worker(5, schemes: ["thumb"])
+            _ = rig.worker(6, schemes: ["thumb"], hearsDrain: true)
         }
-        let drained = rig.actions.compactMap { if case .sendWorker(let id, .drain) = $0 { id } else { nil } }
-        #expect(drained == [WorkerID(rawValue: 2)])
-        #expect(!rig.actions.contains(.closeWorker(own)))
+        #expect(drained == [WorkerID(rawValue: 4), WorkerID(rawValue: 6)])
+        // Running jobs are finished, and nothing else is given out.
+        rig.pass { rig in
+            for job in jobs {
+                for own in [quiet, told] where rig.core.holds(job.attempt, own) { rig.done(job, by: own) }
+            }
+            rig.fetch("h", "3", "thumb:3", by: a)
+        }
+        #expect(rig.terminals(for: a).sorted() == ["h 1 200", "h 2 200", "h 3 stopping"])
+        #expect(drained == [] && rig.jobs == [])
+        for worker in [quiet, told] { #expect(!rig.actions.contains(.closeWorker(worker))) }
+        #expect(rig.core.audit() == [])
+    }
+
+    private var drained: [WorkerID] {
+        rig.actions.compactMap { if case .sendWorker(let id, .drain) = $0 { id } else { nil } }
+    }
+
+    @Test mutating func `HEAD has no body, whatever an own worker sends`() throws {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:1", by: a) { $0.options.method = "HEAD" } }
+        let job = try #require(rig.jobs.first)
+        #expect(job.method == "HEAD")
+        rig.pass { $0.done(job, by: own, length: 3, fields: "x-note: a") }
+        guard
+            case .deliver(_, let terminal, let body)? = rig.actions.first(where: {
+                if case .deliver = $0 { true } else { false }
+            })
+        else {
+            Issue.record("nothing is delivered")
+            return
+        }
+        #expect(body == nil)
+        #expect(terminal.response?.length == 0)
+        #expect(terminal.response?.sha256 == nil)
+        #expect(terminal.response?.httpFields == Array("x-note: a".utf8))
+        #expect(rig.releasedBodies == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an end that cannot be read is the own worker's failure`() throws {
+        let own = rig.worker(1, schemes: ["thumb"])
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "thumb:1", by: a) }
+        var error = WireError(.badMessage, "")
+        error.attempt = try #require(rig.jobs.first).attempt
+        rig.pass { $0.core.workerSaidNonsense(error, by: own, now: $0.now) }
+        #expect(rig.terminals(for: a) == ["h 1 worker-failed"])
+        #expect(closed == [own])
         #expect(rig.core.audit() == [])
     }
 

@@ -136,7 +136,7 @@ int earshot_register(earshot_bus *bus, const char *scheme, int slots)
         || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0)
         return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     char fields[200];
-    snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\n", slots, scheme, (long)getpid());
+    snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\ndrain: yes\n", slots, scheme, (long)getpid());
     return greet(bus, "work", fields, (const char *[]){"READY", "EARW/1", NULL});
 }
 

@@ -26,7 +26,9 @@ public final class WorkerBus extends Connection {
         poller.register(socket, ZMQ.Poller.POLLIN);
         poller.register(woken, ZMQ.Poller.POLLIN);
         String pid = Long.toString(ProcessHandle.current().pid());
-        connect("work", Map.of("slots", Integer.toString(slots), "schemes", scheme, "pid", pid), "READY", "EARW/1");
+        Map<String, String> offer =
+                Map.of("slots", Integer.toString(slots), "schemes", scheme, "pid", pid, "drain", "yes");
+        connect("work", offer, "READY", "EARW/1");
     }
 
     /** Waits for something to do, or a wake, at most so long and a second. Whether there is a message. */

@@ -151,7 +151,7 @@ export class Worker extends Connection {
   /** Connects as a worker for URLs of a scheme, so many at once. */
   static async connect(scheme, slots) {
     const worker = new Worker()
-    await worker._greet('work', ['READY', 'EARW/1'], { slots, schemes: scheme, pid: process.pid })
+    await worker._greet('work', ['READY', 'EARW/1'], { slots, schemes: scheme, pid: process.pid, drain: 'yes' })
     return worker
   }
 

@@ -27,7 +27,7 @@ sub register {
     $self->{socket}->set(ZMQ_RECONNECT_IVL, 'int', -1);
     $self->{socket}->set(ZMQ_IMMEDIATE, 'int', 1);
     $self->{socket}->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
-    return $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$ });
+    return $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$, drain => 'yes' });
 }
 
 sub _socket {

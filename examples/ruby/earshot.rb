@@ -219,7 +219,7 @@ module Earshot
       check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
       check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
       check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
-      greet 'work', 'READY', 'EARW/1', slots: slots, schemes: scheme, pid: Process.pid
+      greet 'work', 'READY', 'EARW/1', slots: slots, schemes: scheme, pid: Process.pid, drain: 'yes'
       @ready = IO.for_fd(option(ZMQ::FD), autoclose: false)
     end
 

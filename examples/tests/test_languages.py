@@ -319,7 +319,7 @@ class WorkerDialogCases:
         head, *body = self.hear()
         lines = head.splitlines()
         self.assertEqual((lines[0], body), ("READY EARW/1", []))
-        self.assertEqual(set(lines[1:]) - {f"pid: {worker.pid}"}, {"slots: 4", "schemes: upper"})
+        self.assertEqual(set(lines[1:]) - {f"pid: {worker.pid}"}, {"slots: 4", "schemes: upper", "drain: yes"})
         self.say("LIMITS\nbroker: b\nspool: /nowhere\ninline-bytes: 65536\n")
         worker.await_line("earshot: serving upper:")
 

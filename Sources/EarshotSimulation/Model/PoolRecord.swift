@@ -28,6 +28,8 @@ final class PoolRecord {
     var pid = 0
     /// Whether it gets nothing new.
     var isLeaving = false
+    /// Whether it is told of a drain though it is a user's own.
+    var hearsDrain = false
     var slots = 0
     /// By their names.
     var leases: [AttemptID: Lease] = [:]

@@ -323,6 +323,9 @@ extension ReferenceModel {
 
     func drain() {
         isDraining = true
-        for worker in pool.values where worker.isReady { worker.isLeaving = true }
+        for worker in pool.values where worker.isReady {
+            if worker.isOwn, worker.hearsDrain, !worker.isLeaving { owedDrains.insert(worker.id) }
+            worker.isLeaving = true
+        }
     }
 }

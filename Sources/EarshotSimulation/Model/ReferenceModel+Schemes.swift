@@ -29,6 +29,8 @@ extension ReferenceModel {
         worker.isLeaving = isDraining
         worker.slots = ready.slots
         worker.pid = ready.pid
+        worker.hearsDrain = ready.hearsDrain
+        if isDraining, !worker.isOwn || ready.hearsDrain { owedDrains.insert(worker.id) }
         worker.foreign = Set(ready.holds.filter { $0.broker != instance })
         guard worker.isOwn else { return }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
@@ -70,7 +72,7 @@ extension ReferenceModel {
     }
 
     func drained(_ id: WorkerID) {
-        expect(pool[id]?.isOwn == false, 14, "worker \(id.rawValue), a user's own, is told to end")
+        expect(owedDrains.remove(id) != nil, 14, "worker \(id.rawValue) is told of a drain that is none of its")
     }
 
     func killed(_ id: WorkerID) {

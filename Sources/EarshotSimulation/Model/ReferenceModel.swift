@@ -94,6 +94,8 @@ final class ReferenceModel {
     var owedCancellations: Set<AttemptID> = []
     /// Users' own workers that were put out, whose connections have to be closed.
     var owedClosings: Set<WorkerID> = []
+    /// Workers that are to be told of a drain.
+    var owedDrains: Set<WorkerID> = []
     var moments = Heap<Moment>()
     /// Bodies the core holds.
     var bodies: Set<BodyID> = []
@@ -203,6 +205,7 @@ final class ReferenceModel {
             compare(told, purge)
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
+        if let worker = owedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
         if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }

@@ -30,6 +30,7 @@ extension World {
             }
         }
         ready.tellsHolds = !workers[number].isOld
+        ready.hearsDrain = number.isMultiple(of: 2)
         ready.holds =
             workers[number].foreign + held(by: number).map(\.attempt) + workers[number].untold.map(\.job.attempt)
         say(.ready(ready), number)

@@ -121,6 +121,7 @@ final class ProgramWorker {
         var ready = Ready(slots: options.slots)
         ready.schemes = options.schemes
         ready.pid = Int(getpid())
+        ready.hearsDrain = true
         ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }
@@ -149,8 +150,8 @@ final class ProgramWorker {
         case .cancel(let attempt): if let run = runs[attempt] { stop(run, Refusal(.cancelled)) }
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .ping: link.sendNow(.pong)
-        // Its user ends it, not a broker that ends.
-        case .drain: break
+        // No jobs come until the next broker is there; the user ends this worker, not a broker.
+        case .drain: logger.info("the broker is ending: running jobs are finished, and the next broker is awaited")
         case .error(let code, let detail): objected(Printable.sentence(code), Printable.sentence(detail ?? ""))
         }
     }

@@ -93,13 +93,13 @@ class Job:
 
 
 class Worker:
-    """Serves schemes with a function until the bus ends it, or `stop`. Belongs to one event loop."""
+    """Serves schemes with a function until `stop`, over several brokers. Belongs to one event loop."""
 
     def __init__(self, function: Function, schemes: Sequence[str], slots: int = SLOTS,
                  runtime: str | os.PathLike[str] | None = None) -> None:
         self._function = function
         self._ready = encode("READY", "EARW/1", fields=(("slots", slots), ("schemes", " ".join(schemes)),
-                                                        ("pid", os.getpid())))
+                                                        ("pid", os.getpid()), ("drain", "yes")))
         self._folder = _place.runtime_folder(runtime)
         self._path = _place.socket_path(self._folder, "work")
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="earshot-job")
@@ -115,7 +115,7 @@ class Worker:
         """Set while the broker knows it."""
 
     async def run(self) -> None:
-        """Serves. Returns after `stop`, or when the broker has told it to end; raises `NoBroker` or `Refused`."""
+        """Serves this broker and each later one. Returns after `stop`; raises `NoBroker` or `Refused`."""
         if not _place.is_served(self._folder):
             raise NoBroker(f"no broker runs in {self._folder}: start one with `earshot serve`")
         self._loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ class Worker:
         elif message.verb == "CANCEL":
             self._cancel(message.operands[0])
         elif message.verb == "DRAIN":
-            self.stop()
+            _log.info("the broker is ending: running jobs are finished, and the next broker is awaited")
         elif message.verb == "ERROR":
             code, detail = message.operands[0], message.field("detail") or ""
             _log.error("the broker says: %s: %s", code, detail)

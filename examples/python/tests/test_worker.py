@@ -207,9 +207,12 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
             [(head, made)] = await asyncio.to_thread(broker.hear, 1)
             self.assertTrue(head.startswith(b"DONE b.1.1 200\n"))
             self.assertTrue(made == body)
-            broker.say(b"PING\n")
             broker.say(b"DRAIN\n")
-            self.assertEqual(await asyncio.to_thread(broker.hear, 2), [[b"PONG\n"], [b"BYE\n"]])
+            broker.say(b"PING\n")
+            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"PONG\n"]])
+            self.assertFalse(running.done(), "a broker that ends does not end the worker")
+            worker.stop()
+            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"BYE\n"]])
             await running
 
     @timed
@@ -219,12 +222,13 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
 
         with Played() as broker:
             broker.listen("work")
-            running = asyncio.create_task(Worker(never, ["never"], 1, broker.runtime).run())
+            worker = Worker(never, ["never"], 1, broker.runtime)
+            running = asyncio.create_task(worker.run())
             await asyncio.to_thread(broker.accept)
             # The worker reads both at once.
             broker.say_all(b"LIMITS\nspool: /nowhere\ninline-bytes: 1\n", b"JOB b.1.1 never:1\n", b"CANCEL b.1.1\n")
             self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"FAILED b.1.1 cancelled\n"]])
-            broker.say(b"DRAIN\n")
+            worker.stop()
             self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"BYE\n"]])
             await running
 
