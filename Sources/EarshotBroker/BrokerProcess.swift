@@ -325,7 +325,9 @@ public final class BrokerProcess {
             "said": "\(completion.length)",
         ]
         logger.error("a worker's file is not in the spool as it said", metadata: metadata)
-        return .failed(completion.attempt, code: "internal", detail: nil, receivedBytes: completion.length)
+        // Passed on if it is a user's own worker, whose failure it then is.
+        let detail = "the worker's file is not in the spool as its DONE says"
+        return .failed(completion.attempt, code: "internal", detail: detail, receivedBytes: completion.length)
     }
 
     /// Sets one timer after many messages, a large purge, or the end of most records: the memory that they took is given

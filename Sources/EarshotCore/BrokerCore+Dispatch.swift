@@ -236,7 +236,8 @@ extension BrokerCore {
         } else if next <= now {
             workers[worker].askedAt = now
             actions.append(.sendWorker(id, .ping))
-            next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
+            // By then it has answered, most likely, and may have been silent since.
+            next = now.advanced(byMilliseconds: min(limits.heartbeatMilliseconds, limits.silenceMilliseconds))
         }
         setTimer(next, .heartbeat(id))
     }

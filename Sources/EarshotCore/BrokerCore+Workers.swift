@@ -110,7 +110,10 @@ extension BrokerCore {
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
         clock = now
         guard let worker = workerNumbers[id] else { return }
-        if let attempt = error.attempt { attemptFailed(attempt, .internalError, 0, by: worker, now: now) }
+        if let attempt = error.attempt {
+            let code = isOwn(worker) ? FailureCode.workerFailed : .internalError
+            attemptFailed(attempt, code, 0, by: worker, now: now)
+        }
         guard workers[worker].phase != .joining, isOwn(worker) else {
             actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
             return
@@ -151,10 +154,10 @@ extension BrokerCore {
         sayLimits(to: worker)
         workers[worker].offers(ready.slots)
         workers[worker].pid = ready.pid
+        workers[worker].hearsDrain = ready.hearsDrain
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
             // What may be gone on with is told of next.
-        workers[worker].hearsDrain = ready.hearsDrain
             if !isAdopting || !ready.tellsHolds { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
         if workers[worker].isBusy { watch(worker, now: now) }
@@ -191,6 +194,7 @@ extension BrokerCore {
             return
         }
         response.url = flights[flight].url.description
+        if flights[flight].method == .head { dropBody(of: &response) }
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -206,6 +210,13 @@ extension BrokerCore {
             return
         }
         conclude(flight, response, now: now)
+    }
+
+    /// The answer to HEAD has no body, whatever a worker sends.
+    private mutating func dropBody(of response: inout Outcome.Response) {
+        drop(response)
+        (response.body, response.file, response.copy, response.sha256) = (nil, nil, nil, nil)
+        response.length = 0
     }
 
     /// - Parameter detail: a sentence that tells more than the code's own; nil for that one.

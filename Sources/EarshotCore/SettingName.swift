@@ -108,7 +108,8 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// What it may be, for people.
     public var bounds: String {
-        "\(text(range.lowerBound)) to \(text(range.upperBound))" + (isTime ? " seconds" : "")
+        let form = isTime ? " seconds, with at most three digits after the point" : ""
+        return "\(text(range.lowerBound)) to \(text(range.upperBound))" + form
     }
 
     // MARK: Unknown names

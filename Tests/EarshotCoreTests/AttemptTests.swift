@@ -259,6 +259,29 @@ struct AttemptTests {
         #expect(rig.actions == [.killWorker(worker)])
     }
 
+    @Test mutating func `a worker that answers is asked again after as much silence as before`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        for _ in 1...5 {
+            rig.wait(milliseconds: 4_999)
+            #expect(rig.actions == [])
+            rig.wait(milliseconds: 1)
+            #expect(rig.actions == [.sendWorker(worker, .ping)])
+            rig.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+        }
+        rig.wait(milliseconds: 3_000)
+        rig.pass { $0.core.workerSaid(.slots(8), body: nil, by: worker, now: $0.now) }
+        rig.wait(milliseconds: 4_999)
+        #expect(rig.actions == [])
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.sendWorker(worker, .ping)])
+        rig.wait(milliseconds: 9_999)
+        #expect(rig.actions == [])
+        rig.wait(milliseconds: 1)
+        #expect(rig.actions == [.killWorker(worker)])
+    }
+
     @Test mutating func `a worker that lost its connection but lives is ended before its work runs elsewhere`() {
         let worker = rig.worker(1)
         let a = rig.client(1)

@@ -260,8 +260,8 @@ struct PoolTests {
         rig.pass { $0.core.drain() }
         #expect(drained == [told])
         rig.pass { rig in
-            let id = WorkerID(rawValue: 2)
-            rig.core.workerConnected(id, now: rig.now)
+            let child = WorkerID(rawValue: 4)
+            rig.core.workerConnected(child, now: rig.now)
             var ready = Ready(slots: 8)
             ready.secret = "s"
             rig.core.workerSaid(.ready(ready), body: nil, by: child, now: rig.now)

@@ -86,6 +86,9 @@ public struct FetchOptions: Sendable {
         usual.priority = fetch.options.priority
         // Most requests say nothing, and cannot be misread.
         if fetch.options == usual, fetch.httpFields.isEmpty { return }
+        if let proxy = fetch.options.route.proxy, !Route.isProxy(proxy) {
+            throw BusError(.invalidRequest, "A proxy is a URL of http, https or socks5, or none.")
+        }
         // A message that does not come back as it was is not what the program meant: a line end in a key, for one.
         guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
             throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")

@@ -1,0 +1,121 @@
+"""Workers of users' own schemes, played over raw sockets: what the broker makes of what they send."""
+
+import time
+
+import zmq
+
+from harness import Bus, TestCase
+
+RESPONSE_FIELD_BYTES = 48 * 1024
+HEAD_BYTES = 65_536
+
+
+class OwnWorker:
+    """A connection on `work` that serves one scheme and answers nothing by itself."""
+
+    def __init__(self, bus, scheme, *fields):
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.linger = 0
+        self._socket.reconnect_ivl = -1
+        self._socket.connect(f"ipc://{bus.runtime}/work")
+        self.say("READY EARW/1", "slots: 4", f"schemes: {scheme}", *fields)
+        self.limits = self.hear()
+
+    def say(self, line, *fields, body=None):
+        frames = ["\n".join([line, *fields, ""]).encode()]
+        self._socket.send_multipart(frames if body is None else [*frames, body])
+
+    def hear(self, timeout=10):
+        """The head of the next message; None if none comes in time."""
+        return self._socket.recv_multipart()[0].decode() if self._socket.poll(timeout * 1000) else None
+
+    def job(self):
+        """The attempt of the next job."""
+        head = self.hear()
+        if head is None or not head.startswith("JOB "):
+            raise AssertionError(f"no JOB but {head}")
+        return head.split()[1]
+
+    def close(self):
+        self._socket.close()
+
+
+class OwnWorkerTests(TestCase):
+    def setUp(self):
+        self.bus = self.enterContext(Bus(workers=1))
+        self.client = self.bus.client()
+
+    def worker(self, scheme, *fields):
+        worker = OwnWorker(self.bus, scheme, *fields)
+        self.addCleanup(worker.close)
+        return worker
+
+    def done(self, worker, *fields, body=b"abc"):
+        worker.say(f"DONE {worker.job()} 200", f"length: {len(body)}", *fields, body=body)
+
+    def test_long_header_fields_never_make_a_longer_message_than_clients_read(self):
+        worker = self.worker("long")
+        url = "long:" + "u" * 8_000
+        for excess, wanted in ((0, "RESULT"), (1, "FAILED"), (400_000, "FAILED")):
+            with self.subTest(excess=excess):
+                self.client.fetch("h", f"{excess}", url, tag="t" * 64)
+                self.done(worker, "", "x: " + "v" * (RESPONSE_FIELD_BYTES - 3 + excess))
+                self.assertTrue(self.client.socket.poll(10_000))
+                head = self.client.socket.recv_multipart()[0]
+                self.assertLessEqual(len(head), HEAD_BYTES)
+                code = b"200" if wanted == "RESULT" else b"protocol-error"
+                self.assertTrue(head.startswith(b"%s h %d %s\n" % (wanted.encode(), excess, code)), head[:80])
+        self.client.say("ACK 3")
+        self.balance(self.client)
+
+    def test_the_answer_to_HEAD_has_no_body(self):
+        worker = self.worker("head")
+        self.client.fetch("h", 1, "head:1", method="HEAD")
+        self.done(worker)
+        result = self.client.terminal()
+        self.assertEqual((result.verb, result.fields["length"], result.body), ("RESULT", "0", None))
+        self.assertNotIn("sha-256", result.fields)
+
+    def test_a_file_that_is_not_there_is_the_workers_failure(self):
+        worker = self.worker("file")
+        self.client.fetch("h", 1, "file:1")
+        worker.say(f"DONE {worker.job()} 200", "length: 9", "file: nothing.part", f"sha-256: {'0' * 64}")
+        failure = self.client.terminal()
+        self.assertFailed(failure, "worker-failed")
+        self.assertIn("file", failure.fields["detail"])
+
+    def test_a_silent_worker_is_asked_after_each_five_seconds(self):
+        worker = self.worker("slow")
+        self.client.fetch("h", 1, "slow:1")
+        attempt = worker.job()
+        for _ in range(3):
+            last = time.monotonic()
+            self.assertEqual(worker.hear(), "PING\n")
+            self.assertGreater(time.monotonic() - last, 4.5)
+            self.assertLess(time.monotonic() - last, 9)
+            worker.say("PONG")
+        worker.say(f"DONE {attempt} 200")
+        self.assertEqual(self.client.terminal().verb, "RESULT")
+
+    def test_a_drain_is_told_to_workers_that_ask_for_it(self):
+        told, quiet = self.worker("told", "drain: yes"), self.worker("quiet")
+        self.client.fetch("h", 1, "told:1")
+        attempt = told.job()
+        self.bus.program.signal(15)
+        self.assertEqual(told.hear(), "DRAIN\n")
+        self.client.expect("GOODBYE")
+        self.client.fetch("h", 2, "quiet:1")
+        self.assertFailed(self.client.terminal(), "stopping")
+        told.say(f"DONE {attempt} 200", "length: 3", body=b"abc")
+        self.assertResult(self.client.terminal(), b"abc")
+        self.assertIsNone(quiet.hear(0))
+
+    def test_limits_are_told_when_they_change(self):
+        worker = self.worker("limits")
+        self.assertNotIn("slots:", worker.limits)
+        self.client.set("inline-bytes 1000")
+        self.assertIn("inline-bytes: 1000\n", worker.hear())
+        self.client.set("slots 7")
+        self.assertNotIn("slots:", worker.hear())
+
+
