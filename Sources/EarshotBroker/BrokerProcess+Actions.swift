@@ -83,13 +83,14 @@ extension BrokerProcess {
     /// Says something that is not kept for a client that does not take it.
     private func tell(_ client: ClientID, _ head: [UInt8], _ body: [UInt8]? = nil) {
         guard bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
-        // A client that leaves thousands of answers unread has stopped reading.
+        // It is not read from while it leaves replies unread, so only replies to earlier messages come to this.
         bus.close(client.rawValue)
     }
 
     /// Progress that a client does not take is told when it takes messages again, as it is then.
     private func tell(_ client: ClientID, _ progress: Progress) {
-        guard bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue) == .wouldBlock else {
+        guard bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue, as: .progress) == .wouldBlock
+        else {
             return
         }
         core.progressRefused(progress.handler, progress.request, by: client)
@@ -114,7 +115,7 @@ extension BrokerProcess {
     }
 
     private func send(_ content: WaitingTerminals.Content, _ sequence: UInt64, to client: ClientID) {
-        switch bus.send(content.head, content.body, to: client.rawValue) {
+        switch bus.send(content.head, content.body, to: client.rawValue, as: .terminal) {
         case .sent: core.deliveryTaken(sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)

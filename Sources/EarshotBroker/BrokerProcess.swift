@@ -13,8 +13,6 @@ public import Logging
 /// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell
 /// decides nothing about requests.
 public final class BrokerProcess {
-    /// Messages queued to one peer: more than the largest window, so that only progress and answers can fill it.
-    private static let mostMessages = 8_192
     /// The largest frame of a client: a body, and room to tell it that it is too long.
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
     /// Descriptors kept back from connections, for files.
@@ -98,14 +96,14 @@ public final class BrokerProcess {
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
         let connections = max(16, descriptors - Self.reservedDescriptors) / 2
         bus = try StreamPort(
-            try Self.path(options, "bus"), loop, frameBytes: Self.clientFrameBytes, mostMessages: Self.mostMessages,
+            try Self.path(options, "bus"), loop, frameBytes: Self.clientFrameBytes, bounds: .clients,
             connectionLimit: connections, logger: logger)
         // READY and JOB are short, an inline body is as long as LIMITS may ever allow.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound
+        let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
         work = try StreamPort(
-            try Self.path(options, "work"), loop,
-            frameBytes: max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024,
-            mostMessages: Self.mostMessages, connectionLimit: connections / 4, logger: logger)
+            try Self.path(options, "work"), loop, frameBytes: workerFrameBytes,
+            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: connections / 4, logger: logger)
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
@@ -148,7 +146,10 @@ public final class BrokerProcess {
     private func pass() -> EventLoop.Rest {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
-        work.take { event in workEvent(event, now: now) }
+        work.take { event in
+            workEvent(event, now: now)
+            return 1
+        }
         bus.take { event in busEvent(event, now: now) }
         unread = core.lend { $0.clientsHandingOver }.filter { bus.hasUnread($0.rawValue) }
         for client in blocked.union(late) where bus.hasRoom(for: client.rawValue) {
@@ -172,7 +173,8 @@ public final class BrokerProcess {
         return next.map { .until($0) } ?? .untilEvent
     }
 
-    private func busEvent(_ event: PortEvent, now: Tick) {
+    /// - Returns: how many messages of its sender's turn it is worth.
+    private func busEvent(_ event: PortEvent, now: Tick) -> Int {
         switch event {
         case .connected(let peer, let isRequestReply):
             core.clientConnected(
@@ -182,6 +184,7 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
+                if case .query(let query) = message, query.isOfTables { return StreamPort.itemsPerTurn }
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
@@ -191,6 +194,7 @@ public final class BrokerProcess {
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
+        return 1
     }
 
     private func workEvent(_ event: PortEvent, now: Tick) {

@@ -18,6 +18,16 @@ final class StreamPort {
         case unreachable
     }
 
+    /// Kinds of messages, by what happens when a peer does not read them.
+    enum Kind {
+        /// Answers the peer, which is not read from while too many wait.
+        case reply
+        /// Waits at the sender.
+        case terminal
+        /// Is dropped.
+        case progress
+    }
+
     /// One connection.
     private final class Peer {
         let number: UInt64
@@ -46,7 +56,7 @@ final class StreamPort {
     private static let bytesPerPass = 8 << 20
     /// Items of one peer processed in one pass. Answers to the first of many are sent before the last is read, so
     /// that their receivers work meanwhile.
-    private static let itemsPerTurn = 32
+    static let itemsPerTurn = 32
     /// Bytes read of one peer in one pass: sixteen bodies of 64 KiB within messages.
     private static let bytesPerTurn = 1 << 20
     /// Connections accepted in one pass.
@@ -59,6 +69,10 @@ final class StreamPort {
     private static let silence = Duration.seconds(10)
     /// How long nobody is accepted when there is no descriptor for one.
     private static let pause = Duration.milliseconds(100)
+    /// How long a large message may take to arrive while others wait for its memory: a local sender needs milliseconds.
+    private static let frameTime = Duration.seconds(10)
+    /// How often that is looked at while somebody waits.
+    private static let framePause = Duration.seconds(1)
 
     private let loop: EventLoop
     private let logger: Logger
@@ -67,7 +81,8 @@ final class StreamPort {
     /// The socket's file; nil if it was gone at once.
     private var file: FileIdentity?
     private let frameBytes: Int
-    private let mostMessages: Int
+    private let bounds: PortBounds
+    private let memory: ConnectionMemory
     private let connectionLimit: Int
     private var accepting: EventLoop.Registration?
     /// Whether somebody waits to be accepted, or may.
@@ -89,14 +104,15 @@ final class StreamPort {
     ///
     /// - Parameters:
     ///   - frameBytes: bytes of a frame at most.
-    ///   - mostMessages: messages that may wait to be written to one peer.
+    ///   - bounds: of what peers may have waiting, and may make wait.
     init(
-        _ path: String, _ loop: EventLoop, frameBytes: Int, mostMessages: Int, connectionLimit: Int, logger: Logger
+        _ path: String, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds, connectionLimit: Int, logger: Logger
     ) throws {
         self.loop = loop
         self.logger = logger
         self.frameBytes = frameBytes
-        self.mostMessages = mostMessages
+        self.bounds = bounds
+        memory = ConnectionMemory(frameCapacity: bounds.frameBytes)
         self.connectionLimit = connectionLimit
         self.path = path
         listener = try UnixSocket.listen(at: path)
@@ -106,6 +122,7 @@ final class StreamPort {
             // unless a child of that process holds it open.
             for peer in peers { closeLater(peer) }
         }
+        memory.onShortage = { [unowned self] in setFrameTimer() }
         try listen()
     }
 
@@ -141,7 +158,9 @@ final class StreamPort {
     // MARK: Taking
 
     /// Takes what came, up to this pass's share.
-    func take(_ handle: (PortEvent) -> Void) {
+    ///
+    /// - Parameter handle: returns how many messages of the sender's turn an event is worth.
+    func take(_ handle: (PortEvent) -> Int) {
         acceptCallers()
         var items = Self.itemsPerPass
         var bytes = Self.bytesPerPass
@@ -159,21 +178,27 @@ final class StreamPort {
     }
 
     /// - Returns: the part of the turn that the peer did not use.
-    private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Void) -> Turn {
+    private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Int) -> Turn {
+        // A peer that does not read its replies is not heard: its next messages wait in the kernel.
+        let isHeard = !hasUnreadReplies(peer.stream)
+        if peer.stream.isReading != isHeard { peer.stream.isReading = isHeard }
+        guard isHeard else { return share }
         var turn = share
         while let message = peer.stream.next(&turn) {
-            taken += 1
+            let bytes = message.head.count + (message.body?.count ?? 0)
             if !peer.isKnown {
                 peer.isKnown = true
                 peer.hasEnvelope = message.hasEnvelope
-                handle(.connected(peer: peer.number, isRequestReply: peer.hasEnvelope))
+                _ = handle(.connected(peer: peer.number, isRequestReply: peer.hasEnvelope))
             }
-            if message.isLonger {
-                handle(.surplus(peer: peer.number, head: message.head))
-            } else {
-                let body = message.body
-                handle(.message(peer: peer.number, head: message.head, body: body))
-            }
+            let event: PortEvent =
+                message.isLonger
+                ? .surplus(peer: peer.number, head: message.head)
+                : .message(peer: peer.number, head: message.head, body: message.body)
+            let weight = max(handle(event), 1 + bytes / bounds.bytesPerMessage)
+            // The stream has counted one.
+            turn.spend(weight - 1)
+            taken += weight
         }
         if peer.stream.isEnded {
             lose(peer, handle)
@@ -183,12 +208,12 @@ final class StreamPort {
         return turn
     }
 
-    private func lose(_ peer: Peer, _ handle: (PortEvent) -> Void) {
+    private func lose(_ peer: Peer, _ handle: (PortEvent) -> Int) {
         peers[peer.number] = nil
         if let violation = peer.stream.violation { refuse(violation) }
         let process = processes?.living(peer.pid)
         processes?.forget(peer.number, of: peer.pid)
-        if peer.isKnown { handle(.lost(peer: peer.number, pid: peer.pid, process: process)) }
+        if peer.isKnown { _ = handle(.lost(peer: peer.number, pid: peer.pid, process: process)) }
     }
 
     private func note(_ peer: Peer) {
@@ -261,7 +286,8 @@ final class StreamPort {
         lastNumber += 1
         let number = lastNumber
         let stream = try MessageStream(
-            descriptor, as: .router, frameBytes: frameBytes, mostMessages: mostMessages, loop: loop
+            descriptor, as: .router, frameBytes: frameBytes, mostMessages: bounds.messages, memory: memory,
+            owner: credentials.pid, loop: loop
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
@@ -288,6 +314,23 @@ final class StreamPort {
         if let next = silenceEnds.first { setSilenceTimer(after: next.at.since(loop.now)) }
     }
 
+    // MARK: Half-sent messages
+
+    private func setFrameTimer() {
+        _ = loop.setTimer(after: Self.framePause) { [unowned self] in endSlowFrames() }
+    }
+
+    /// Closes connections that hold memory for a message too long, as long as others wait for it.
+    private func endSlowFrames() {
+        guard memory.isShort else { return }
+        for peer in peers.values {
+            guard let since = peer.stream.reservedAt, loop.now.since(since) >= Self.frameTime else { continue }
+            refuse("a large message that took longer than \(Self.frameTime)")
+            UnixSocket.shutDown(peer.stream.descriptor)
+        }
+        setFrameTimer()
+    }
+
     /// Tells of refused connections, of many in a second once: whoever is refused tries again.
     private func refuse(_ reason: String) {
         refused += 1
@@ -300,10 +343,15 @@ final class StreamPort {
     // MARK: Sending
 
     /// Puts a head, and a body beside it, on its way, which ``flush()`` sends.
-    func send(_ head: [UInt8], _ body: [UInt8]? = nil, to number: UInt64) -> Sent {
+    func send(_ head: [UInt8], _ body: [UInt8]? = nil, to number: UInt64, as kind: Kind = .reply) -> Sent {
         guard let peer = peers[number], !peer.stream.isEnded else { return .unreachable }
+        if !takes(kind, peer.stream) {
+            // Only what the peer left unread counts, not what this pass has put together.
+            peer.stream.flush()
+            guard takes(kind, peer.stream) else { return .wouldBlock }
+        }
         let message = ZMTP.Message(head: head, body: body, hasEnvelope: peer.hasEnvelope)
-        guard peer.stream.send(message) else { return .wouldBlock }
+        guard peer.stream.send(message, isReply: kind == .reply) else { return .wouldBlock }
         if !peer.isDirty {
             peer.isDirty = true
             dirty.append(peer)
@@ -313,7 +361,28 @@ final class StreamPort {
 
     /// Whether a peer takes messages again after one that it did not take; true for one that is gone. The loop wakes
     /// when it is so.
-    func hasRoom(for number: UInt64) -> Bool { peers[number]?.stream.hasRoom ?? true }
+    func hasRoom(for number: UInt64) -> Bool {
+        guard let stream = peers[number]?.stream else { return true }
+        return stream.unsentBytes <= bounds.ownBytes && stream.unsentMessages <= bounds.deliveries / 2
+    }
+
+    private func takes(_ kind: Kind, _ stream: MessageStream) -> Bool {
+        switch kind {
+        case .reply: true
+        case .terminal: isBelow(bounds.terminalBytes, stream)
+        case .progress: isBelow(bounds.progressBytes, stream)
+        }
+    }
+
+    private func isBelow(_ most: Int, _ stream: MessageStream) -> Bool {
+        stream.unsentMessages < bounds.deliveries
+            && stream.unsentBytes < (memory.unsentBytes < bounds.bytesOfAll ? most : bounds.ownBytes)
+    }
+
+    private func hasUnreadReplies(_ stream: MessageStream) -> Bool {
+        let most = memory.unsentReplyBytes < bounds.replyBytesOfAll ? bounds.replyBytes : bounds.ownBytes
+        return stream.unsentReplyBytes >= most || stream.unsentReplies >= bounds.replies
+    }
 
     /// Sends what was put on its way in this pass.
     func flush() {

@@ -191,6 +191,14 @@ public enum Query: Equatable, Sendable {
         }
     }
 
+    /// Whether the answer lists the records of a table.
+    public var isOfTables: Bool {
+        switch self {
+        case .status, .handlers, .origins, .workers, .settings: true
+        case .ping, .ledger, .why: false
+        }
+    }
+
     /// The operands, as in QUERY and in its ANSWER.
     public var words: [String] {
         switch self {

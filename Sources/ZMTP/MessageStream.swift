@@ -30,6 +30,8 @@ public final class MessageStream {
     private let type: SocketType
     private let frameBytes: Int
     private let mostMessages: Int
+    private let memory: ConnectionMemory
+    private let owner: Int32
     private let loop: EventLoop
     private let onReady: () -> Void
     private var registration: EventLoop.Registration?
@@ -52,31 +54,50 @@ public final class MessageStream {
     private var hasNewPong = false
     /// The answer to the newest of the PINGs that came while the kernel took no output.
     private var latePong: [UInt8]?
+    /// Bytes reserved for the message that is coming.
+    private var reservedBytes = 0
+    /// Whether they include the frame that comes next.
+    private var isNextReserved = false
+    /// Whether the frame that comes next is too long for the memory that is left: nothing is read meanwhile.
+    private(set) var awaitsRoom = false
+    /// When the last of ``reservedBytes`` were reserved; nil without any.
+    public private(set) var reservedAt: LoopTime?
+    /// What `memory` was told of the output.
+    private var told = (bytes: 0, replyBytes: 0)
 
     /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
     ///
     /// - Parameters:
     ///   - frameBytes: bytes of a frame at most; a longer one ends the connection.
     ///   - mostMessages: messages that may wait to be written.
+    ///   - memory: counts what this connection and others hold.
+    ///   - owner: process at the other end, by which `memory` shares room out.
     ///   - onReady: called from the loop when something may have come, or the other end is gone: ask ``next()`` later
     ///     in that pass.
     public init(
-        _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int, loop: EventLoop,
+        _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int,
+        memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, loop: EventLoop,
         onReady: @escaping () -> Void
     ) throws(SystemError) {
         self.descriptor = descriptor
         self.type = type
         self.frameBytes = frameBytes
         self.mostMessages = mostMessages
+        self.memory = memory
+        self.owner = owner
         self.loop = loop
         self.onReady = onReady
         output.append(Handshake.opening(as: type))
+        tellMemory()
         registration = try loop.add(descriptor, .readable) { [unowned self] readiness in became(readiness) }
     }
 
     deinit {
         if let registration { loop.remove(registration) }
         UnixSocket.close(descriptor)
+        output.removeAll()
+        tellMemory()
+        if awaitsRoom || reservedBytes > 0 { releaseRoom() }
     }
 
     /// Whether messages can be sent: both ends have said who they are.
@@ -109,8 +130,8 @@ public final class MessageStream {
         while !turn.isOver {
             if let message = takeFromInput(&turn) { return message }
             guard !turn.isOver else { break }
-            guard phase != .ended, isReading, isReadable else {
-                mayHaveMore = isReadable
+            guard phase != .ended, isReading, isReadable, !awaitsRoom else {
+                mayHaveMore = isReadable && !awaitsRoom
                 break
             }
             read(&turn)
@@ -121,10 +142,21 @@ public final class MessageStream {
 
     private func became(_ readiness: EventLoop.Readiness) {
         if readiness.contains(.writable) { flush() }
-        if readiness.contains(.hangUp) || readiness.contains(.error) { isHungUp = true }
+        if readiness.contains(.hangUp) || readiness.contains(.error) { hungUp() }
         isReadable = true
         mayHaveMore = true
         onReady()
+    }
+
+    /// The other end is gone: nobody reads what waits, and the loop need not tell it again.
+    private func hungUp() {
+        isHungUp = true
+        output.removeAll()
+        tellMemory()
+        if awaitsRoom, let registration {
+            loop.remove(registration)
+            self.registration = nil
+        }
     }
 
     private func read(_ turn: inout Turn) {
@@ -150,7 +182,7 @@ public final class MessageStream {
     private func settle(_ outcome: UnixSocket.Transfer, isFull: Bool) {
         switch outcome {
         // Less than there was room for: what comes later is told by the loop.
-        case .bytes: isReadable = isFull
+        case .bytes: isReadable = isFull || isHungUp
         case .wouldBlock: isReadable = false
         case .ended: end()
         }
@@ -183,6 +215,7 @@ public final class MessageStream {
 
     /// The next frame that is whole; nil when more must be read or the turn is over.
     private func takeFrame(_ turn: inout Turn) -> (Frame.Header, [UInt8])? {
+        guard !awaitsRoom else { return nil }
         if var frame = partial.take() {
             repeat {
                 frame.makeRoom()
@@ -212,16 +245,19 @@ public final class MessageStream {
                 refuse("a peer sent a frame of \(header.count) bytes; \(most) are the most")
                 return nil
             }
-            input.drop(header.headerBytes)
             let count = Int(header.count)
             if !header.isCommand, frames >= 2, phase == .open {
                 // Not kept, so that a message without end costs nothing.
+                input.drop(header.headerBytes)
                 surplus = header.count
                 message.isLonger = true
                 guard header.hasMore else { return (header, []) }
                 turn.processedItem()
                 continue
             }
+            guard input.count - header.headerBytes >= count || reservesRoom(for: count) else { return nil }
+            isNextReserved = false
+            input.drop(header.headerBytes)
             guard input.count < count else { return (header, input.take(count)) }
             var frame = PartialFrame(header, count: count)
             frame.filled = input.move(into: &frame.bytes, at: 0)
@@ -244,11 +280,48 @@ public final class MessageStream {
         default: break
         }
         guard !hasMore else { return nil }
+        if reservedBytes > 0 { releaseRoom() }
         let whole = message
         message = Message(head: [])
         frames = 0
         return whole
     }
+
+    // MARK: Memory of incoming frames
+
+    /// Whether a frame that has not come whole can be kept; else it is waited for.
+    private func reservesRoom(for count: Int) -> Bool {
+        guard count > ConnectionMemory.freeBytes, !isNextReserved else { return true }
+        guard memory.reserve(count, for: self, of: owner) else {
+            awaitsRoom = true
+            watch()
+            return false
+        }
+        reservedBytes += count
+        reservedAt = loop.now
+        return true
+    }
+
+    /// There is room now for the frame that was waited for.
+    func roomGranted(_ bytes: Int) {
+        reservedBytes += bytes
+        reservedAt = loop.now
+        isNextReserved = true
+        awaitsRoom = false
+        isReadable = true
+        mayHaveMore = true
+        watch()
+        onReady()
+    }
+
+    private func releaseRoom() {
+        let bytes = reservedBytes
+        (reservedBytes, reservedAt) = (0, nil)
+        (isNextReserved, awaitsRoom) = (false, false)
+        memory.release(bytes, of: owner)
+    }
+
+    // MARK: Commands
 
     private func obey(_ bytes: [UInt8]) {
         guard let (name, rest) = Handshake.command(bytes) else { return refuse("a peer sent a command without a name") }
@@ -279,13 +352,27 @@ public final class MessageStream {
 
     /// Puts a message behind those that wait to be written; ``flush()`` writes them.
     ///
+    /// - Parameter isReply: whether it answers a message of the other end, and is counted as that.
     /// - Returns: false when as many wait as may, or it is not open: libzmq ends a connection on which a message comes
     ///   before it has sent its own READY.
-    public func send(_ message: Message) -> Bool {
+    public func send(_ message: Message, isReply: Bool = false) -> Bool {
         guard phase == .open, output.messages < mostMessages else { return false }
-        output.append(message)
+        output.append(message, isReply: isReply)
+        tellMemory()
         return true
     }
+
+    /// Messages that wait to be written.
+    public var unsentMessages: Int { output.messages }
+
+    /// Bytes that wait to be written.
+    public var unsentBytes: Int { output.bytes }
+
+    /// Replies that wait to be written.
+    public var unsentReplies: Int { output.replies }
+
+    /// Bytes of replies that wait to be written, in pieces that the kernel has not taken whole.
+    public var unsentReplyBytes: Int { output.replyBytes }
 
     /// Whether nothing waits to be written.
     public var isIdle: Bool { output.isEmpty }
@@ -296,6 +383,7 @@ public final class MessageStream {
     /// Writes what waits, as far as the kernel takes it; the loop writes the rest when it takes more.
     public func flush() {
         hasNewPong = false
+        defer { tellMemory() }
         guard phase != .ended, !output.isEmpty else { return }
         switch output.write(to: descriptor) {
         case .bytes:
@@ -309,6 +397,13 @@ public final class MessageStream {
             output.removeAll()
             setWaiting(false)
         }
+    }
+
+    /// Lets the account of all connections follow what waits here.
+    private func tellMemory() {
+        memory.unsentBytes += output.bytes - told.bytes
+        memory.unsentReplyBytes += output.replyBytes - told.replyBytes
+        told = (output.bytes, output.replyBytes)
     }
 
     /// Writes what waits for at most so many milliseconds, which the caller has. The socket ends with this object.
@@ -332,7 +427,7 @@ public final class MessageStream {
 
     private func watch() {
         guard let registration else { return }
-        var interest: EventLoop.Interest = isReading ? .readable : []
+        var interest: EventLoop.Interest = isReading && !awaitsRoom ? .readable : []
         if isWaitingForRoom { interest.insert(.writable) }
         // A descriptor that is watched can be watched otherwise, unless memory is out.
         do throws(SystemError) { try loop.change(registration, to: interest) } catch { end() }
@@ -353,6 +448,9 @@ public final class MessageStream {
         registration = nil
         UnixSocket.shutDown(descriptor)
         output.removeAll()
+        tellMemory()
         partial = nil
+        message = Message(head: [])
+        if awaitsRoom || reservedBytes > 0 { releaseRoom() }
     }
 }

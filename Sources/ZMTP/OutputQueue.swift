@@ -17,6 +17,9 @@ struct OutputQueue: ~Copyable {
         var bytes: [UInt8] = []
         /// Messages that end in it.
         var messages = 0
+        /// Replies among them, and bytes of replies in it.
+        var replies = 0
+        var replyBytes = 0
     }
 
     private var pieces: Deque<Piece> = []
@@ -26,14 +29,25 @@ struct OutputQueue: ~Copyable {
     private var sent = 0
     /// Messages that were not written to their end.
     private(set) var messages = 0
+    /// Bytes that the kernel has not taken.
+    private(set) var bytes = 0
+    /// Replies that were not written to their end, and bytes of replies in pieces that were not.
+    private(set) var replies = 0
+    private(set) var replyBytes = 0
 
     var isEmpty: Bool { pieces.isEmpty && last.bytes.isEmpty }
 
     /// Adds bytes that are no message.
-    mutating func append(_ bytes: [UInt8]) { last.bytes += bytes }
+    mutating func append(_ bytes: [UInt8]) {
+        last.bytes += bytes
+        self.bytes += bytes.count
+    }
 
-    mutating func append(_ message: Message) {
+    /// - Parameter isReply: whether it is counted among the replies.
+    mutating func append(_ message: Message, isReply: Bool = false) {
         if last.bytes.count >= Self.pieceBytes { closePiece() }
+        let start = last.bytes.count
+        if isReply { replies += 1 }
         if message.hasEnvelope { Frame.appendHeader(to: &last.bytes, count: 0, hasMore: true) }
         Frame.appendHeader(to: &last.bytes, count: message.head.count, hasMore: message.body != nil)
         last.bytes += message.head
@@ -41,13 +55,29 @@ struct OutputQueue: ~Copyable {
         if let body = message.body {
             Frame.appendHeader(to: &last.bytes, count: body.count, hasMore: false)
             if body.count >= Self.longBytes {
+                count(from: start, isReply: isReply)
                 closePiece()
-                pieces.append(Piece(bytes: body, messages: 1))
+                bytes += body.count
+                replyBytes += isReply ? body.count : 0
+                pieces.append(
+                    Piece(
+                        bytes: body, messages: 1, replies: isReply ? 1 : 0, replyBytes: isReply ? body.count : 0))
                 return
             }
             last.bytes += body
         }
         last.messages += 1
+        if isReply { last.replies += 1 }
+        count(from: start, isReply: isReply)
+    }
+
+    /// Counts the bytes behind `start` in the last piece.
+    private mutating func count(from start: Int, isReply: Bool) {
+        let added = last.bytes.count - start
+        bytes += added
+        guard isReply else { return }
+        replyBytes += added
+        last.replyBytes += added
     }
 
     private mutating func closePiece() {
@@ -65,13 +95,17 @@ struct OutputQueue: ~Copyable {
             guard sent < bytes.count else {
                 sent = 0
                 if isLast {
-                    messages -= last.messages
-                    last.messages = 0
+                    messages = 0
+                    replies = 0
+                    replyBytes = 0
+                    (last.messages, last.replies, last.replyBytes) = (0, 0, 0)
                     last.bytes.removeAll(keepingCapacity: last.bytes.capacity <= Self.keptBytes)
                     return .bytes(0)
                 }
-                messages -= pieces[0].messages
-                pieces.removeFirst()
+                let piece = pieces.removeFirst()
+                messages -= piece.messages
+                replies -= piece.replies
+                replyBytes -= piece.replyBytes
                 continue
             }
             let outcome = unsafe bytes.withUnsafeBytes {
@@ -79,6 +113,7 @@ struct OutputQueue: ~Copyable {
             }
             guard case .bytes(let count) = outcome else { return outcome }
             sent += count
+            self.bytes -= count
         }
     }
 
@@ -87,6 +122,6 @@ struct OutputQueue: ~Copyable {
         pieces = []
         last = Piece()
         sent = 0
-        messages = 0
+        (messages, bytes, replies, replyBytes) = (0, 0, 0, 0)
     }
 }

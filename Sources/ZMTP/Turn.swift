@@ -16,6 +16,9 @@ public struct Turn {
     /// Whether nothing more is processed; what was read and is left waits for the next turn.
     public var isOver: Bool { items <= 0 || bytes <= 0 }
 
+    /// Counts work that a message made beyond that of one item.
+    public mutating func spend(_ items: Int) { self.items -= items }
+
     mutating func processedItem() { items -= 1 }
 
     mutating func read(_ count: Int) { bytes -= count }

@@ -14,14 +14,18 @@ final class StreamPair {
     /// Whether the loop is not to wait.
     private var isPassing = false
 
-    init(as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000) throws {
+    init(
+        as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000,
+        memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0
+    ) throws {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         try #require(unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0)
         loop = try EventLoop()
         other = ends[1]
         stream = try MessageStream(
-            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, loop: loop
+            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner,
+            loop: loop
         ) {}
         hook = loop.addHook { [unowned self] in
             while let message = stream.next() { messages.append(message) }
@@ -33,8 +37,11 @@ final class StreamPair {
     deinit { UnixSocket.close(other) }
 
     /// One whose other end has shaken hands, as a DEALER.
-    static func open(frameBytes: Int = 1 << 20, mostMessages: Int = 1_000) throws -> StreamPair {
-        let pair = try StreamPair(frameBytes: frameBytes, mostMessages: mostMessages)
+    static func open(
+        frameBytes: Int = 1 << 20, mostMessages: Int = 1_000, memory: ConnectionMemory = ConnectionMemory(),
+        owner: Int32 = 0
+    ) throws -> StreamPair {
+        let pair = try StreamPair(frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner)
         try pair.write(Handshake.opening(as: .dealer))
         try #require(try pair.run { pair.stream.isOpen })
         _ = pair.read()
