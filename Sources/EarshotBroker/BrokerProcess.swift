@@ -184,7 +184,7 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
-                if case .query(let query) = message, query.isOfTables { return StreamPort.itemsPerTurn }
+                if case .query(let query, _) = message, query.isOfTables { return StreamPort.itemsPerTurn }
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }

@@ -160,7 +160,9 @@ public final class ClientConnection {
     }
 
     /// Asks the broker about itself. Answered by ``ClientEvent/answer(_:json:)``.
-    public func query(_ query: Query) { carryOut(core.query(query)) }
+    ///
+    /// - Parameter page: part of the answer's table.
+    public func query(_ query: Query, _ page: QueryPage = QueryPage()) { carryOut(core.query(query, page)) }
 
     /// Changes a setting of the broker. Answered by ``ClientEvent/changed(_:)``, or ``ClientEvent/refused(_:)`` with
     /// the code `bad-setting` and a sentence about what is possible.

@@ -115,7 +115,7 @@ extension ClientCore {
     }
 
     mutating func answered(_ query: Query) -> [ClientAction] {
-        guard let index = awaited.firstIndex(where: { $0.what == .query(query) }) else { return [] }
+        guard let index = awaited.firstIndex(where: { $0.what.asks(query) }) else { return [] }
         heard(awaited[index].number)
         // In order on one connection: what was submitted before the query was taken in before its answer, but what is
         // durable is not on the disk by that.
@@ -203,7 +203,7 @@ extension ClientCore.Awaited {
         switch self {
         case .cancel(let key): .cancel(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
-        case .query(let query): .query(query)
+        case .query(let query, let page): .query(query, page)
         case .setting(let setting): .set(setting)
         case .submission(let fetch): .fetch(fetch)
         }

@@ -22,10 +22,15 @@ struct ClientCore {
     enum Awaited: Equatable {
         case cancel(RequestKey)
         case remove(HandlerPattern)
-        case query(Query)
+        case query(Query, QueryPage)
         case setting(SettingWords)
         /// A request that is not ours to hear of; the answer to a later query tells that it was taken in.
         case submission(Fetch)
+
+        /// Whether it is this question, about any page: answers come in order.
+        func asks(_ query: Query) -> Bool {
+            if case .query(query, _) = self { true } else { false }
+        }
     }
 
     /// One of those.
@@ -190,8 +195,8 @@ struct ClientCore {
         return notify(.priority(key.handler, key.request, priority))
     }
 
-    mutating func query(_ query: Query) -> [ClientAction] {
-        ask(.query(query))
+    mutating func query(_ query: Query, _ page: QueryPage = QueryPage()) -> [ClientAction] {
+        ask(.query(query, page))
     }
 
     mutating func set(_ setting: SettingWords) -> [ClientAction] {

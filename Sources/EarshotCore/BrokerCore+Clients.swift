@@ -67,7 +67,7 @@ extension BrokerCore {
         case .priority(let handler, let request, let priority):
             priorityRequested(handler, request, priority, by: client)
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
-        case .query(let query): answer(query, to: client, now: now)
+        case .query(let query, let page): answer(query, page, to: client, now: now)
         case .set(let setting): settingRequested(setting, by: client, now: now)
         case .bye:
             let session = clients[client]

@@ -1,30 +1,27 @@
-internal import EarshotHTTP
 internal import EarshotWire
 
 /// What the broker tells about itself, as JSON.
 extension BrokerCore {
-    mutating func answer(_ query: Query, to client: Int32, now: Tick) {
+    mutating func answer(_ query: Query, _ page: QueryPage, to client: Int32, now: Tick) {
         var json = JSONText()
         json.object { json in
             json.member("broker", instance.description)
             switch query {
             case .ping: break
-            case .status: writeStatus(to: &json, now: now)
+            case .status: writeStatus(page.limit, to: &json, now: now)
             case .ledger: write(ledger, to: &json)
-            case .handlers:
-                json.member("handlers") {
-                    $0.array(handlers.indices.filter { handlers[$0].purge == nil }) { writeHandler($1, to: &$0) }
-                }
-            case .origins: writeOrigins(to: &json, now: now)
-            case .workers: writeWorkers(to: &json)
-            case .settings: writeSettings(to: &json)
+            case .handlers: writeHandlers(page, to: &json)
+            case .origins: writeOrigins(page, to: &json, now: now)
+            case .workers: writeWorkers(page, to: &json)
+            case .settings: writeSettings(page, to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
             }
         }
         actions.append(.answer(clients[client].id, query, json: json.bytes))
     }
 
-    private func writeStatus(to json: inout JSONText, now: Tick) {
+    private func writeStatus(_ limit: Int?, to json: inout JSONText, now: Tick) {
+        let page = QueryPage(limit: limit)
         write(ledger, to: &json)
         json.member("phase", isDraining ? "draining" : "serving")
         json.member("queue") { json in
@@ -49,8 +46,8 @@ extension BrokerCore {
         json.member("clients-away", awayClients.count)
         json.member("handlers", handlerNumbers.count)
         writeFaults(to: &json)
-        writeWorkers(to: &json)
-        writeOrigins(to: &json, now: now)
+        writeWorkers(page, to: &json)
+        writeOrigins(page, to: &json, now: now)
     }
 
     private func writeFaults(to json: inout JSONText) {
@@ -102,7 +99,7 @@ extension BrokerCore {
         }
     }
 
-    private func write(_ requests: Ledger.Requests, to json: inout JSONText) {
+    func write(_ requests: Ledger.Requests, to json: inout JSONText) {
         json.object { json in
             json.member("submitted", requests.submitted)
             json.member("answered", requests.answered)
@@ -114,62 +111,6 @@ extension BrokerCore {
             json.member("removed", requests.removed)
             json.member("orphaned", requests.orphaned)
             json.member("pending", requests.pending)
-        }
-    }
-
-    private func writeHandler(_ handler: Int32, to json: inout JSONText) {
-        json.object { json in
-            json.member("handler", handlers[handler].id.description)
-            json.member("listeners", listeners(of: handler).count)
-            json.member("requests") { write(handlers[handler].requests, to: &$0) }
-        }
-    }
-
-    private func writeOrigins(to json: inout JSONText, now: Tick) {
-        let byOrigin = Dictionary(grouping: scopes.indices.map { scopes[$0] }, by: \.origin)
-        json.member("origins") { json in
-            json.array(origins.indices) { json, origin in
-                let scopes = byOrigin[origin, default: []]
-                json.object { json in
-                    json.member("origin", origins[origin].origin.description)
-                    json.member("running", Int(origins[origin].running))
-                    json.member("limit", Int(origins[origin].limit))
-                    json.member("spacing-ms", Int(origins[origin].spacingMilliseconds))
-                    json.member("flights", scopes.reduce(0) { $0 + $1.flights })
-                    let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
-                    if let wait = waits.max() { json.member("cooling-ms", wait) }
-                }
-            }
-        }
-    }
-
-    private func writeWorkers(to json: inout JSONText) {
-        json.member("workers") { json in
-            json.array(workers.indices) { json, worker in
-                json.object { json in
-                    json.member("pid", workers[worker].pid)
-                    json.member("phase", workers[worker].phase.rawValue)
-                    json.member("schemes") { json in
-                        let schemes = workers[worker].pools.flatMap {
-                            pools[$0].scheme.map { [$0] } ?? ["http", "https"]
-                        }
-                        json.array(schemes) { $0.value($1) }
-                    }
-                    json.member("slots", workers[worker].slots)
-                    json.member("running", workers[worker].leases.count - workers[worker].cancelling)
-                    json.member("cancelling", workers[worker].cancelling + workers[worker].foreign.count)
-                }
-            }
-        }
-        json.member("failing") { json in
-            json.array(childFailures) { json, failure in
-                json.object { json in
-                    json.member("role", failure.role)
-                    json.member("deaths", failure.deaths)
-                    json.member("last-end", failure.lastEnd)
-                    json.member("since", failure.since)
-                }
-            }
         }
     }
 }

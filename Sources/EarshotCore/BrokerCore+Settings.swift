@@ -53,17 +53,4 @@ extension BrokerCore {
         workers[worker].wishFor(terms.slots)
         actions.append(.sendWorker(workers[worker].id, .limits(terms)))
     }
-
-    func writeSettings(to json: inout JSONText) {
-        json.member("settings") { json in
-            json.array(settings.rows) { json, row in
-                json.object { json in
-                    json.member("name", row.name)
-                    if let pattern = row.pattern { json.member("pattern", pattern) }
-                    json.member("value", row.value)
-                    json.member("source", row.source)
-                }
-            }
-        }
-    }
 }

@@ -26,6 +26,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestBodyBytesPerClient = 32 << 20
     /// See `requestBodyBytesPerClient`.
     public var requestBodyBytesOfAll = 256 << 20
+    /// Bytes at which a page of a table is full: some hundred entries, a fraction of a millisecond's work.
+    public var answerBytes = 32 << 10
     /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.
     public var cookieJars = 100
     /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is

@@ -3,6 +3,8 @@ struct JSONText {
     private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
+    mutating func list(_ body: (inout JSONText) -> Void) { nest("[", "]", body) }
+
     mutating func object(_ body: (inout JSONText) -> Void) { nest("{", "}", body) }
 
     mutating func array<Items: Sequence>(_ items: Items, _ body: (inout JSONText, Items.Element) -> Void) {
@@ -24,20 +26,21 @@ struct JSONText {
     mutating func value(_ truth: Bool) { token(truth ? "true" : "false") }
 
     mutating func value(_ text: String) {
-        var quoted: [UInt8] = [UInt8(ascii: "\"")]
+        separate()
+        bytes.append(UInt8(ascii: "\""))
         for byte in text.utf8 {
             switch byte {
-            case UInt8(ascii: "\""), UInt8(ascii: "\\"): quoted += [UInt8(ascii: "\\"), byte]
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+                bytes.append(UInt8(ascii: "\\"))
+                bytes.append(byte)
             case 0..<0x20:
                 let digits = String(byte, radix: 16)
-                quoted += "\\u00".utf8
-                quoted += (digits.utf8.count == 1 ? "0" + digits : digits).utf8
-            default: quoted.append(byte)
+                bytes += "\\u00".utf8
+                bytes += (digits.utf8.count == 1 ? "0" + digits : digits).utf8
+            default: bytes.append(byte)
             }
         }
-        quoted.append(UInt8(ascii: "\""))
-        separate()
-        bytes += quoted
+        bytes.append(UInt8(ascii: "\""))
     }
 
     private mutating func token(_ text: String) {

@@ -12,7 +12,7 @@ public enum ClientMessage: Equatable, Sendable {
     case priority(HandlerID, RequestID, PriorityClass)
     /// All terminals up to this sequence number have arrived.
     case acknowledge(UInt64)
-    case query(Query)
+    case query(Query, QueryPage = QueryPage())
     /// Change a setting of the broker.
     case set(SettingWords)
     /// The client leaves: purge now.
@@ -73,7 +73,7 @@ public enum ClientMessage: Equatable, Sendable {
         case "ACK":
             try reader.expectOperands(1)
             return .acknowledge(try reader.number(0, "sequence number"))
-        case "QUERY": return .query(try Query(reader))
+        case "QUERY": return .query(try Query(reader), try QueryPage(reader))
         case "SET": return .set(try SettingWords(reader))
         case "BYE":
             try reader.expectOperands(0)
@@ -100,7 +100,11 @@ public enum ClientMessage: Equatable, Sendable {
         case .priority(let handler, let request, let named):
             return Self.line("PRIORITY", [handler.description, request.description, named.name])
         case .acknowledge(let sequence): return Self.line("ACK", [String(sequence)])
-        case .query(let query): return Self.line("QUERY", query.words)
+        case .query(let query, let page):
+            var writer = HeadWriter("QUERY")
+            for word in query.words { writer.operand(word) }
+            page.write(to: &writer)
+            return writer.finished()
         case .set(let setting): return Self.line("SET", setting.words)
         case .bye: return Self.line("BYE", [])
         }

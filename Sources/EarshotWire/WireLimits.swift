@@ -25,6 +25,8 @@ public enum WireLimits {
     public static let keyBytes = 200
     /// Named fields of one head, unknown ones included.
     public static let fields = 64
+    /// Entries of a table in one answer to QUERY.
+    public static let queryEntries = 1_000
     /// Words of a setting, its name included: an origin's rule has four.
     public static let settingWords = 8
     /// Attempts a worker may list as held: twice what a worker is designed to run.

@@ -93,7 +93,7 @@ struct SetCommand: ParsableCommand {
 enum SettingList {
     /// Asks the broker, and shows what it says.
     static func ask(_ place: PlaceOptions) throws {
-        guard let json = JSONValue(try Question.answer(.settings, in: place)),
+        guard let json = Question.joined(try Question.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else { throw Complaint(.other, "the broker's answer cannot be read") }
         let lines = items.map { item in

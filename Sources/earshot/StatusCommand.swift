@@ -8,7 +8,7 @@ internal import Glibc
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "status", abstract: "Tell what the broker does.")
 
-    @Flag(help: "As JSON, as the broker says it.")
+    @Flag(help: "Write the broker's answers as JSON, one a line: further lines have further workers and origins.")
     var json = false
 
     @OptionGroup var place: PlaceOptions
@@ -47,8 +47,13 @@ struct WhyCommand: ParsableCommand {
 
 /// A question to the broker.
 enum Question {
-    /// What the broker says, JSON.
-    static func answer(_ query: Query, in place: PlaceOptions) throws -> [UInt8] {
+    /// Tables of answers, and the questions for their further pages.
+    private static let tables: [(name: String, query: Query)] = [
+        ("workers", .workers), ("origins", .origins), ("settings", .settings),
+    ]
+
+    /// The broker's answers, JSON: the first, and those for the rest of its tables.
+    static func answers(_ query: Query, in place: PlaceOptions) throws -> [[UInt8]] {
         let failures = FailureReport(try place.folder()).sentences()
         do {
             return try ask(query, in: place, patience: failures.isEmpty ? nil : patience)
@@ -61,27 +66,54 @@ enum Question {
     /// How long a broker that fails may take to answer between two of its deaths.
     private static let patience = Duration.seconds(2)
 
-    private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [UInt8] {
-        var answer: [UInt8]?
+    private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [[UInt8]] {
+        var answers: [[UInt8]] = []
         let session = try BusSession.find(in: place.folder(), client: "query", patience: patience) { session, event in
             switch event {
-            case .answer(_, let json): answer = json
+            case .answer(_, let json): answers.append(json)
             case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
             case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }
         session.connection.query(query)
-        try session.run { answer != nil }
-        return answer ?? []
+        try session.run { !answers.isEmpty }
+        for table in tables {
+            // Nearly all answers have one page.
+            var next = JSONValue(answers[0])?.member(table.name + "-next")?.text
+            while let after = next {
+                let count = answers.count
+                session.connection.query(table.query, QueryPage(after: after))
+                try session.run { answers.count > count }
+                next = JSONValue(answers[count])?.member(table.name + "-next")?.text
+            }
+        }
+        return answers
+    }
+
+    /// The first answer, its tables completed by the entries of the others.
+    static func joined(_ answers: [[UInt8]]) -> JSONValue? {
+        let values = answers.compactMap { JSONValue($0) }
+        guard values.count == answers.count, case .object(let members)? = values.first else { return nil }
+        let pages = Set(tables.map { $0.name + "-next" })
+        return .object(
+            members.filter { !pages.contains($0.name) }.map { member in
+                guard tables.contains(where: { $0.name == member.name }) else { return member }
+                let items = values.flatMap { value -> [JSONValue] in
+                    if case .array(let items)? = value.member(member.name) { items } else { [] }
+                }
+                return JSONValue.Member(name: member.name, value: .array(items))
+            })
     }
 
     /// Asks, and writes the answer to standard output.
     /// - Parameter show: makes text for people of the answer.
     static func ask(_ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String) throws {
-        var text = try answer(query, in: place)
+        let answers = try answers(query, in: place)
+        var text: [UInt8] = []
         if json {
-            text.append(UInt8(ascii: "\n"))
-        } else if let value = JSONValue(text) {
+            // A line for each answer, as the broker says it.
+            for answer in answers { text += answer + [UInt8(ascii: "\n")] }
+        } else if let value = joined(answers) {
             text = Array(show(value).utf8)
         }
         try StandardOutput().write(text)

@@ -114,7 +114,7 @@ private let patience = Duration.seconds(10)
             case .hello: try broker.say(welcome(1))
             case .fetch:
                 try broker.say(.terminal(result("1", sequence: 1, file: "/spool/1")))
-            case .query(let query): try broker.say(.answer(query), body: Array("{}".utf8))
+            case .query(let query, _): try broker.say(.answer(query), body: Array("{}".utf8))
             default: break
             }
         }

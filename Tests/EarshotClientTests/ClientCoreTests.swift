@@ -205,6 +205,18 @@ import Testing
         #expect(sent(core.received(welcome(3))) == [])
     }
 
+    @Test func `a question about a page is answered as one about the table is`() {
+        var core = ready()
+        let page = QueryPage(after: "a", limit: 3)
+        #expect(core.query(.handlers, page) == [.send(.query(.handlers, page))])
+        #expect(core.query(.handlers) == [.send(.query(.handlers))])
+        // It is not answered yet, and is asked of the next broker.
+        reconnect(&core)
+        #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])
+        #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])
+        #expect(core.received(.answer(.handlers)) == [])
+    }
+
     @Test func `settings are answered in their order and said again to a new broker`() throws {
         let first = try #require(SettingWords(["cool-down", "030"]))
         let second = try #require(SettingWords(["slots", "0"]))

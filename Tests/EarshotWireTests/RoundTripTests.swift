@@ -30,7 +30,8 @@ struct RoundTripTests {
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
             .cancel(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
             .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
-            .acknowledge(.max), .query(.ping), .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
+            .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(after: "a/b", limit: 10)),
+            .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
             .query(.workers), .query(.settings), .query(.why(handler, request)), .bye,
             .set(try #require(SettingWords(["origin", "*.example.org", "limit=2"]))),
         ]

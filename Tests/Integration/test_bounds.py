@@ -6,15 +6,16 @@ How soon is held to the documented time with EARSHOT_LONG=1 alone: it holds on a
 
 import json
 import os
-import pathlib
+import select
+import statistics
 import time
-import unittest
 
+import zmtp
 from client import Client
 from figures import milliseconds, tell
 from harness import HERE, PYTHON, Bus, TestCase
 from origin import Origin, body
-from processes import Program, eventually, reset_peak, resident, resident_peak
+from processes import Program, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 
@@ -53,6 +54,75 @@ class BoundsTests(TestCase):
         with Client(self.bus.runtime) as client:
             client.fetch("honest", 1, f"{self.origin.url}/bytes/100?seed=7")
             self.assertResult(client.terminal(), body(100, "7"))
+
+    def test_unread_answers_are_bounded_in_bytes(self):
+        self.flood("handlers", self.HANDLERS)
+        for connections in (1, 300):
+            with self.subTest(connections=connections):
+                program = self.cost("unread", connections)
+                self.still_serves()
+                program.kill()
+
+    def test_others_are_served_beside_floods_of_questions(self):
+        self.flood("handlers", self.HANDLERS)
+        for flooders, bound in ((1, 20), (4, 50)):
+            with self.subTest(flooders=flooders):
+                program = self.flood("questions", flooders)
+                times = []
+                for _ in range(500):
+                    began = time.monotonic()
+                    self.client.query("ping")
+                    times.append(time.monotonic() - began)
+                program.kill()
+                p99 = milliseconds(times, 99)
+                tell(f"beside {flooders}: ping p50 {milliseconds(times):.1f} ms, p99 {p99:.1f}")
+                if self.LONG:
+                    self.assertLessEqual(p99, bound)
+
+    def test_a_question_waits_for_few_answers_of_others(self):
+        self.flood("handlers", self.HANDLERS)
+        other, own = self.bare(), self.bare()
+        counts = []
+        for _ in range(50):
+            for _ in range(20):
+                zmtp.send(other, b"QUERY handlers\n")
+            zmtp.send(own, b"QUERY ping\n")
+            counts.append(0)
+            while own not in (readable := select.select([own, other], [], [], 10)[0]):
+                self.assertTrue(readable, "it is answered")
+                counts[-1] += len(other.recv(1 << 20))
+            own.recv(4096)
+            # The others are read before the next round, so that it begins with nothing on its way.
+            zmtp.send(other, b"QUERY ping\n")
+            tail = b""
+            while b"ANSWER ping" not in tail:
+                tail = tail[-100:] + other.recv(1 << 20)
+        tell(f"{statistics.median(counts)} bytes of others' answers before its own")
+        self.assertLessEqual(statistics.median(counts), 256 << 10, "some pages of 32 KiB")
+
+    def bare(self):
+        """A connection that said HELLO, without a thread that reads it."""
+        connection = zmtp.connect(f"{self.bus.runtime}/bus")
+        self.addCleanup(connection.close)
+        zmtp.send(connection, b"HELLO EAR/1\n")
+        connection.recv(4096)
+        return connection
+
+    def test_all_pages_together_are_the_table(self):
+        names = {f"pages/{index}" for index in range(3_000)}
+        for name in names:
+            self.client.say(f"SUBSCRIBE {name}")
+        found, answers, after = [], 0, {}
+        while True:
+            self.client.say("QUERY handlers", **after)
+            answer = json.loads(self.client.expect("ANSWER", "handlers").body)
+            found += [entry["handler"] for entry in answer["handlers"]]
+            answers += 1
+            if "handlers-next" not in answer:
+                break
+            after = {"after": answer["handlers-next"]}
+        self.assertGreater(answers, 5)
+        self.assertEqual(found, sorted(names))
 
     def test_half_sent_messages_are_bounded_together(self):
         self.cost("frames", 300)

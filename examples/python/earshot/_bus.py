@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import secrets
@@ -14,7 +15,7 @@ from . import _place
 from ._handler import Handler, Transfer
 from ._link import Link
 from ._messages import FetchOptions, Message, check_handler, check_pattern
-from ._protocol import Action
+from ._protocol import Action, pages
 from ._results import EarshotError
 from ._shell import LONGEST_OWED, Shell
 from ._watch import Queue, Watch
@@ -87,9 +88,15 @@ class Bus(Shell):
 
     async def query(self, *subject: str) -> dict[str, Any]:
         """What the broker says about itself, or what QUERY `subject` asks for. See protocols/1-CLIENT.md."""
-        answer = await self._await(lambda token: self._core.ask(token, "QUERY", *subject))
-        found: dict[str, Any] = json.loads(answer.body or b"{}") if answer else {}
-        return found
+        questions = pages(subject)
+        question = next(questions)
+        while True:
+            answer = await self._await(functools.partial(self._core.query, question))
+            try:
+                question = questions.send(json.loads(answer.body or b"{}") if answer else {})
+            except StopIteration as end:
+                found: dict[str, Any] = end.value
+                return found
 
     async def ping(self) -> None:
         """Returns when the broker has dealt with all that was said before."""

@@ -14,8 +14,8 @@ import enum
 import functools
 from collections import Counter, deque
 from dataclasses import dataclass
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeAlias
 
 from ._messages import Fetch, Message, decimal, decode, encode, matches
 
@@ -146,9 +146,30 @@ class _Question:
     verb: str
     operands: tuple[str, ...]
     survives: bool
+    after: str | None = None
 
     def head(self) -> bytes:
-        return encode(self.verb, *self.operands)
+        return encode(self.verb, *self.operands, fields=() if self.after is None else (("after", self.after),))
+
+
+class Query(NamedTuple):
+    """What is asked, and where a page of its table begins: None is the beginning."""
+
+    subject: tuple[str, ...]
+    after: str | None = None
+
+
+def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str, Any]]:
+    """Yields the questions that a QUERY takes: itself, then those for further pages of its tables. Is sent their answers, and
+    returns the whole answer."""
+    found = yield Query(subject)
+    for name in ("handlers", "origins", "workers", "settings"):
+        while (after := found.pop(f"{name}-next", None)) is not None:
+            page = yield Query((name,), after)
+            found[name] += page[name]
+            if f"{name}-next" in page:
+                found[f"{name}-next"] = page[f"{name}-next"]
+    return found
 
 
 _ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET"}
@@ -277,6 +298,10 @@ class Core:
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
         """A QUERY or a SET."""
         return self._ask(_Question(token, verb, operands, survives=True))
+
+    def query(self, question: Query, token: int) -> list[Action]:
+        """A QUERY, maybe about a further page of a table."""
+        return self._ask(_Question(token, "QUERY", question.subject, survives=True, after=question.after))
 
     def watch(self, token: int, pattern: str) -> list[Action]:
         """What becomes of a handler's requests shall be heard, whoever asked."""

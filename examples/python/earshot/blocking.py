@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from ._messages import (Fetch, FetchOptions, Priority, Progress, check_handler, check_pattern, check_priority)
+from ._protocol import pages
 from ._results import EarshotError, FetchFailed, Result, Terminal
 from ._shell import AnyTransfer
 from ._threads import ThreadedShell
@@ -231,9 +232,15 @@ class Bus(ThreadedShell):
 
     def query(self, *subject: str) -> dict[str, Any]:
         """What QUERY `subject` asks for."""
-        answer = self._question(lambda token: self._core.ask(token, "QUERY", *subject))
-        found: dict[str, Any] = json.loads(answer.body or b"{}") if answer else {}
-        return found
+        questions = pages(subject)
+        question = next(questions)
+        while True:
+            answer = self._question(functools.partial(self._core.query, question))
+            try:
+                question = questions.send(json.loads(answer.body or b"{}") if answer else {})
+            except StopIteration as end:
+                found: dict[str, Any] = end.value
+                return found
 
     def ping(self) -> None:
         """Returns when the broker has dealt with all that was said before."""

@@ -5,7 +5,7 @@ import unittest
 import support  # noqa: F401 (it sets the paths)
 from earshot._messages import Fetch
 from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, Core, Deliver, Drop, GiveUp, Greeted, Note,
-                               Phase, Refuse, Reopen, Report, Send, Settle)
+                               Phase, Refuse, Reopen, Report, Send, Settle, pages)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
 LEASED = f"{WELCOME}\nlease: 5\ntoken: {'0f' * 16}"
@@ -314,6 +314,18 @@ class AnswerTests(unittest.TestCase):
         self.assertEqual(script.hear("ERROR bad-setting\nverb: SET\ndetail: no"), ["settle 4 ERROR"])
         self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 3 ANSWER"])
         self.assertEqual(script.hear("ANSWER status", b"{}"), [], "nobody asked")
+
+    def test_a_table_is_asked_for_page_by_page(self):
+        script = Script()
+        questions = pages(("status",))
+        self.assertEqual(script.brief(script.core.query(next(questions), 1)), ["say QUERY status"])
+        second = questions.send({"phase": "serving", "workers": [], "origins": [1], "origins-next": "7"})
+        self.assertEqual(script.brief(script.core.query(second, 2)), ["say QUERY origins"])
+        self.assertEqual(second, (("origins",), "7"))
+        self.assertEqual(questions.send({"origins": [2], "origins-next": "9"}), (("origins",), "9"))
+        with self.assertRaises(StopIteration) as end:
+            questions.send({"origins": [3]})
+        self.assertEqual(end.exception.value, {"phase": "serving", "workers": [], "origins": [1, 2, 3]})
 
     def test_an_error_ends_the_request_it_names(self):
         script = Script()

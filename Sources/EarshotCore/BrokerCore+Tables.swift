@@ -1,0 +1,141 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Tables in answers to QUERY, a page at a time: an answer is short, however long its table.
+extension BrokerCore {
+    /// Writes one page: entries until there are no more or the page is full. A member `NAME-next` tells the `after` of
+    /// the next page, if there is one.
+    ///
+    /// - Parameters:
+    ///   - entries: entries after those of earlier pages, in order.
+    ///   - cursor: name of the last entry of a full page, from which the next page goes on.
+    private func writePage<Entries: Sequence>(
+        _ name: String, _ page: QueryPage, of entries: Entries, to json: inout JSONText,
+        cursor: (Entries.Element) -> String, write: (Entries.Element, inout JSONText) -> Void
+    ) {
+        var rest = entries.makeIterator()
+        var last: Entries.Element?
+        json.member(name) { json in
+            json.list { json in
+                let end = json.bytes.count + limits.answerBytes
+                for _ in 0..<(page.limit ?? WireLimits.queryEntries) {
+                    guard json.bytes.count < end, let entry = rest.next() else { break }
+                    write(entry, &json)
+                    last = entry
+                }
+            }
+        }
+        if let last, rest.next() != nil { json.member(name + "-next", cursor(last)) }
+    }
+
+    /// Record numbers in use after the one that a page names.
+    private func numbers<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Int32> {
+        let start = page.after.flatMap { Int32($0) }.map { $0 < .max ? max(0, $0 + 1) : .max } ?? 0
+        return (start..<max(start, Int32(slab.bound))).lazy.filter { slab.contains($0) }
+    }
+
+    /// Writes handlers in the byte order of their names.
+    func writeHandlers(_ page: QueryPage, to json: inout JSONText) {
+        var position = handlerOrder.start
+        if let after = page.after {
+            position = handlerOrder.firstPosition { handlers[$0].id.description <= after }
+        }
+        let entries = sequence(state: position) { position -> Int32? in
+            guard let handler = handlerOrder[position] else { return nil }
+            position = handlerOrder.position(after: position)
+            return handler
+        }
+        writePage(
+            "handlers", page, of: entries, to: &json, cursor: { handlers[$0].id.description },
+            write: { handler, json in
+                json.object { json in
+                    json.member("handler", handlers[handler].id.description)
+                    json.member("listeners", listeners(of: handler).count)
+                    json.member("requests") { write(handlers[handler].requests, to: &$0) }
+                }
+            })
+    }
+
+    /// Writes origins by their record numbers: one that is there all the time is in one page.
+    func writeOrigins(_ page: QueryPage, to json: inout JSONText, now: Tick) {
+        let listed = Array(numbers(of: origins, after: page).prefix((page.limit ?? WireLimits.queryEntries) + 1))
+        let scopes = scopesByOrigin(listed)
+        writePage(
+            "origins", page, of: listed, to: &json, cursor: { String($0) },
+            write: { origin, json in
+                let scopes = scopes[origin, default: []].map { self.scopes[$0] }
+                json.object { json in
+                    json.member("origin", origins[origin].origin.description)
+                    json.member("running", Int(origins[origin].running))
+                    json.member("limit", Int(origins[origin].limit))
+                    json.member("spacing-ms", Int(origins[origin].spacingMilliseconds))
+                    json.member("flights", scopes.reduce(0) { $0 + $1.flights })
+                    let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
+                    if let wait = waits.max() { json.member("cooling-ms", wait) }
+                }
+            })
+    }
+
+    /// The scopes of some origins. Those of requests with credentials are looked for, if there are any.
+    private func scopesByOrigin(_ listed: [Int32]) -> [Int32: [Int32]] {
+        var found: [Int32: [Int32]] = [:]
+        var hasOthers = false
+        for origin in listed {
+            let shared = origins[origin].sharedScope
+            found[origin] = shared >= 0 ? [shared] : []
+            if origins[origin].scopes > (shared >= 0 ? 1 : 0) { hasOthers = true }
+        }
+        guard hasOthers else { return found }
+        for scope in 0..<Int32(scopes.bound) where scopes.contains(scope) && !scopes[scope].scope.isShared {
+            found[scopes[scope].origin]?.append(scope)
+        }
+        return found
+    }
+
+    /// Writes workers by their record numbers, and the supervisor's children that fail.
+    func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
+        writePage(
+            "workers", page, of: numbers(of: workers, after: page), to: &json, cursor: { String($0) },
+            write: { worker, json in
+                json.object { json in
+                    json.member("pid", workers[worker].pid)
+                    json.member("phase", workers[worker].phase.rawValue)
+                    json.member("schemes") { json in
+                        let schemes = workers[worker].pools.flatMap {
+                            pools[$0].scheme.map { [$0] } ?? ["http", "https"]
+                        }
+                        json.array(schemes) { $0.value($1) }
+                    }
+                    json.member("slots", workers[worker].slots)
+                    json.member("running", workers[worker].leases.count - workers[worker].cancelling)
+                    json.member("cancelling", workers[worker].cancelling + workers[worker].foreign.count)
+                }
+            })
+        json.member("failing") { json in
+            json.array(childFailures) { json, failure in
+                json.object { json in
+                    json.member("role", failure.role)
+                    json.member("deaths", failure.deaths)
+                    json.member("last-end", failure.lastEnd)
+                    json.member("since", failure.since)
+                }
+            }
+        }
+    }
+
+    /// Writes settings in the order of their table, then the rules.
+    func writeSettings(_ page: QueryPage, to json: inout JSONText) {
+        let rows = settings.rows
+        let start = page.after.flatMap { Int($0) }.map { min(max(0, $0), rows.count) } ?? 0
+        writePage(
+            "settings", page, of: zip(rows[start...], (start + 1)...), to: &json, cursor: { String($0.1) },
+            write: { row, json in
+                json.object { json in
+                    json.member("name", row.0.name)
+                    if let pattern = row.0.pattern { json.member("pattern", pattern) }
+                    json.member("value", row.0.value)
+                    json.member("source", row.0.source)
+                }
+            })
+    }
+}
