@@ -29,7 +29,7 @@ extension BrokerCore {
             && aside.isEmpty && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
             && durables.isEmpty && recordingBytes == 0
             && origins.count == 0
-            && requestBodies.ids.isEmpty && ledger.requests.pending == 0
+            && requestBodies.ids.isEmpty && requestHeads == RequestHeads() && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
 
@@ -156,6 +156,13 @@ extension BrokerCore {
             Set(bodies) == Set(requestBodies.ids)
                 && requestBodies.ids.allSatisfy { id in bodies.count { $0 == id } == requestBodies.holders(of: id) },
             "12: flights have \(bodies.count) bodies, \(requestBodies.ids.count) are held")
+        check(
+            requestHeads.holders.allSatisfy { holder in
+                switch holder {
+                case .flight(let flight): flights.contains(flight)
+                case .entering(let interest): durables[interest]?.entering != nil
+                }
+            }, "12: a head is counted that nobody holds")
         check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
         var counts = FlightCounts()
         for number in flights.indices {

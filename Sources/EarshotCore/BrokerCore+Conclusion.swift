@@ -60,6 +60,10 @@ extension BrokerCore {
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
             body: next.method == record.method ? record.body : nil, mode: record.mode)
+        if isNew {
+            let sender = requestHeads.client(of: flight) ?? RequestHeads.nobody
+            requestHeads.add(RequestHeads.counted(next), for: .flight(child), of: sender)
+        }
         guard leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return

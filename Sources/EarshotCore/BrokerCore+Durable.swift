@@ -34,7 +34,7 @@ extension BrokerCore {
         durableNumbers[entry.id] = interest
         setExpiry(of: interest)
         guard entry.hasResult else {
-            begin(interest, fetch, now: now)
+            begin(interest, fetch, of: RequestHeads.nobody, now: now)
             return
         }
         durables[interest]?.hasResult = true
@@ -53,12 +53,13 @@ extension BrokerCore {
             return
         }
         durables[interest]?.entering = nil
+        requestHeads.remove(.entering(interest))
         for asker in entering.askers {
             guard let client = clientNumbers[asker] else { continue }
             say(.accepted(entering.fetch.handler, entering.fetch.request), to: client)
         }
         setExpiry(of: interest)
-        begin(interest, entering.fetch, now: now)
+        begin(interest, entering.fetch, of: entering.askers.first ?? RequestHeads.nobody, now: now)
     }
 
     /// A request could not be written: there is no room for it within the bound, or else the disk failed.
@@ -116,8 +117,11 @@ extension BrokerCore {
 
     /// Has a new request written, before anything else happens to it.
     mutating func keep(_ interest: Int32, _ fetch: Fetch, by client: Int32) {
-        if let code = objectionToKeeping(interest, fetch) {
-            turnAway(interest, code, telling: [client])
+        let request: HTTPRequest
+        do throws(Refusal) {
+            request = try keepable(interest, fetch, by: clients[client].id)
+        } catch {
+            turnAway(interest, error.code, telling: [client])
             return
         }
         lastDurable += 1
@@ -127,6 +131,7 @@ extension BrokerCore {
         durables[interest] = record
         durableNumbers[id] = interest
         interests[interest].phase = .entering
+        requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
         // Who finds it after a restart must not have removed everything by that.
         var kept = fetch
         kept.options.replacesHandler = false
@@ -135,16 +140,15 @@ extension BrokerCore {
     }
 
     /// After a kill nobody knows whether a request was sent, so only methods that change nothing are taken.
-    private mutating func objectionToKeeping(_ interest: Int32, _ fetch: Fetch) -> FailureCode? {
-        guard isKeeping, settings[.durableSize] ?? 0 > 0 else { return .notStored }
-        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { return .unsupportedMethod }
-        if let code = refusal(of: interest) { return code }
-        do throws(Refusal) {
-            _ = try prepared(fetch, for: interests[interest].handler)
-            return nil
-        } catch {
-            return error.code
-        }
+    private mutating func keepable(
+        _ interest: Int32, _ fetch: Fetch, by client: ClientID
+    ) throws(Refusal) -> HTTPRequest {
+        guard isKeeping, settings[.durableSize] ?? 0 > 0 else { throw Refusal(code: .notStored) }
+        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
+        if let code = refusal(of: interest) { throw Refusal(code: code) }
+        let request = try prepared(fetch, for: interests[interest].handler)
+        guard hasRoomForHead(RequestHeads.counted(request), of: client) else { throw Refusal(code: .queueFull) }
+        return request
     }
 
     /// Ends a request that is not accepted: who asked is told, whether it listens or not.
@@ -177,7 +181,7 @@ extension BrokerCore {
     }
 
     /// Lets a request that is on the disk be fetched.
-    private mutating func begin(_ interest: Int32, _ fetch: Fetch, now: Tick) {
+    private mutating func begin(_ interest: Int32, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
             setTimer(interests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
@@ -185,7 +189,7 @@ extension BrokerCore {
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
             interests[interest].phase = .open
-            wait(interest, for: request, fetch.options, body: nil)
+            wait(interest, for: request, fetch.options, body: nil, of: client)
         } catch {
             settle(interest, with: outcomes.insert(Outcome(failure: error.code)), now: now)
         }
@@ -370,6 +374,7 @@ extension BrokerCore {
     }
 
     private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
+        requestHeads.remove(.entering(interest))
         settleBytes(of: interest)
         guard let record = durables.removeValue(forKey: interest) else { return nil }
         durableNumbers[record.id] = nil

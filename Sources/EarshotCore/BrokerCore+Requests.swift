@@ -154,13 +154,14 @@ extension BrokerCore {
         if let code = refusal(of: interest) { return code }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
+            guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return .queueFull }
             if let body {
                 guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
                     requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
                 else { return .queueFull }
                 requestBodies.add(body, of: client)
             }
-            wait(interest, for: request, fetch.options, body: body?.id)
+            wait(interest, for: request, fetch.options, body: body?.id, of: client)
             return nil
         } catch {
             return error.code
@@ -214,11 +215,24 @@ extension BrokerCore {
         return withCookies(request, of: root)
     }
 
+    /// Whether this much more of heads may be held for a client.
+    @inline(__always)
+    func hasRoomForHead(_ bytes: Int, of client: ClientID) -> Bool {
+        bytes == 0
+            || requestHeads.byteCount + bytes <= limits.requestHeadBytesOfAll
+                && requestHeads.bytes(of: client) + bytes <= limits.requestHeadBytesPerClient
+    }
+
     /// Lets a request wait for what becomes of its flight.
-    mutating func wait(_ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?) {
+    ///
+    /// - Parameter client: sender, whose budget a new flight's head counts against.
+    mutating func wait(
+        _ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?, of client: ClientID
+    ) {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual, key: options.key,
             isAlone: !options.coalesces, body: body, mode: options.cache)
+        if flight.isNew { requestHeads.add(RequestHeads.counted(request), for: .flight(flight.number), of: client) }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
@@ -407,6 +421,7 @@ extension BrokerCore {
         if flights[flight].mode != .default { modedFlights -= 1 }
         probeEnded(flight, isAnswered: false)
         if let body = flights[flight].body, requestBodies.release(body) { actions.append(.releaseBody(body)) }
+        requestHeads.remove(.flight(flight))
         let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)

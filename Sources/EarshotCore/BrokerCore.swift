@@ -151,6 +151,8 @@ public struct BrokerCore {
     var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
     var requestBodies = RequestBodies()
+    /// Long heads of requests that have not ended.
+    var requestHeads = RequestHeads()
     /// What durable requests have besides, by their numbers; those numbers by their names on the disk; the last of
     /// these.
     var durables: [Int32: DurableRecord] = [:]

@@ -26,6 +26,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestBodyBytesPerClient = 32 << 20
     /// See `requestBodyBytesPerClient`.
     public var requestBodyBytesOfAll = 256 << 20
+    /// Bytes of the long heads of one client's requests that have not ended, and of all clients': URL and header
+    /// fields beyond `RequestHeads.freeBytes` for each. As many as of bodies.
+    public var requestHeadBytesPerClient = 32 << 20
+    /// See `requestHeadBytesPerClient`.
+    public var requestHeadBytesOfAll = 256 << 20
     /// Bytes at which a page of a table is full: some hundred entries, a fraction of a millisecond's work.
     public var answerBytes = 32 << 10
     /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.

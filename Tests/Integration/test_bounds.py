@@ -15,7 +15,7 @@ from client import Client
 from figures import milliseconds, tell
 from harness import HERE, PYTHON, Bus, TestCase
 from origin import Origin, body
-from processes import Program, reset_peak, resident, resident_peak
+from processes import Program, eventually, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 
@@ -124,6 +124,26 @@ class BoundsTests(TestCase):
         self.assertGreater(answers, 5)
         self.assertEqual(found, sorted(names))
 
+    def test_a_window_of_large_answers_waits_for_a_slow_reader(self):
+        connection = self.bare()
+        for index in range(256):
+            zmtp.send(connection, f"FETCH slow {index} {self.origin.url}/bytes/65000?seed={index}".encode())
+        eventually(lambda: self.client.query("ledger")["deliveries"]["due"] == 256, "all are answered", 60)
+        self.assertEqual(self.client.query("ledger")["deliveries"]["outstanding"], 256)
+        received = 0
+        while received < 256 * 65_000:
+            data = connection.recv(1 << 16)
+            self.assertTrue(data, "the connection stands")
+            received += len(data)
+
+    def test_who_asks_before_it_reads_does_not_wait_for_itself(self):
+        connection = self.bare()
+        # More than the kernel has room for. Each ends at once, and 256 terminals are sent.
+        for index in range(20_000):
+            zmtp.send(connection, f"FETCH much {index} ftp://h/{index}".encode())
+        zmtp.send(connection, b"QUERY ping\n")
+        self.assertTrue(connection.recv(1 << 16))
+
     def test_half_sent_messages_are_bounded_together(self):
         self.cost("frames", 300)
         self.still_serves()
@@ -132,3 +152,12 @@ class BoundsTests(TestCase):
         self.client.fetch("large", 1, f"{self.origin.url}/bytes/100?seed=8", body=content, method="POST", coalesce="no")
         self.assertResult(self.client.terminal(timeout=60), body(100, "8"))
         tell(f"4 MiB of an honest client beside them took {time.monotonic() - began:.1f} s")
+
+    def test_heads_of_queued_requests_are_bounded_together(self):
+        program = self.cost("heads", 10_000, f"{self.origin.url}/gate/closed")
+        ledger = self.client.query("ledger")["requests"]
+        self.assertGreater(ledger["failed"].get("queue-full", 0), 9_000, "the others are refused")
+        self.assertGreater(ledger["pending"], 300, "some are queued")
+        self.still_serves()
+        program.kill()
+        self.await_requests(self.client, pending=0)

@@ -1,0 +1,109 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Long heads of requests that wait have budgets: each client's, and one of all.
+@Suite struct HeadTests {
+    var rig = CoreRig()
+    /// Bytes counted for `ask` with 1,000 bytes of fields: they are held twice.
+    static let counted = "http://x/1".utf8.count + 2 * 1_000 - RequestHeads.freeBytes
+
+    private static let fields = Array(("x: " + String(repeating: "y", count: 997)).utf8)
+
+    init() {
+        rig.core.limits.requestHeadBytesPerClient = 3 * Self.counted
+        rig.core.limits.requestHeadBytesOfAll = 5 * Self.counted
+    }
+
+    private mutating func ask(
+        _ handler: String, _ request: String, by client: ClientID, _ change: (inout Fetch) -> Void = { _ in }
+    ) {
+        rig.fetch(handler, request, "http://x/\(request)", by: client) { fetch in
+            fetch.httpFields = Self.fields
+            change(&fetch)
+        }
+    }
+
+    @Test mutating func `a client's requests are refused when their heads are over its budget, others are not`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) } }
+        #expect(rig.terminals(for: a) == ["h 4 queue-full"])
+        // Short ones are taken at any time.
+        pass { $0.rig.fetch("h", "5", "http://x/5", by: a) }
+        #expect(rig.terminals(for: a) == [])
+        pass { rig in for n in 6...8 { rig.ask("i", "\(n)", by: b) } }
+        #expect(rig.terminals(for: b) == ["i 8 queue-full"])
+        #expect(rig.core.requestHeads.byteCount == 5 * Self.counted)
+    }
+
+    @Test mutating func `a head is counted as long as its flight lives`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        pass { rig in
+            rig.ask("h", "1", by: a)
+            rig.ask("i", "1", by: b)
+        }
+        #expect(rig.core.requestHeads.bytes(of: a) == Self.counted, "who began it is charged")
+        #expect(rig.core.requestHeads.bytes(of: b) == 0)
+        pass { $0.rig.core.clientLost(a, now: $0.rig.now) }
+        #expect(rig.core.requestHeads.byteCount == Self.counted)
+        pass { $0.rig.remove("i", by: b) }
+        #expect(rig.core.requestHeads == RequestHeads())
+    }
+
+    @Test mutating func `requests without an owner count against who sent them`() {
+        let a = rig.client(1)
+        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.subscribes = false } } }
+        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+    }
+
+    @Test mutating func `a redirect goes on at the bound, and is counted`() {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        pass { rig in for n in 1...3 { rig.ask("h", "\(n)", by: a) } }
+        let job = rig.jobs[0]
+        pass { $0.rig.done(job, by: worker, status: 302, fields: "location: http://y/1") }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.requestHeads.bytes(of: a) == 4 * Self.counted)
+        pass { $0.rig.remove("h", by: a) }
+        #expect(rig.core.requestHeads == RequestHeads())
+    }
+
+    @Test mutating func `of a durable request it is counted from before it is on the disk`() {
+        rig.core.isKeeping = true
+        let a = rig.client(1)
+        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.isDurable = true } } }
+        #expect(rig.terminals(for: a) == ["h 4 queue-full"])
+        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+        pass { $0.rig.core.durableStored(DurableID(rawValue: 1), now: $0.rig.now) }
+        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+        pass { $0.rig.core.durableRefused(DurableID(rawValue: 2), isFull: false, now: $0.rig.now) }
+        #expect(rig.core.requestHeads.bytes(of: a) == 2 * Self.counted)
+        pass { $0.rig.remove("h", by: a) }
+        #expect(rig.core.requestHeads == RequestHeads())
+    }
+
+    @Test mutating func `usual requests cost no budget`() {
+        rig.core.limits.requestHeadBytesPerClient = 0
+        let a = rig.client(1)
+        pass { rig in
+            for n in 1...100 {
+                rig.rig.fetch("h", "\(n)", "http://x/\(n)?" + String(repeating: "q", count: 300), by: a) {
+                    $0.httpFields = Array("accept: image/png".utf8)
+                }
+            }
+        }
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.requestHeads == RequestHeads())
+    }
+
+    /// A pass, after which all tables agree.
+    private mutating func pass(_ change: (inout HeadTests) -> Void) {
+        rig.pass()
+        change(&self)
+        rig.core.dispatch(now: rig.now)
+        rig.actions = rig.core.takeActions()
+        #expect(rig.core.audit() == [])
+    }
+}
