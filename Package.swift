@@ -49,7 +49,12 @@ let package = Package(
         // C libraries: a module map and a shim header each, and nothing else but where it says so.
         .systemLibrary(name: "CLibZMQ"),
         // libcurl is loaded when it is used, not linked.
-        .target(name: "CLibCurl"),
+        .target(
+            name: "CLibCurl",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
         .systemLibrary(name: "CLinux"),

@@ -20,6 +20,8 @@ public struct WorkerOptions: Sendable {
     var proxies = ProxyRule { _ in nil }
     /// A file of certificates to trust instead of the system's.
     public var caFile: String?
+    /// A file to which the secrets of TLS connections are appended; nil for none, whatever the environment says.
+    public var tlsKeyLog: String?
 
     public init(workPath: String, slots: Int) {
         self.workPath = workPath

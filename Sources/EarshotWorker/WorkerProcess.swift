@@ -30,6 +30,7 @@ public final class WorkerProcess {
             logger.notice("the parent is gone")
             return 0
         }
+        setKeyLog()
         var options = options
         let most = Limits.slots(descriptors: try ResourceLimits.raiseDescriptorLimit())
         options.proxies = ProxyRule { name in
@@ -50,5 +51,12 @@ public final class WorkerProcess {
         try loop.run()
         if let fault = worker.fault { throw fault }
         return 0
+    }
+
+    /// Sets the variable with which libcurl writes the secrets of TLS connections to a file, before it is loaded. The
+    /// one that a bus inherits is removed: a variable left in an environment must not expose what all clients fetch.
+    private func setKeyLog() {
+        let variable = "SSLKEYLOGFILE"
+        if let file = options.tlsKeyLog { unsafe setenv(variable, file, 1) } else { unsafe unsetenv(variable) }
     }
 }

@@ -45,6 +45,7 @@ enum ChildRun {
             return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }
                 + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
+                + (options.tlsKeyLog.map { ["--tls-key-log=\($0)"] } ?? [])
                 + Self.numbers(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
         }
     }

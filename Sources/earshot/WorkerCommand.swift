@@ -46,6 +46,13 @@ struct WorkerTuning: ParsableArguments {
     @Option(help: "File of certificates to trust instead of the system's.", completion: .file())
     var caFile: String?
 
+    @Option(
+        help: """
+            File to which the secrets of TLS connections are appended, for a tool that decrypts captured traffic. The \
+            environment's SSLKEYLOGFILE is ignored.
+            """, completion: .file())
+    var tlsKeyLog: String?
+
     func validate() throws {
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
             throw ValidationError("--user-agent holds a control character")
@@ -57,6 +64,7 @@ struct WorkerTuning: ParsableArguments {
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }
         if let caFile { options.caFile = Folder.absolute(caFile) }
+        if let tlsKeyLog { options.tlsKeyLog = Folder.absolute(tlsKeyLog) }
         if let userAgent { options.userAgent = userAgent }
         return options
     }
