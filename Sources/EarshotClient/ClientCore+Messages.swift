@@ -41,6 +41,7 @@ extension ClientCore {
         link += 1
         token = nil
         said = 0
+        replies = 0
         notices = []
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()
@@ -63,7 +64,8 @@ extension ClientCore {
 
     mutating func terminalReceived(_ terminal: consuming Terminal) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
-        guard ledger.receive(terminal.sequence, of: key) else { return [] }
+        // The refusal of a submission has no number.
+        guard terminal.sequence == 0 || ledger.receive(terminal.sequence, of: key) else { return [] }
         // Looked for once: names are long.
         let place = requests.index(forKey: key)
         if let place { heard(requests.values[place].number) }

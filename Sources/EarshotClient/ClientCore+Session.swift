@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotWire
 
 /// One session over several connections: what was said in it is numbered, so that only what the broker has not heard is
-/// said again.
+/// said again. Replies are counted, so that the broker sends those again that were lost.
 extension ClientCore {
     // MARK: Saying
 
@@ -58,18 +58,23 @@ extension ClientCore {
 
     // MARK: Going on
 
-    /// Goes on with the session, of which the broker has heard so many messages: what it has not heard is said again,
-    /// in its order, and what it has answered to nobody is settled or asked again.
+    /// Resumes the session, of which the broker has heard so many messages. What it has not heard is said again, in its
+    /// order. The replies that were lost follow; an older broker does not keep them, so they are settled or asked for
+    /// again.
     mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         token = welcome.token
         spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         self.heard(heard)
-        actions += settleHeard(heard)
+        let isAnswered = welcome.replies != nil
+        actions += settleHeard(heard, isAnswered: isAnswered)
         var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
         for notice in notices { unheard.append((notice.number, { $0.notify(notice.message) })) }
-        for question in awaited { unheard.append((question.number, { $0.sayAgain(question) })) }
+        let answered = awaited.prefix { isAnswered && $0.number <= heard }
+        for question in awaited.dropFirst(answered.count) {
+            unheard.append((question.number, { $0.sayAgain(question) }))
+        }
         for (key, request) in requests where request.number > heard && request.waitsFor == nil {
             if request.number < .max { requests[key]?.wasSaid = false }
             // What was never asked for comes last, in its order.
@@ -77,7 +82,7 @@ extension ClientCore {
             unheard.append((number, { $0.sayRequest(key) }))
         }
         notices = []
-        awaited = []
+        awaited = Deque(answered)
         said = heard
         if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }
         for (_, say) in unheard.sorted(by: { $0.number < $1.number }) { actions += say(&self) }
@@ -89,18 +94,21 @@ extension ClientCore {
         return sayQuestion(awaited.endIndex - 1)
     }
 
-    /// Takes what the broker has heard, and whose answer is lost or never was, out of what awaits one: but for
-    /// questions, which are asked again. What was removed is removed; asked again, the answer would be that there is
-    /// nothing.
-    private mutating func settleHeard(_ heard: UInt64) -> [ClientAction] {
+    /// Settles what the broker has heard and will not answer: submissions, which have no answer, and with an older
+    /// broker removals. Said again, the answer to a removal would be that there is nothing.
+    private mutating func settleHeard(_ heard: UInt64, isAnswered: Bool) -> [ClientAction] {
         var actions: [ClientAction] = []
         awaited.removeAll { question in
             guard question.number <= heard else { return false }
             switch question.what {
-            case .cancel(let key): actions.append(.report(.cancelled(key)))
-            case .remove(let pattern): actions.append(.report(.removed(pattern, count: 0)))
+            case .cancel(let key):
+                guard !isAnswered else { return false }
+                actions.append(.report(.cancelled(key)))
+            case .remove(let pattern):
+                guard !isAnswered else { return false }
+                actions.append(.report(.removed(pattern, count: 0)))
             // Whether it is on the disk is not known: asked again, the answer is the same.
-            case .submission(let fetch): if fetch.options.isDurable { return false }
+            case .submission(let fetch): return !fetch.options.isDurable
             case .query, .setting: return false
             }
             return true

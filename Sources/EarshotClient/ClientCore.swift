@@ -6,7 +6,8 @@ internal import EarshotWire
 /// All that is wanted outlives connections and brokers. After each WELCOME everything is said again: first the
 /// subscriptions, then what awaits an answer, then each open request; asking twice for one request is one request. So
 /// each terminal is delivered once. With a lease the WELCOME may tell that the broker has kept the session: then only
-/// what it has not heard is said again, and terminals that come a second time are known by their numbers.
+/// what it has not heard is said again, terminals that come a second time are known by their numbers, and the broker
+/// sends the replies again that this client did not receive.
 struct ClientCore {
     /// `apart -> greeting -> ready`, and from both back to `apart`.
     enum Phase: Equatable {
@@ -75,6 +76,8 @@ struct ClientCore {
     var spool: String?
     /// Messages said in the session, those that wait for a connection included.
     var said: UInt64 = 0
+    /// Replies received in the session.
+    var replies: UInt64 = 0
     /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a
     /// lease.
     var notices = Deque<Notice>()
@@ -93,6 +96,7 @@ struct ClientCore {
         phase = .greeting
         var hello = hello
         hello.token = token
+        if token != nil { hello.replies = replies }
         return [.send(.hello(hello))]
     }
 
@@ -114,6 +118,7 @@ struct ClientCore {
 
     /// A message of the broker arrived.
     mutating func received(_ message: consuming BrokerMessage) -> [ClientAction] {
+        if phase == .ready, message.isReply { replies += 1 }
         switch consume message {
         case .welcome(let welcome): return welcomed(by: welcome)
         case .accepted(let handler, let request): return accepted(RequestKey(handler, request))

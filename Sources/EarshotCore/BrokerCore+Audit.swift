@@ -93,6 +93,9 @@ extension BrokerCore {
             check(
                 session.isGone || (tokenNumbers[session.token] == client) == (session.leaseMilliseconds > 0),
                 "12: client \(client) can be taken over without a lease, or not with one")
+            check(
+                session.replies.kept <= limits.keptReplies,
+                "11: \(session.replies.kept) replies are kept for client \(client)")
             check(!session.isAway || session.sent == 0, "1: terminals are on their way to client \(client), away")
             check(
                 session.isGone

@@ -10,7 +10,8 @@ extension BrokerCore {
     ///   - token: nobody else's and not to be guessed; what its session is taken over with, if that gets a lease.
     public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool, token: SessionToken) {
         guard clientNumbers[id] == nil else { return }
-        clientNumbers[id] = clients.insert(ClientSession(id: id, token: token, isRequestReply: isRequestReply))
+        clientNumbers[id] = clients.insert(
+            ClientSession(id: id, token: token, serial: nextSerial(), isRequestReply: isRequestReply))
     }
 
     /// A connection or its process is gone: all it wanted is purged, or waits for as long as its lease says.
@@ -67,7 +68,7 @@ extension BrokerCore {
         case .priority(let handler, let request, let priority):
             priorityRequested(handler, request, priority, by: client)
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
-        case .query(let query, let page): answer(query, page, to: client, now: now)
+        case .query(let query, let page): reply(.answer(query, page), to: client)
         case .set(let setting): settingRequested(setting, by: client, now: now)
         case .bye:
             let session = clients[client]
@@ -86,7 +87,7 @@ extension BrokerCore {
         guard let client = clientNumbers[id] else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }
-        actions.append(.send(id, .error(ErrorReply(error))))
+        reply(.message(.error(ErrorReply(error))), to: client)
         awaitGreeting(of: id)
     }
 
@@ -135,7 +136,7 @@ extension BrokerCore {
         case .set: reply.verb = "SET"
         case .bye: reply.verb = "BYE"
         }
-        say(.error(reply), to: client)
+        self.reply(.message(.error(reply)), to: client)
     }
 
     // MARK: Subscriptions

@@ -158,6 +158,7 @@ extension BrokerCore {
     /// Puts terminals on their way while the client's window has room.
     mutating func sendDue(to client: Int32) {
         while hasDue(client) {
+            if clients[client].replies.isBehind { sendReplies(to: client) }
             let due = clients[client].deliveries[clients[client].sent]
             clients[client].sent += 1
             let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
@@ -169,6 +170,7 @@ extension BrokerCore {
             case .hole: continue
             }
         }
+        if clients[client].replies.isBehind { sendReplies(to: client) }
         closeIfSlow(client)
     }
 

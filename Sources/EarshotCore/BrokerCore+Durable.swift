@@ -54,12 +54,12 @@ extension BrokerCore {
         }
         durables[interest]?.entering = nil
         requestHeads.remove(.entering(interest))
-        for asker in entering.askers {
-            guard let client = clientNumbers[asker] else { continue }
-            say(.accepted(entering.fetch.handler, entering.fetch.request), to: client)
+        let askers = clients(of: entering)
+        for client in askers {
+            reply(.message(.accepted(entering.fetch.handler, entering.fetch.request)), to: client)
         }
         setExpiry(of: interest)
-        begin(interest, entering.fetch, of: entering.askers.first ?? RequestHeads.nobody, now: now)
+        begin(interest, entering.fetch, of: askers.first.map { clients[$0].id } ?? RequestHeads.nobody, now: now)
     }
 
     /// A request could not be written: there is no room for it within the bound, or else the disk failed.
@@ -71,7 +71,7 @@ extension BrokerCore {
             return
         }
         forgetDurable(interest)
-        turnAway(interest, isFull ? .queueFull : .notStored, telling: entering.askers.compactMap { clientNumbers[$0] })
+        turnAway(interest, isFull ? .queueFull : .notStored, telling: clients(of: entering))
     }
 
     /// A result was written, or could not be.
@@ -127,7 +127,7 @@ extension BrokerCore {
         lastDurable += 1
         let id = DurableID(rawValue: lastDurable)
         var record = DurableRecord(id: id, acceptedAt: interests[interest].askedAt)
-        record.entering = DurableRecord.Entering(fetch, by: clients[client].id)
+        record.entering = DurableRecord.Entering(fetch, by: asker(client))
         durables[interest] = record
         durableNumbers[id] = interest
         interests[interest].phase = .entering
@@ -151,10 +151,10 @@ extension BrokerCore {
         return request
     }
 
-    /// Ends a request that is not accepted: who asked is told, whether it listens or not.
+    /// Ends a request that is not accepted. Subscribers get a terminal, and askers that are none a reply.
     private mutating func turnAway(_ interest: Int32, _ code: FailureCode, telling askers: [Int32]) {
-        var listeners = listeners(of: interests[interest].handler)
-        for client in askers where !listeners.contains(client) { listeners.append(client) }
+        let listeners = listeners(of: interests[interest].handler)
+        refuse(interest, code, to: askers.filter { !listeners.contains($0) })
         let outcome = outcomes.insert(Outcome(failure: code))
         outcomes[outcome].holders += 1
         accountOutcome(of: interest, outcome)
@@ -162,21 +162,48 @@ extension BrokerCore {
         release(outcome)
     }
 
-    /// Who waits to hear that a request that is `entering` is on the disk, and would hear nothing at all when it is
-    /// removed before. Not to be asked of others: the call copies the references to all tables.
+    /// Answers the FETCH of clients that are not subscribed: the request was not accepted. As ACCEPTED this has no
+    /// number and needs no acknowledgement.
+    mutating func refuse(_ interest: Int32, _ code: FailureCode, to askers: [Int32]) {
+        guard !askers.isEmpty else { return }
+        let record = interests[interest]
+        let tag = record.extras >= 0 ? extras[record.extras].tag : nil
+        let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
+        let terminal = Terminal(
+            handler: handlers[record.handler].id, request: record.request, sequence: 0, tag: tag,
+            outcome: .failed(failure))
+        for client in askers { reply(.message(.terminal(terminal)), to: client) }
+    }
+
+    /// Clients that await the answer to a request that is `entering`. Only for such: the call copies the references to
+    /// all tables.
     func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
         guard let entering = durables[interest]?.entering else { return [] }
-        return entering.askers.compactMap { $0 == remover ? nil : clientNumbers[$0] }
+        return clients(of: entering).filter { clients[$0].id != remover }
+    }
+
+    /// Clients that await the answer, those that are away included.
+    private func clients(of entering: DurableRecord.Entering) -> [Int32] {
+        entering.askers.compactMap { asker in
+            guard clients.contains(asker.client), clients[asker.client].serial == asker.serial,
+                !clients[asker.client].isGone
+            else { return nil }
+            return asker.client
+        }
+    }
+
+    private func asker(_ client: Int32) -> DurableRecord.Asker {
+        DurableRecord.Asker(client: client, serial: clients[client].serial)
     }
 
     /// A request that is there is asked for again.
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
         guard let record = durables[interest] else { return }
         if let entering = record.entering {
-            let id = clients[client].id
-            if !entering.askers.contains(id) { entering.askers.append(id) }
+            let asker = asker(client)
+            if !entering.askers.contains(asker) { entering.askers.append(asker) }
         } else {
-            say(.accepted(handlers[interests[interest].handler].id, interests[interest].request), to: client)
+            reply(.message(.accepted(handlers[interests[interest].handler].id, interests[interest].request)), to: client)
         }
     }
 

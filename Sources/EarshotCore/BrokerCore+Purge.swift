@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Purges too large for one pass: they are accounted at once and worked off in slices, while all else goes on.
@@ -161,7 +162,8 @@ extension BrokerCore {
             ledger.deliveries.lost += 1
             if !clients[client].isClosed(limits) { queue.clientOpened(client) }
         }
-        publishRemoval(of: interest, to: listeners + askers.filter { $0 != client && !listeners.contains($0) })
+        refuse(interest, .removed, to: askers.filter { $0 != client && !listeners.contains($0) })
+        publishRemoval(of: interest, to: listeners)
     }
 
     private mutating func endPurge(of handler: Int32) {

@@ -2,6 +2,7 @@ internal import EarshotWire
 
 /// What the broker tells about itself, as JSON.
 extension BrokerCore {
+    /// Sends the answer to a query as of now.
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Int32, now: Tick) {
         var json = JSONText()
         json.object { json in

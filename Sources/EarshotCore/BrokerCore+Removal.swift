@@ -11,7 +11,7 @@ extension BrokerCore {
         }
         settlePurges(of: request, handler, withdrawnBy: client)
         withdraw(from: client, request) { $0 == handler }
-        say(.cancelled(handler, request), to: client)
+        reply(.message(.cancelled(handler, request)), to: client)
     }
 
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
@@ -23,7 +23,7 @@ extension BrokerCore {
             if let handler = handlerNumbers[id] { unsubscribe(client, fromHandler: handler, now: now) }
         }
         withdraw(from: client) { pattern.matches($0) }
-        say(.removed(pattern, count: count), to: client)
+        reply(.message(.removed(pattern, count: count)), to: client)
     }
 
     /// Purges all a handler wants; very much of it in slices.
@@ -64,7 +64,8 @@ extension BrokerCore {
         }
         account(interest) { $0.removed += 1 }
         let listeners = listeners(of: interests[interest].handler).filter { $0 != client }
-        publishRemoval(of: interest, to: listeners + askers.filter { !listeners.contains($0) })
+        refuse(interest, .removed, to: askers.filter { !listeners.contains($0) })
+        publishRemoval(of: interest, to: listeners)
         return true
     }
 

@@ -5,7 +5,8 @@ internal import OrderedCollections
 ///
 /// While it is away nothing of it is purged. It stays an owner and a subscriber, and its terminals become due to it;
 /// none is on its way, so its window fills and holds back what only it wants. Who comes back with the session's token
-/// gets all that was not acknowledged, in order and under the numbers it had.
+/// gets all that was not acknowledged, in order and under the numbers it had. Between the terminals come the replies
+/// that it did not receive, each in its place.
 extension BrokerCore {
     // MARK: Events
 
@@ -18,10 +19,17 @@ extension BrokerCore {
         return session
     }
 
-    /// Goes on with a session over another connection, if its own is gone.
+    /// Resumes a session over another connection, if its own is gone. If the session lacks replies that the client did
+    /// not receive, the client gets a new one: it asks again for all that it wants. The old session stays away, so that
+    /// transfers go on until they belong to the new one.
     mutating func takeOver(_ session: Int32, _ hello: Hello, by client: Int32) {
         guard clients[session].isAway else {
             refuse(client, "session-in-use", "the connection of this session stands", .hello(hello))
+            return
+        }
+        guard clients[session].replies.resume(after: hello.replies) else {
+            clients[client].name = hello.client
+            welcome(client, hello, isResumed: false)
             return
         }
         let id = clients[client].id
@@ -59,6 +67,7 @@ extension BrokerCore {
             tokenNumbers[clients[client].token] = nil
         }
         if isResumed { welcome.heard = clients[client].heard }
+        if isResumed, hello.replies != nil { welcome.replies = clients[client].replies.count }
         if !workerLimits.spool.isEmpty { welcome.spool = workerLimits.spool }
         say(.welcome(welcome), to: client)
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
@@ -94,6 +103,37 @@ extension BrokerCore {
         clients[client].sent = 0
         depart(client, now: now)
     }
+
+    // MARK: Replies
+
+    /// Replies to a message of a client. A session with a lease keeps the reply for its next connection.
+    mutating func reply(_ reply: Reply, to client: Int32) {
+        guard clients[client].leaseMilliseconds > 0 || clients[client].replies.isBehind else {
+            send(reply, to: client)
+            return
+        }
+        let sent = clients[client].isAway ? clients[client].told : clients[client].sent
+        clients[client].replies.append(reply, after: clients[client].acknowledged + UInt64(sent))
+        sendReplies(to: client)
+        // A connected client that does not acknowledge what precedes so many replies has stopped reading.
+        if clients[client].replies.trim(to: limits.keptReplies), !clients[client].isAway { close(client) }
+    }
+
+    /// Sends the replies that follow the terminals sent so far.
+    mutating func sendReplies(to client: Int32) {
+        guard !clients[client].isAway else { return }
+        let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
+        while let reply = clients[client].replies.next(after: sequence) { send(reply, to: client) }
+    }
+
+    private mutating func send(_ reply: Reply, to client: Int32) {
+        switch reply {
+        case .message(let message): say(message, to: client)
+        case .answer(let query, let page): answer(query, page, to: client, now: clock)
+        }
+    }
+
+    // MARK: Timers
 
     /// The timer of a session that is away.
     func lease(of client: Int32) -> Timer.Subject { .lease(client: client, absence: clients[client].absence) }

@@ -18,7 +18,7 @@ extension BrokerCore {
             settingsChanged(now: now)
             // The supervisor knows before the client does: what was answered outlives this broker.
             actions.append(.settingChanged(change))
-            say(.changed(change.setting), to: client)
+            reply(.message(.changed(change.setting)), to: client)
         } catch {
             refuse(client, "bad-setting", error.description, .set(setting))
         }

@@ -23,10 +23,14 @@ struct ClientSession {
     var isGreetingDue = false
     /// How long it is kept when its connection is gone; 0 for not at all.
     var leaseMilliseconds = 0
+    /// Tells this session from others that have had its number.
+    let serial: UInt64
     /// The present time away, for the timer that ends it; 0 while it is connected.
     var absence: UInt64 = 0
     /// Messages taken in since its HELLO, those that were refused included.
     var heard: UInt64 = 0
+    /// Its replies; empty without a lease.
+    var replies = ReplyLog()
     /// Whether it can only take one answer for each message (REQ): it gets no progress.
     var isRequestReply: Bool
     var name: String?
@@ -73,8 +77,9 @@ struct ClientSession {
     /// Terminals of requests being purged that it will get.
     var purgeNotices = 0
 
-    init(id: ClientID, token: SessionToken, isRequestReply: Bool) {
+    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
         self.id = id
+        self.serial = serial
         self.token = token
         self.isRequestReply = isRequestReply
     }

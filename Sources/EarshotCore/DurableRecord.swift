@@ -71,13 +71,20 @@ struct DurableRecord {
     /// What is needed only until the request is on the disk.
     final class Entering {
         let fetch: Fetch
-        /// Who is to be told, each once.
-        var askers: [ClientID]
+        /// Sessions to answer, each once.
+        var askers: [Asker]
 
-        init(_ fetch: Fetch, by client: ClientID) {
+        init(_ fetch: Fetch, by asker: Asker) {
             self.fetch = fetch
-            askers = [client]
+            askers = [asker]
         }
+    }
+
+    /// A session that awaits ACCEPTED, over whatever connection it is then.
+    struct Asker: Equatable {
+        let client: Int32
+        /// The session's: its number may be another's by then.
+        let serial: UInt64
     }
 
     let id: DurableID

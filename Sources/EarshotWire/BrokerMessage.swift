@@ -47,6 +47,15 @@ public enum BrokerMessage: Equatable, Sendable {
         }
     }
 
+    /// Whether it replies to one message of the client: a session counts such messages.
+    public var isReply: Bool {
+        switch self {
+        case .accepted, .removed, .cancelled, .answer, .changed, .error: true
+        case .terminal(let terminal): terminal.sequence == 0
+        case .welcome, .progress, .goodbye: false
+        }
+    }
+
     /// The head frame. Bodies go beside it.
     public func encoded() -> [UInt8] {
         switch self {
@@ -98,6 +107,9 @@ public struct Welcome: Equatable, Sendable {
     /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new
     /// session.
     public var heard: UInt64?
+    /// Replies of the session so far: the client gets again those that it has not received. Nil if it does not count
+    /// them, or if an older broker keeps none.
+    public var replies: UInt64?
     /// Absolute path of the folder of bodies that are files; nil if an older broker does not tell.
     public var spool: String?
 
@@ -117,6 +129,7 @@ public struct Welcome: Equatable, Sendable {
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
+            case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "spool": spool = value.string
             default: break
             }
@@ -133,6 +146,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("resumed", heard.map { String($0) })
+        writer.field("replies", replies.map { String($0) })
         writer.field("spool", spool)
         return writer.finished()
     }

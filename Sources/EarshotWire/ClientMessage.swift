@@ -131,6 +131,8 @@ public struct Hello: Equatable, Sendable {
     public var leaseMilliseconds = 0
     /// From the WELCOME of the session to go on with; nil for a new one.
     public var token: SessionToken?
+    /// Replies of that session that the client has received; nil from a client that does not count them.
+    public var replies: UInt64?
 
     public init(client: String?, window: Int? = 256) {
         self.client = client
@@ -147,6 +149,7 @@ public struct Hello: Equatable, Sendable {
                 window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
+            case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             default: break
             }
         }
@@ -159,6 +162,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("window", window.map { String($0) } ?? "none")
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
+        writer.field("replies", replies.map { String($0) })
         return writer.finished()
     }
 }

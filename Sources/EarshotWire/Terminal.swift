@@ -5,7 +5,8 @@
 public struct Terminal: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
-    /// Counts from 1 on each connection; what ACK names.
+    /// Counts from 1 in each session; what ACK names. 0 of a FAILED that answers a FETCH as ACCEPTED does, and of a
+    /// terminal without its number yet: then there is no `seq`.
     public var sequence: UInt64
     /// As the request gave it.
     public var tag: String?
@@ -173,7 +174,7 @@ extension Terminal {
     }
 
     private func writeSequence(to writer: inout HeadWriter) {
-        writer.field("seq", sequence)
+        if sequence > 0 { writer.field("seq", sequence) }
         writer.field("tag", tag)
         writer.field("durable", if: isDurable, "yes")
     }

@@ -59,12 +59,14 @@ func deliveries(_ actions: [ClientAction]) -> [Terminal] {
 
 let token = SessionToken(high: 1, low: 2)
 
-/// The WELCOME of a broker that grants a lease; `heard` of a session that it has kept.
-func welcome(_ instance: UInt64, heard: UInt64?) -> BrokerMessage {
+/// The WELCOME of a broker that grants a lease; `heard` of a session that it has kept, and `replies` of one that keeps
+/// those too.
+func welcome(_ instance: UInt64, heard: UInt64?, replies: UInt64? = nil) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
     welcome.leaseMilliseconds = 5_000
     welcome.token = token
     welcome.heard = heard
+    welcome.replies = replies
     return .welcome(welcome)
 }
 

@@ -30,6 +30,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
+        next.replies = 0
         #expect(core.linkOpened() == [.send(.hello(next))])
         // Another broker knows nothing of it.
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1"))])
@@ -115,6 +116,7 @@ import Testing
         #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
     }
 
+    /// An older broker does not keep them.
     @Test func `answers that were lost are settled, questions are asked again`() {
         var core = leased()
         _ = core.fetch(fetch("1"))
@@ -131,6 +133,70 @@ import Testing
         // Nothing of the removal is left: what is asked for anew is delivered.
         _ = core.fetch(fetch("2"))
         #expect(deliveries(core.received(.terminal(result("2", sequence: 1)))).count == 1)
+    }
+
+    @Test func `replies are counted, and those that were lost are awaited`() throws {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.fetch(fetch("2"))
+        _ = core.query(.ping)
+        _ = core.received(.answer(.ping))
+        _ = core.received(.progress(progress("1")))
+        _ = core.cancel(key("2"))
+        _ = core.remove(.handler(HandlerID("gone")!))
+        _ = core.query(.status)
+        var submission = fetch("3")
+        submission.options.subscribes = false
+        submission.options.isDurable = true
+        _ = core.fetch(submission)
+        _ = core.query(.ledger)
+        _ = core.linkLost()
+        guard case .send(.hello(let hello))? = core.linkOpened().first else {
+            Issue.record("no HELLO")
+            return
+        }
+        #expect(hello.replies == 1)
+        // The last question alone was not heard.
+        #expect(sent(core.received(welcome(1, heard: 7, replies: 5))) == [.query(.ledger)])
+        #expect(core.received(.cancelled(handler, key("2").request)) == [.report(.cancelled(key("2")))])
+        let removed = BrokerMessage.removed(.handler(HandlerID("gone")!), count: 3)
+        #expect(core.received(removed) == [.report(.removed(.handler(HandlerID("gone")!), count: 3))])
+        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
+        #expect(core.received(.accepted(handler, key("3").request)) == [.report(.accepted(key("3")))])
+        #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
+        // What refuses a request ends it.
+        var refusal = ErrorReply(code: "too-many-handlers")
+        refusal.verb = "FETCH"
+        refusal.handler = handler
+        refusal.request = key("1").request
+        #expect(core.received(.error(refusal)) == [.report(.refused(refusal))])
+        _ = core.linkLost()
+        guard case .send(.hello(let next))? = core.linkOpened().first else {
+            Issue.record("no HELLO")
+            return
+        }
+        #expect(next.replies == 7)
+        #expect(sent(core.received(welcome(1, heard: 8, replies: 7))) == [])
+        // Another session has a count of its own.
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        _ = core.received(welcome(2, heard: nil))
+        #expect(core.replies == 0)
+    }
+
+    @Test func `a submission that is refused without a number is told, and nothing is acknowledged`() throws {
+        var core = leased()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        submission.options.isDurable = true
+        _ = core.fetch(submission)
+        let refusal = Terminal(
+            handler: handler, request: key("1").request, sequence: 0,
+            outcome: .failed(Terminal.Failure(code: "not-stored")))
+        #expect(delivery(core.received(.terminal(refusal)))?.terminal == refusal)
+        #expect(core.passEnded() == [])
+        #expect(core.replies == 1)
+        #expect(sent(resume(&core, heard: 0)) == [])
     }
 
     @Test func `a request that replaces others does so although its first saying was lost, and once`() {
@@ -157,6 +223,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
+        next.replies = 0
         #expect(core.linkOpened() == [.send(.hello(next))])
         #expect(core.received(.error(refusal)) == [.reconnect])
         _ = core.linkLost()

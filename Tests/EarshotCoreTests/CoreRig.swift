@@ -110,15 +110,24 @@ struct CoreRig {
 
     /// Terminals for a client, as `handler request outcome`.
     func terminals(for client: ClientID) -> [String] {
+        actions.compactMap { if case .deliver(client, let terminal, _) = $0 { text(of: terminal) } else { nil } }
+    }
+
+    /// Failures without a number, which answer a client's FETCH, in the same form.
+    func refusals(for client: ClientID) -> [String] {
         actions.compactMap { action in
-            guard case .deliver(client, let terminal, _) = action else { return nil }
-            let end =
-                switch terminal.outcome {
-                case .result(let status, _): String(status)
-                case .failed(let failure): failure.code
-                }
-            return "\(terminal.handler) \(terminal.request) \(end)"
+            guard case .send(client, .terminal(let terminal)) = action, terminal.sequence == 0 else { return nil }
+            return text(of: terminal)
         }
+    }
+
+    private func text(of terminal: Terminal) -> String {
+        let end =
+            switch terminal.outcome {
+            case .result(let status, _): String(status)
+            case .failed(let failure): failure.code
+            }
+        return "\(terminal.handler) \(terminal.request) \(end)"
     }
 
     /// Everything else said to a client.

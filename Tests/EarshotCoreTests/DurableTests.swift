@@ -5,53 +5,7 @@ import Testing
 
 /// Durable requests: on the disk before they are accepted, run without their client, and there until acknowledged.
 struct DurableTests {
-    /// A rig with a disk.
-    private struct Bed {
-        var rig: CoreRig
-        var disk = FakeDisk()
-        /// Everything said in this pass and the passes that the disk's answers were.
-        var said: [Action] = []
-
-        init(limits: CoreLimits = CoreLimits()) {
-            rig = CoreRig(limits: limits)
-            rig.core.isKeeping = true
-            rig.core.calendarSeconds = 1_000_000
-        }
-
-        /// A pass, and all that the disk makes of it.
-        mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
-            said = []
-            rig.pass(body)
-            said += rig.actions
-            disk.take(rig.actions)
-            for _ in 0..<4 {
-                var disk = disk
-                rig.pass { disk.work(&$0.core, now: $0.now) }
-                self.disk = disk
-                self.disk.take(rig.actions)
-                said += rig.actions
-            }
-            rig.actions = said
-            for fault in rig.core.audit() { Issue.record("\(fault)") }
-        }
-
-        /// The broker is killed; the next one has the same disk.
-        mutating func restart(after seconds: Int64 = 0) {
-            let calendar = rig.core.calendarSeconds
-            let limits = rig.core.limits
-            disk.lose()
-            rig = CoreRig(limits: limits)
-            rig.core.isKeeping = true
-            rig.core.calendarSeconds = calendar + seconds
-            let disk = disk
-            pass { disk.restore(&$0.core, now: $0.now) }
-        }
-
-        mutating func finishJobs(_ worker: WorkerID) {
-            let jobs = rig.jobs
-            pass { rig in for job in jobs { rig.done(job, by: worker) } }
-        }
-    }
+    private typealias Bed = DurableBed
 
     private static let accepted = BrokerMessage.accepted(HandlerID("h")!, RequestID("1")!)
 
@@ -246,13 +200,12 @@ struct DurableTests {
             }
         }
         bed.disk.take(bed.rig.actions)
-        var ends = bed.rig.terminals(for: asker)
+        var ends = bed.rig.refusals(for: asker)
         for _ in 0..<50 {
             bed.pass()
-            ends += bed.rig.terminals(for: asker)
+            ends += bed.rig.refusals(for: asker)
         }
         #expect(ends.sorted() == (1...(how == "a purge" ? 40 : 1)).map { "h \($0) removed" }.sorted())
-        bed.pass { $0.say(.acknowledge(UInt64(ends.count)), by: asker) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
@@ -281,7 +234,7 @@ struct DurableTests {
         let client = bed.rig.client(1)
         bed.disk.isFull = true
         bed.pass { $0.fetch("h", "1", "http://a/", by: client, Self.submitted) }
-        #expect(bed.rig.terminals(for: client) == ["h 1 queue-full"])
+        #expect(bed.rig.refusals(for: client) == ["h 1 queue-full"])
         bed.pass { rig in
             rig.fetch("h", "2", "http://a/", by: client) {
                 Self.submitted(&$0)
@@ -289,11 +242,10 @@ struct DurableTests {
                 $0.options.coalesces = false
             }
         }
-        #expect(bed.rig.terminals(for: client) == ["h 2 unsupported-method"])
+        #expect(bed.rig.refusals(for: client) == ["h 2 unsupported-method"])
         bed.rig.core.isKeeping = false
         bed.pass { $0.fetch("h", "3", "http://a/", by: client, Self.submitted) }
-        #expect(bed.rig.terminals(for: client) == ["h 3 not-stored"])
-        bed.pass { $0.say(.acknowledge(3), by: client) }
+        #expect(bed.rig.refusals(for: client) == ["h 3 not-stored"])
         #expect(bed.rig.core.isIdle)
     }
 

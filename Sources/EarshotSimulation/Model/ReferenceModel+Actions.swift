@@ -8,11 +8,8 @@ extension ReferenceModel {
         switch action {
         case .send(let id, let message): said(message, to: id)
         case .answer(let id, _, let json):
-            guard case (let asker, .answer)? = reply, asker == id, !json.isEmpty else {
-                object(1, "client \(id.rawValue) gets an answer it did not ask for")
-                return
-            }
-            reply = nil
+            expect(!json.isEmpty, 1, "client \(id.rawValue) gets an empty answer")
+            answered("an answer", to: id) { if case .answer = $0 { true } else { false } }
         case .deliver(let id, let terminal, let body):
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass, isRead: false)
@@ -40,7 +37,8 @@ extension ReferenceModel {
             closed(id)
             expect(
                 isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes
-                    || client.isUnreadable || isSpoolFull && hasNoRoom(for: client), 11,
+                    || client.isUnreadable || client.unsentReplies > limits.keptReplies
+                    || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(let id, .cancel(let attempt)):
@@ -102,30 +100,43 @@ extension ReferenceModel {
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
-        case .welcome, .accepted, .cancelled, .removed, .answer, .changed, .error: answered(message, to: id)
+        case .welcome, .accepted, .cancelled, .removed, .answer, .changed, .error:
+            answered("\(message)", to: id) { isRight(message, $0) }
         }
     }
 
-    private func answered(_ message: BrokerMessage, to id: ClientID) {
-        guard let (asker, expected) = reply, asker == id else {
-            object(1, "client \(id.rawValue) is told \(message), which answers nothing")
-            return
+    /// Takes what a client is told as the reply to this event, or as one that is sent again.
+    private func answered(_ told: String, to id: ClientID, isRight: (Reply) -> Bool) {
+        let client = connections[id]
+        if let (asker, expected) = reply, asker == id {
+            reply = nil
+            expect(isRight(expected), 1, "client \(id.rawValue) is told \(told), not \(expected)")
+            if case .welcome = expected { return }
+            if let client, client.leaseMilliseconds > 0 { client.keep(expected, isSent: true) }
+        } else if let client, let next = client.nextReply {
+            if client.lastSequence < next.place { client.passHoles() }
+            expect(
+                isRight(next.reply) && next.place <= client.lastSequence, 1,
+                "client \(id.rawValue) is told \(told), and \(next.reply) is next behind terminal \(next.place)")
+            client.unsentReplies -= 1
+        } else {
+            object(1, "client \(id.rawValue) is told \(told), which answers nothing")
         }
-        reply = nil
-        let isRight =
-            switch (message, expected) {
-            case (.welcome(let welcome), .welcome(let lease, let token, let heard)):
-                welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
-                    && welcome.token == (lease > 0 ? token : nil)
-            case (.cancelled(let handler, let request), .cancelled(let asked, let of)):
-                handler == asked && request == of
-            case (.removed(let pattern, let count), .removed(let asked, let right)):
-                pattern == asked && count == right
-            case (.changed(let setting), .changed(let words)): setting.words == words
-            case (.error(let error), .error(let code)): error.code == code
-            default: false
-            }
-        expect(isRight, 1, "client \(id.rawValue) is told \(message), not \(expected)")
+    }
+
+    private func isRight(_ message: BrokerMessage, _ expected: Reply) -> Bool {
+        switch (message, expected) {
+        case (.welcome(let welcome), .welcome(let lease, let token, let heard, let replies)):
+            welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
+                && welcome.token == (lease > 0 ? token : nil) && welcome.replies == replies
+        case (.cancelled(let handler, let request), .cancelled(let asked, let of)):
+            handler == asked && request == of
+        case (.removed(let pattern, let count), .removed(let asked, let right)):
+            pattern == asked && count == right
+        case (.changed(let setting), .changed(let words)): setting.words == words
+        case (.error(let error), .error(let code)): error.code == code
+        default: false
+        }
     }
 
     // MARK: Terminals
@@ -176,6 +187,11 @@ extension ReferenceModel {
         expect(
             terminal.sequence == client.lastSequence, 1,
             "terminal \(terminal.sequence) goes to client \(id.rawValue), \(client.lastSequence) is next")
+        if let next = client.nextReply {
+            expect(
+                next.place >= terminal.sequence, 1,
+                "terminal \(terminal.sequence) goes to client \(id.rawValue) before the reply \(next.reply)")
+        }
         expect(!client.isBlocked, 11, "client \(id.rawValue) is sent a terminal while its socket is full")
         expect(
             client.inFlight.count <= client.window ?? .max, 11,

@@ -24,11 +24,16 @@ extension ReferenceModel {
             })
         else {
             client.name = hello.client
-            greet(client, hello, heard: nil)
+            greet(client, hello, session: nil)
             return
         }
         guard session.isAway else {
             reply = (client.connection, .error("session-in-use"))
+            return
+        }
+        guard session.resume(after: hello.replies) else {
+            client.name = hello.client
+            greet(client, hello, session: nil)
             return
         }
         sessions[client.id] = nil
@@ -36,17 +41,44 @@ extension ReferenceModel {
         session.connection = client.connection
         session.awayUntil = nil
         away.removeAll { $0 === session }
-        greet(session, hello, heard: session.heard)
+        greet(session, hello, session: session)
     }
 
-    private func greet(_ client: SessionRecord, _ hello: Hello, heard: UInt64?) {
+    private func greet(_ client: SessionRecord, _ hello: Hello, session: SessionRecord?) {
         client.isOpen = true
         client.window = hello.window
         let lease = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         client.leaseMilliseconds = client.isRequestReply ? 0 : lease
         reply = (
-            client.connection, .welcome(lease: client.leaseMilliseconds, token: client.token, heard: heard)
+            client.connection,
+            .welcome(
+                lease: client.leaseMilliseconds, token: client.token, heard: session?.heard,
+                replies: hello.replies == nil ? nil : session?.replyCount)
         )
+    }
+
+    /// Lets the reply to this event wait behind replies that wait for terminals.
+    func queueReply() {
+        guard let (id, expected) = reply, let client = connections[id], client.unsentReplies > 0 else { return }
+        if case .welcome = expected { return }
+        client.keep(expected, isSent: false)
+        reply = nil
+    }
+
+    /// Judges the replies of a client after an event: invariant 1. O(1).
+    func judgeReplies(to id: ClientID) {
+        guard let client = connections[id] else { return }
+        if let next = client.nextReply, !client.isClosing {
+            expect(
+                next.place > client.lastSequence, 1, "client \(id.rawValue) is not sent its reply \(next.reply) again")
+        }
+        expect(
+            client.unsentReplies <= limits.keptReplies || client.isClosing, 11,
+            "\(client.unsentReplies) replies wait for client \(id.rawValue)")
+        client.unsentReplies = min(client.unsentReplies, limits.keptReplies)
+        if client.replies.count > limits.keptReplies {
+            client.replies.removeFirst(client.replies.count - limits.keptReplies)
+        }
     }
 
     /// Nothing of a client is purged before its lease is over: invariant 12.

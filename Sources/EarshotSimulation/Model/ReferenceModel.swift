@@ -46,8 +46,8 @@ final class ReferenceModel {
 
     /// The answer an event must get at once.
     enum Reply {
-        /// Milliseconds of lease, and how much of the session was heard if it is taken over.
-        case welcome(lease: Int, token: SessionToken, heard: UInt64?)
+        /// Milliseconds of lease; of a session that is resumed how much of it was heard, and its replies.
+        case welcome(lease: Int, token: SessionToken, heard: UInt64?, replies: UInt64?)
         case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
         case answer
@@ -194,6 +194,7 @@ final class ReferenceModel {
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
         take(event, actions, hasRetried: hasRetried)
+        queueReply()
         let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, purge) }
         for action in actions {
@@ -209,6 +210,7 @@ final class ReferenceModel {
         if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
+        if let id = event.client { judgeReplies(to: id) }
         if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what has no place or is lost") }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")

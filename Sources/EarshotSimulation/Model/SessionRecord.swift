@@ -24,6 +24,12 @@ final class SessionRecord {
     var isUnreadable = false
     /// Messages it said since its HELLO.
     var heard: UInt64 = 0
+    /// Its newest replies, oldest first, each with the number of the last terminal before it; all of a session with a
+    /// lease are counted.
+    var replies: Deque<(reply: ReferenceModel.Reply, place: UInt64)> = []
+    var replyCount: UInt64 = 0
+    /// How many of the last of them its connection has not been sent.
+    var unsentReplies = 0
     /// Nil: a terminal counts as delivered when the socket took it.
     var window: Int?
     var handlers: Set<HandlerID> = []
@@ -89,6 +95,38 @@ final class SessionRecord {
         return inFlight.count + first < window ?? .max
     }
 
+    /// The next reply to be sent again, or behind such replies for the first time.
+    var nextReply: (reply: ReferenceModel.Reply, place: UInt64)? {
+        unsentReplies > 0 ? replies[replies.count - unsentReplies] : nil
+    }
+
+    /// Notes a reply.
+    func keep(_ reply: ReferenceModel.Reply, isSent: Bool) {
+        replies.append((reply, lastSequence))
+        replyCount += 1
+        if !isSent { unsentReplies += 1 }
+    }
+
+    /// Prepares the replies for a connection that has received so many.
+    /// - Returns: false if it cannot have all others.
+    func resume(after received: UInt64?) -> Bool {
+        guard let received else {
+            unsentReplies = 0
+            return true
+        }
+        guard received <= replyCount, replyCount - received <= UInt64(replies.count) else { return false }
+        unsentReplies = Int(replyCount - received)
+        return true
+    }
+
+    /// Numbers of withdrawn terminals that are next count as sent.
+    func passHoles() {
+        while let first = told.first, first == nil {
+            told.removeFirst()
+            inFlight.append(nil)
+        }
+    }
+
     /// Takes the first terminal that has a number.
     func popNumbered() -> RequestRecord?? {
         if let first = inFlight.popFirst() { return first }
@@ -106,6 +144,7 @@ final class SessionRecord {
     /// Its connection is gone: what was sent has to be sent again.
     func leave(until: Tick) {
         awayUntil = until
+        unsentReplies = 0
         toldSequence = max(toldSequence, lastSequence)
         told = inFlight + told
         inFlight = []

@@ -94,3 +94,18 @@ public struct HistoryEntry: Sendable {
     public var now: Tick
     public var event: BrokerEvent
 }
+
+extension BrokerEvent {
+    /// The client that it is about; nil of the other events.
+    var client: ClientID? {
+        switch self {
+        case .clientConnected(let id, _), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),
+            .deliveryTaken(let id, _), .deliveryRefused(let id, _), .clientWritable(let id),
+            .progressRefused(let id, _, _), .waitingLost(let id):
+            id
+        case .waitingFailed, .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
+            .workerLost, .workerBlocked, .partKept, .timePassed, .dispatch, .limitsChanged, .drain, .brokerReplaced:
+            nil
+        }
+    }
+}

@@ -165,10 +165,16 @@ struct BrokerUnderTest {
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
         var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
+        var isResumed = false
         for action in actions {
             switch (canary, action) {
             case (.lostRedelivery, .deliver) where isGreeting, (.lostRedelivery, .deliverWaiting) where isGreeting:
                 isGreeting = false
+            case (.lostReply, .send(_, .welcome(let welcome))):
+                isResumed = welcome.replies != nil
+                changed.append(action)
+            case (.lostReply, .answer) where isResumed: isResumed = false
+            case (.lostReply, .send(_, let message)) where isResumed && message.isReply: isResumed = false
             case (.lostWaiting, .deliverWaiting(_, let sequence, _)) where sequence.isMultiple(of: 5): break
             case (.swappedWaiting, .deliverWaiting(let client, let sequence, let id)):
                 let other = WaitingID(rawValue: max(0, id.rawValue - 1))

@@ -15,6 +15,8 @@ public enum Canary: String, CaseIterable, Sendable {
     case inventedFullDisk = "invented-full-disk"
     /// Of what was not acknowledged, one that comes back is not sent the first.
     case lostRedelivery = "lost-redelivery"
+    /// Of the replies that a resumed session sends again, one is not sent.
+    case lostReply = "lost-reply"
     /// A terminal is delivered again after its client removed the handler.
     case terminalAfterRemoval = "terminal-after-removal"
     /// A JOB is given to the worker again, as its next attempt.
@@ -70,7 +72,7 @@ public enum Canary: String, CaseIterable, Sendable {
     /// The invariants of which it breaks one first.
     public var invariants: Set<Int> {
         switch self {
-        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .inventedFullDisk: [1]
+        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk: [1]
         case .terminalAfterRemoval: [2]
         case .secondAttempt, .unheardWorkers: [3]
         case .lostCancellation, .cutHandOver: [4]

@@ -51,6 +51,8 @@ struct Link {
     var peer: Int
     /// Whether nothing gets through any more.
     var isCut = false
+    /// Of one that is cut, whether what its peer had said still arrives.
+    var isDeaf = false
     /// When the last message each way arrives.
     var lastUp: Int64 = 0
     var lastDown: Int64 = 0

@@ -72,6 +72,7 @@ struct Setting {
         limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
         if own.perMille(500) { faults.remove(.splitPasses) }
         limits.handOverMessages = [1, 4, 512][own.below(3)]
+        limits.keptReplies = [2, 8, 256][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

@@ -29,6 +29,8 @@ struct SimulatedClient {
     /// Messages said in its session, and with which of them each request was asked for.
     var said: UInt64 = 0
     var saidAs: [Want: UInt64] = [:]
+    /// Replies received in its session.
+    var replies: UInt64 = 0
     /// The last terminal of its session that arrived.
     var received: UInt64 = 0
     var willAcknowledge = false
