@@ -92,7 +92,7 @@ class Message:
         self.body = body
         """The second frame; None if there was none."""
         self.sequence = 0
-        """The `seq` of a terminal."""
+        """The `seq` of a terminal; 0 of a FAILED without one, which needs no acknowledgement."""
 
     @property
     def headers(self) -> Headers:
@@ -126,11 +126,12 @@ def decode(frames: Sequence[bytes]) -> Message:
     message = _decode(frames, _OPERANDS)
     if message.verb in ("RESULT", "FAILED"):
         sequence = message.number("seq")
-        if sequence is None:
+        # The refusal of a durable request has none.
+        if sequence is None and (message.verb == "RESULT" or message.field("seq") is not None):
             raise ValueError(f"{message.verb} without a seq")
         if message.verb == "RESULT" and decimal(message.operands[2]) is None:
             raise ValueError("RESULT without a status")
-        message.sequence = sequence
+        message.sequence = sequence or 0
     return message
 
 

@@ -5,7 +5,7 @@ and brokers. After each WELCOME everything is said again: first the subscription
 each open request. Request IDs are never used twice, so a terminal belongs to what is still wanted or to nothing.
 
 With a lease the WELCOME may tell that the broker has kept the session. Then only what it has not heard is said again,
-and terminals that come a second time are known by their `seq`.
+terminals that come a second time are known by their `seq`, and the broker sends lost replies again.
 """
 
 from __future__ import annotations
@@ -172,6 +172,7 @@ def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str
     return found
 
 
+_REPLIES = {"ACCEPTED", "REMOVED", "CANCELLED", "ANSWER", "CHANGED", "ERROR"}
 _ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET"}
 
 
@@ -191,6 +192,10 @@ class Core:
         self._session: str | None = None
         self._refusals = 0
         self._said = 0
+        self._replies = 0
+        """Replies received in the session."""
+        self._ownerless: set[int] = set()
+        """Questions of this session whose answers nobody awaits any more."""
         self._numbers: dict[int, int] = {}
         self._notices: deque[tuple[int, bytes]] = deque()
         self.phase = Phase.APART
@@ -212,7 +217,7 @@ class Core:
         if self._session is None:
             self._reset()
         self.phase = Phase.GREETING
-        token = [("token", self._session)] if self._session else []
+        token = [("token", self._session), ("replies", self._replies)] if self._session else []
         return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
     def lost(self, is_torn: bool = False) -> list[Action]:
@@ -230,8 +235,9 @@ class Core:
         if self._session is None:
             self._reset()
         self.phase = Phase.APART
-        settled = [question for question in self._questions.values() if not question.survives]
-        return [*(self._settle(question, None) for question in settled), Reopen(pause)]
+        asked = [question for question in self._questions.values()
+                 if not question.survives and question.token not in self._ownerless]
+        return [*(self._disown(question) for question in asked), Reopen(pause)]
 
     def received(self, frames: list[bytes]) -> list[Action]:
         """A message of the broker arrived."""
@@ -239,6 +245,8 @@ class Core:
             message = decode(frames)
         except ValueError as error:
             return [Note(str(error))]
+        if self.phase is Phase.READY and (message.verb in _REPLIES or message.verb == "FAILED" and not message.sequence):
+            self._replies += 1
         if message.verb in ("RESULT", "FAILED"):
             return self._terminal(message)
         if message.verb in _ANSWERS:
@@ -351,10 +359,10 @@ class Core:
         everything.sort(key=lambda wanted: wanted.order)
         heard = message.number("resumed")
         if heard is not None and self._session is not None:
-            return actions + self._resumed(heard, everything)
+            return actions + self._resumed(heard, everything, message.number("replies") is not None)
         if self._session is not None:
             self._reset()
-        self._said = 0
+        self._said = self._replies = 0
         self._session = message.field("token")
         actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
         for question in self._questions.values():
@@ -364,14 +372,17 @@ class Core:
         actions += [self._say_wanted(wanted) for wanted in everything]
         return actions
 
-    def _resumed(self, heard: int, everything: list[_Wanted]) -> list[Action]:
+    def _resumed(self, heard: int, everything: list[_Wanted], answered: bool) -> list[Action]:
         """The broker has kept the session, and heard so many of its messages. What it has not heard is said again in
-        its order. What it was asked and has answered to nobody is asked again, but for a removal, which has been."""
+        its order. If `answered`, it sends the lost replies again. An older broker is asked again, but not for a removal,
+        which has been."""
         self._heard(heard)
         actions: list[Action] = []
         unheard: list[tuple[int, Callable[[], Send]]] = []
         for question in list(self._questions.values()):
             number = self._numbers[question.token]
+            if answered and number <= heard:
+                continue
             if question.verb in ("CANCEL", "REMOVE") and number <= heard:
                 actions.append(self._settle(question, None))
             else:
@@ -424,7 +435,9 @@ class Core:
             if question.verb != verb:
                 continue
             if verb == "SET" or question.operands == message.operands[:len(question.operands)]:
-                return [self._settle(question, message)]
+                is_awaited = question.token not in self._ownerless
+                settled = self._settle(question, message)
+                return [settled] if is_awaited else []
         return []
 
     def _refused(self, message: Message) -> list[Action]:
@@ -458,8 +471,10 @@ class Core:
     def _reset(self) -> None:
         self._link += 1
         self._session = None
-        self._said = 0
+        self._said = self._replies = 0
         self._notices.clear()
+        for token in list(self._ownerless):
+            self._settle(self._questions[token], None)
         for requests in self._wanted.values():
             for wanted in requests.values():
                 wanted.number = 0
@@ -522,16 +537,21 @@ class Core:
     def _settle(self, question: _Question, answer: Message | None) -> Settle:
         del self._questions[question.token]
         number = self._numbers.pop(question.token)
+        self._ownerless.discard(question.token)
         if answer is not None:
             self._heard(number)
-        elif not question.survives and self._session is not None:
-            # Nobody awaits its answer any more. It has to be heard all the same.
-            self._notices.append((number, question.head()))
         if question.verb in ("CANCEL", "REMOVE"):
             self._ending[question.operands] -= 1
             if not self._ending[question.operands]:
                 del self._ending[question.operands]
         return Settle(question.token, answer)
+
+    def _disown(self, question: _Question) -> Settle:
+        """Nobody awaits its answer any more. In a session that goes on it is said and answered all the same."""
+        if self._session is None:
+            return self._settle(question, None)
+        self._ownerless.add(question.token)
+        return Settle(question.token, None)
 
     def _is_ending(self, key: Key) -> bool:
         """Whether a terminal is of before a removal whose answer is still to come."""

@@ -114,6 +114,31 @@ class SessionTests(unittest.TestCase):
                          ["greeted", "say REMOVE h", "say CANCEL f 1", "say FETCH g 1 http://x/"])
         self.assertEqual(script.hear("REMOVED h 1"), [])
 
+    def test_replies_are_counted_and_those_that_were_lost_are_awaited(self):
+        script = Script(lease=5)
+        script.fetch("h", "1")
+        script.brief(script.core.ask(7, "QUERY", "ping"))
+        script.hear("ANSWER ping", b"{}")
+        script.hear("PROGRESS h 1 2/3")
+        script.brief(script.core.remove("gone", 8, survives=False))
+        script.brief(script.core.remove("kept", 9, survives=True))
+        script.brief(script.core.ask(10, "QUERY", "status"))
+        script.hear("FAILED other 1 not-stored")
+        self.assertEqual(script.brief(script.core.lost()), ["settle 8 None", "reopen 0"])
+        (hello,) = script.core.opened()
+        self.assertTrue(hello.head.endswith(b"\nreplies: 2\n"), hello.head)
+        self.assertEqual(script.hear(f"{LEASED}\nresumed: 4\nreplies: 5"), ["greeted", "say QUERY status"])
+        self.assertEqual(script.brief(script.core.remove("gone", 11, survives=True)), ["say REMOVE gone"])
+        self.assertEqual(script.hear("REMOVED gone 1"), [], "that was the first removal's")
+        self.assertEqual(script.hear("REMOVED kept 1"), ["settle 9 REMOVED"])
+        self.assertEqual(script.hear("ERROR too-many-handlers\nverb: FETCH\nhandler: h\nrequest: 1"),
+                         ["refuse h/1 too-many-handlers"])
+        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 10 ANSWER"])
+        self.assertEqual(script.hear("REMOVED gone 0"), ["settle 11 REMOVED"])
+        script.brief(script.core.lost())
+        (hello,) = script.core.opened()
+        self.assertIn(b"\nreplies: 7\n", hello.head)
+
     def test_a_terminal_that_comes_again_is_known_and_acknowledged_again(self):
         script = Script(lease=5)
         for request in "123":
