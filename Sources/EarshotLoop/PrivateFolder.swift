@@ -59,12 +59,12 @@ public enum PrivateFolder {
     }
 
     /// Returns whether the folder exists.
-    /// - Throws: `FolderError` for one that others can write to or replace.
+    /// - Throws: `FolderError` for one that others can write to, or can replace; the latter also for one that is missing.
     public static func isStore(_ path: String) throws(FolderError) -> Bool {
-        guard let status = try status(of: path) else { return false }
-        try checkStore(status, path)
+        let status = try status(of: path)
+        if let status { try checkStore(status, path) }
         try checkFoldersAbove(path)
-        return true
+        return status != nil
     }
 
     /// Checks a store that is open, but not the folders above it.
@@ -110,12 +110,12 @@ public enum PrivateFolder {
 
     // MARK: The folders above
 
-    /// Walks from the root to the folder as the kernel does, and checks each folder and each link on the way. The folder
-    /// itself need not exist.
+    /// Walks from the root to the folder as the kernel does, and checks each folder and each link on the way, until one
+    /// is missing.
     public static func checkFoldersAbove(_ path: String) throws(FolderError) {
-        let root = try status(of: "/")
+        guard let root = try status(of: "/") else { return }
         // In a user namespace root's files appear as another user's. Whoever owns `/` can replace everything anyway.
-        let trusted: Set = [geteuid(), 0, root?.st_uid ?? 0]
+        let trusted: Set = [geteuid(), 0, root.st_uid]
         var place = ""
         var links = 0
         var rest = path.split(separator: "/").dropLast().reversed().map(String.init)
@@ -127,9 +127,9 @@ public enum PrivateFolder {
                 continue
             }
             let next = "\(place)/\(name)"
-            let found = try status(of: next)
+            guard let found = try status(of: next) else { return }
             try checkAbove(found, next, path, trusted)
-            guard let found, found.st_mode & S_IFMT == S_IFLNK else {
+            guard found.st_mode & S_IFMT == S_IFLNK else {
                 place = next
                 continue
             }
@@ -143,9 +143,8 @@ public enum PrivateFolder {
     }
 
     private static func checkAbove(
-        _ status: stat?, _ above: String, _ path: String, _ trusted: Set<UInt32>
+        _ status: stat, _ above: String, _ path: String, _ trusted: Set<UInt32>
     ) throws(FolderError) {
-        guard let status else { throw FolderError(path, .system(SystemError("lstat", number: ENOENT))) }
         let isLink = status.st_mode & S_IFMT == S_IFLNK
         let isWritable = status.st_mode & 0o022 != 0 && status.st_mode & S_ISVTX == 0
         guard trusted.contains(status.st_uid), isLink || !isWritable else {

@@ -85,6 +85,7 @@ import Testing
         let above = make("above", mode)
         let path = "\(above)/between/store"
         let wanted = isRefused ? FolderError.Reason.replaceable(above: above) : nil
+        #expect(reason { _ = try PrivateFolder.isStore(path) } == wanted, "it need not exist")
         #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
         // Also where a link leads there, and where the way leads out of it again.
         try PrivateFolder.make("\(above)/between")

@@ -163,14 +163,17 @@ class StoreTests(Case):
             self.assertResult(client.terminal(), body(100_000))
             self.assertEqual(stat.S_IMODE((sticky / "spool").stat().st_mode), 0o700)
 
-    def test_get_goes_without_a_cache_that_others_may_write(self):
-        cache = self.make(self.folder / "home" / "earshot" / "cache", 0o777)
-        self.commands.environment["XDG_CACHE_HOME"] = str(self.folder / "home")
-        with Origin() as origin:
-            got = self.commands.run("get", f"{origin.url}/bytes/9")
-        self.assertEqual((got.status, got.stdout), (0, body(9)), got.describe())
-        self.assertIn(f"others may write to the folder {cache}", got.stderr)
-        self.assertEqual(list(cache.iterdir()), [])
+    def test_get_goes_without_a_cache_that_others_may_write_or_replace(self):
+        written = self.make(self.folder / "one" / "earshot" / "cache", 0o777)
+        replaced = self.make(self.folder / "other", 0o777)
+        for home, reason in ((self.folder / "one", f"others may write to the folder {written}"),
+                             (replaced, f"since they can change {replaced}")):
+            with self.subTest(home=home.name), Origin() as origin:
+                self.commands.environment["XDG_CACHE_HOME"] = str(home)
+                got = self.commands.run("get", f"{origin.url}/bytes/9")
+                self.assertEqual((got.status, got.stdout), (0, body(9)), got.describe())
+                self.assertIn(reason, got.stderr)
+        self.assertEqual(list(written.iterdir()) + list(replaced.iterdir()), [])
 
     def test_a_folder_for_temporary_files_that_others_could_replace_things_in_is_passed_over(self):
         temporary = self.make(self.folder / "temporary", 0o777)
