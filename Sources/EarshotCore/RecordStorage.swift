@@ -51,6 +51,13 @@
         }
     }
 
+    /// The places below `bound` without a record, the highest first.
+    func freePlaces(below bound: Int) -> [Int32] {
+        var places: [Int32] = []
+        for index in stride(from: bound - 1, through: 0, by: -1) where !contains(index) { places.append(Int32(index)) }
+        return places
+    }
+
     /// A storage of its own with copies of the records.
     func copied() -> RecordStorage { copied(capacity: capacity) }
 

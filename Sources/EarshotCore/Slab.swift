@@ -46,11 +46,13 @@ struct Slab<Element> {
     /// next, so that the room behind the last record grows. O(capacity).
     mutating func releaseRoom(least: Int) {
         guard SpareRoom.isMuch(storage.capacity, used: count, least: least) else { return }
-        defer { spareCount = min(storage.capacity / 4, count / 2) }
-        while bound > 0, !contains(Int32(bound - 1)) { bound -= 1 }
-        free = (0..<Int32(bound)).reversed().filter { !contains($0) }
-        guard SpareRoom.isMuch(storage.capacity, used: bound, least: least) else { return }
-        storage = storage.resized(to: bound, isShared: !isKnownUniquelyReferenced(&storage))
+        while bound > 0, !storage.contains(bound - 1) { bound -= 1 }
+        free = storage.freePlaces(below: bound)
+        if SpareRoom.isMuch(storage.capacity, used: bound, least: least) {
+            let isShared = !isKnownUniquelyReferenced(&storage)
+            storage = storage.resized(to: bound, isShared: isShared)
+        }
+        spareCount = min(storage.capacity / 4, count / 2)
     }
 
     func contains(_ index: Int32) -> Bool { storage.contains(Int(index)) }
