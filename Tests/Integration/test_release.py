@@ -20,7 +20,8 @@ DEBUG = PROGRAM.with_name("earshot.debug")
 @unittest.skipUnless(PROGRAM.parent.name == "release", f"{PROGRAM} is not in a folder `release`")
 class ReleaseTests(TestCase):
     def readelf(self, *options, file=None):
-        done = subprocess.run(["readelf", "--wide", *options, file or PROGRAM], capture_output=True, text=True, check=True)
+        done = subprocess.run(["readelf", "--wide", *options, file or PROGRAM], capture_output=True, text=True, errors="replace",
+                              check=True)
         return done.stdout
 
     def test_addresses_are_random_and_read_only_once_it_runs(self):
