@@ -101,6 +101,28 @@ extension BrokerCore {
         return nil
     }
 
+    /// The open flight of mode `default` that a request of mode `explicit` can still join: the cache has not answered
+    /// it, so a server does.
+    func laxerFlight(_ key: FlightKey) -> Int32? {
+        guard key.mode == .explicit else { return nil }
+        var laxer = key
+        laxer.mode = .default
+        guard let flight = openFlight(laxer) else { return nil }
+        switch flights[flight].phase {
+        case .queued, .running, .backingOff: return flight
+        // An answer of estimated freshness may be on its way to it, or have redirected it.
+        case .asking, .following, .ended: return nil
+        }
+    }
+
+    /// The same flight, with the mode of the request from then on: its redirects take that mode too.
+    mutating func tightenedFlight(_ key: FlightKey) -> Int32? {
+        guard let flight = laxerFlight(key) else { return nil }
+        flights[flight].takeMode(of: key)
+        modedFlights += 1
+        return flight
+    }
+
     /// Lets a flight be fetched, its request with these fields besides.
     private mutating func fetch(_ flight: Int32, adding: HeaderFields, first: Bool = false) {
         cachePlans[flight] = adding.isEmpty ? nil : CachePlan(adding: adding)

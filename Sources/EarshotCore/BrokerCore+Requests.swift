@@ -243,8 +243,8 @@ extension BrokerCore {
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil, mode: mode)
-        if !purging.isEmpty, let flight = joinableFlight(key) { settlePurges(of: flight) }
-        if let flight = joinableFlight(key) { return (flight, false) }
+        if !purging.isEmpty, let flight = joinableFlight(key) ?? laxerFlight(key) { settlePurges(of: flight) }
+        if let flight = joinableFlight(key) ?? tightenedFlight(key) { return (flight, false) }
         let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
         askCache(for: flight)
         if flights[flight].phase == .queued { _ = adopts(flight) }

@@ -17,9 +17,10 @@ extension CacheMode {
     /// Modes of flights that do what a request of this mode asks for, and more.
     var stricter: [CacheMode] {
         switch self {
-        case .default: [.noCache, .reload]
+        case .default: [.explicit, .noCache, .reload]
+        case .explicit: [.noCache, .reload]
         case .noCache: [.reload]
-        case .forceCache: [.default, .noCache, .reload]
+        case .forceCache: [.default, .explicit, .noCache, .reload]
         case .noStore, .reload, .onlyIfCached: []
         }
     }

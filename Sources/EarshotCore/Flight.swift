@@ -103,7 +103,7 @@ struct Flight {
     let id: UInt64
     let url: FetchURL
     /// Nil for a plain GET.
-    private let particulars: Particulars?
+    private var particulars: Particulars?
     /// That of its key.
     let keyHash: UInt32
     /// Its origin, as its credentials see it.
@@ -172,6 +172,11 @@ struct Flight {
     var body: BodyID? { particulars?.body }
 
     var mode: CacheMode { particulars?.mode ?? .default }
+
+    /// Takes the mode of a key that differs in nothing else.
+    mutating func takeMode(of key: FlightKey) {
+        particulars = Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
+    }
 
     var variant: String { particulars?.variant ?? "" }
 

@@ -11,7 +11,7 @@ extension CacheMode {
             if !request.contains("cache-control") { fields.add("cache-control".utf8, "no-cache".utf8) }
         case .noCache:
             if !request.contains("cache-control") { fields.add("cache-control".utf8, "max-age=0".utf8) }
-        case .default, .forceCache, .onlyIfCached: break
+        case .default, .explicit, .forceCache, .onlyIfCached: break
         }
         return fields
     }

@@ -55,7 +55,7 @@ extension CacheRule {
     /// `stale-if-error` of either side, RFC 5861, section 4.
     ///
     /// - Parameters:
-    ///   - mode: Only `default` takes what is stale for an answer.
+    ///   - mode: Only `default` and `explicit` accept a stale answer.
     ///   - failure: How asking ended.
     ///   - status: What the server said, if `failure` is `httpStatus`.
     public func mayUseStale(
@@ -63,14 +63,14 @@ extension CacheRule {
         now: Int64
     ) -> Bool {
         let asked = CacheControl(request: request.fields)
-        guard mode == .default, !asked.noCache, !request.choosesItsAnswer,
+        guard mode == .default || mode == .explicit, !asked.noCache, !request.choosesItsAnswer,
             !stored.isInvalidated, !stored.control.noCache, !stored.control.mustRevalidate,
             failure.isServersTrouble(status: status)
         else { return false }
         guard let allowed = [stored.control.staleIfError, asked.staleIfError].compactMap(\.self).max() else {
             return false
         }
-        return stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored), allowed)
+        return stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored, mode: mode), allowed)
     }
 
     /// How an answer may be used.
@@ -83,7 +83,7 @@ extension CacheRule {
         if mode == .forceCache || mode == .onlyIfCached { return .asItIs }
         guard !response.control.noCache, !asked.noCache else { return .afterValidation }
         let age = response.age(now: now)
-        let lifetime = lifetime(of: response)
+        let lifetime = lifetime(of: response, mode: mode)
         let isFresh = age < lifetime
         let isSpared = isFresh && response.control.isImmutable
         if mode == .noCache || age > asked.maxAge ?? .max, !isSpared { return .afterValidation }

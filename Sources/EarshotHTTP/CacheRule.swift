@@ -66,10 +66,11 @@ public struct CacheRule: Hashable, Sendable {
         return .store(stored)
     }
 
-    /// Seconds after which `stored` is stale, 0 to 2^31: RFC 9111, section 4.2.1.
-    public func lifetime(of stored: StoredResponse) -> Int64 {
+    /// Seconds after which `stored` is stale for a request of this mode, 0 to 2^31: RFC 9111, section 4.2.1.
+    public func lifetime(of stored: StoredResponse, mode: CacheMode = .default) -> Int64 {
         if let explicit = stored.explicitLifetime { return explicit }
         guard
+            mode != .explicit,
             Self.heuristicStatuses.contains(stored.status)
                 || (stored.control.allowsStoring && Self.temporaryStatuses.contains(stored.status)),
             let modified = stored.validator.lastModified

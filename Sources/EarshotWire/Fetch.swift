@@ -123,7 +123,7 @@ extension Fetch.Options {
             guard let mode = CacheMode(rawValue: value.string) else {
                 throw WireError(
                     .badMessage,
-                    "cache is default, no-store, reload, no-cache, force-cache or only-if-cached")
+                    "cache is default, explicit, no-store, reload, no-cache, force-cache or only-if-cached")
             }
             cache = mode
         case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")

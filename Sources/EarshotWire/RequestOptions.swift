@@ -49,10 +49,13 @@ public enum BodyDelivery: String, CaseIterable, Sendable {
     case file
 }
 
-/// How a request deals with the cache; the Fetch standard's cache mode.
+/// How a request deals with the cache: the cache modes of the Fetch standard, and `explicit`.
 public enum CacheMode: String, Hashable, Sendable, CaseIterable {
     /// What is fresh is used, what is stale is validated.
     case `default`
+    /// As `default`, but fresh means fresh by `max-age` or `Expires`: no lifetime is estimated from `Last-Modified` (RFC
+    /// 9111, section 4.2.2).
+    case explicit
     /// As if there were no cache: nothing is taken from it and nothing put into it.
     case noStore = "no-store"
     /// Nothing is taken from it; the answer is put into it.

@@ -36,6 +36,19 @@ struct FetchOutcome {
         }
     }
 
+    /// Whether the cache had the body.
+    var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
+
+    /// Says that the cache had the body, without secrets of the URL; nil if it came from a server.
+    var cacheSentence: String? {
+        guard code == nil else { return nil }
+        return switch response?.source {
+        case .cache: "\(URLText.discreet(url)): from the cache, without asking the server"
+        case .revalidated: "\(URLText.discreet(url)): from the cache, unchanged at the server"
+        case .network, .shared, .resumed, nil: nil
+        }
+    }
+
     /// `URL: sentence (code)`
     ///
     /// - Parameter verbosely: whether the URL is told whole, with what may be secret in it.

@@ -80,7 +80,15 @@ final class GetRun {
             self.session = nil
         }
         try session.run { isInterrupted ? isRemoved : next == urls.count && underWay.isEmpty }
+        summarize()
         return isInterrupted ? .interrupted : tally.status
+    }
+
+    /// Says on a terminal, or with -v, how many of several bodies the cache had.
+    private func summarize() {
+        guard urls.count > 1, tally.cached > 0, bar != nil || isVerbose else { return }
+        bar?.clear()
+        Complaint.say("\(tally.cached) of \(urls.count) bodies came from the cache")
     }
 
     // MARK: Events
@@ -237,6 +245,9 @@ final class GetRun {
         if outcome.code != nil {
             bar?.clear()
             Complaint.say(outcome.sentence(verbosely: isVerbose))
+        } else if isVerbose, let sentence = outcome.cacheSentence {
+            bar?.clear()
+            Complaint.say(sentence)
         }
         if lines != nil { tell(index, outcome) }
     }

@@ -11,11 +11,14 @@ struct PlaceOptions: ParsableArguments {
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 }
 
-/// How much is said of a failure.
+/// How much is said of a failure, and of a body's source.
 struct FailureOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
-        help: "Tell the URLs of failures whole: else without user information and query, which may be secret.")
+        help: """
+            Show failed URLs with user information and query, which may be secret; get also tells which bodies came from \
+            the cache.
+            """)
     var verbose = false
 }
 

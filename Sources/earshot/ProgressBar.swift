@@ -53,6 +53,7 @@ final class ProgressBar {
         let bytes = tally.bytes + underWay
         var line = "\(done)/\(total)  \(ProgressBar.size(Double(bytes)))"
         line += "  \(ProgressBar.size(Double(bytes) / seconds))/s"
+        if tally.cached > 0 { line += "  \(tally.cached) cached" }
         if tally.failed > 0 { line += "  \(tally.failed) failed" }
         let width = ProgressBar.width
         let room = width - line.utf8.count - 5

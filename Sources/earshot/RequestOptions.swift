@@ -39,9 +39,13 @@ struct RequestOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "What the cache is to it: default, no-store, reload, no-cache, force-cache or only-if-cached.",
+            """
+            How to use the cache: explicit uses what is fresh by max-age or Expires and asks the server about the \
+            rest; default also estimates freshness from Last-Modified; or no-store, reload, no-cache, force-cache, \
+            only-if-cached.
+            """,
             valueName: "mode"))
-    var cache = CacheMode.default
+    var cache = CacheMode.explicit
 
     @Option(help: "A proxy, http://, https:// or socks5://HOST:PORT; none for none. Else what the environment says.")
     var proxy: String?

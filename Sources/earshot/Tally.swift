@@ -5,6 +5,8 @@ struct Tally {
     private(set) var succeeded = 0
     private(set) var failed = 0
     private(set) var bytes = 0
+    /// Bodies that came from the cache, revalidated ones included.
+    private(set) var cached = 0
     var total: Int { succeeded + failed }
     private var causes: Set<ExitStatus> = []
 
@@ -15,6 +17,7 @@ struct Tally {
         } else {
             succeeded += 1
             bytes += outcome.response?.length ?? 0
+            if outcome.isCached { cached += 1 }
         }
     }
 

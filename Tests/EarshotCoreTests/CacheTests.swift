@@ -137,6 +137,40 @@ struct CacheTests {
         #expect(sources == ["network"])
     }
 
+    @Test mutating func `explicit and default requests share a fetch, whichever came first`() throws {
+        for modes in [[CacheMode.default, .explicit, .default], [.explicit, .default, .explicit]] {
+            let assigned = rig.core.ledger.flights.assigned
+            for mode in modes { ask("\(url)/\(modes[0])", as: mode) }
+            #expect(rig.core.ledger.flights.assigned == assigned + 1)
+        }
+    }
+
+    @Test mutating func `an explicit request gets nothing of estimated freshness, also behind a redirect`() throws {
+        let estimated = "last-modified: Tue, 30 Dec 1969 00:00:00 GMT\ndate: Mon, 12 Jan 1970 13:46:40 GMT"
+        try keep(estimated, url: "http://o.test/b")
+        ask("http://o.test/b")
+        #expect(sources == ["cache"])
+        ask("http://o.test/b", as: .explicit)
+        #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
+        answer(try #require(rig.jobs.first), status: 304, estimated)
+        #expect(sources == ["revalidated"])
+        // The default request is on its way to a server when an explicit one joins it.
+        ask(url)
+        let job = try #require(rig.jobs.first)
+        ask(url, as: .explicit)
+        #expect(rig.jobs.isEmpty)
+        answer(job, status: 302, "location: /b")
+        #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
+    }
+
+    @Test mutating func `an explicit request does not join a flight that reads the cache`() throws {
+        try keep("last-modified: Tue, 30 Dec 1969 00:00:00 GMT\ndate: Mon, 12 Jan 1970 13:46:40 GMT")
+        ask(url, answered: false)
+        ask(url, as: .explicit)
+        #expect(sources == [])
+        #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
+    }
+
     @Test mutating func `only-if-cached never asks a server`() throws {
         ask(url, as: .onlyIfCached)
         #expect(sources == ["not-cached"])

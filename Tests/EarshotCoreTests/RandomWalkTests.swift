@@ -162,7 +162,7 @@ struct RandomWalkTests {
             let url = "http://h\(pick(3))/\(pick(12))"
             let choice = pick(20)
             let priority = PriorityClass.allCases[pick(4)]
-            let mode = CacheMode.allCases[pick(6)]
+            let mode = CacheMode.allCases.filter { $0 != .explicit }[pick(6)]
             rig.fetch(handler, request, url, by: id) { fetch in
                 fetch.options.priority = priority
                 switch choice {
@@ -174,6 +174,7 @@ struct RandomWalkTests {
                 case 5: fetch.options.retries = 0
                 case 6, 7: fetch.httpFields = Array("cookie: \(choice)".utf8)
                 case 8..<11: fetch.options.cache = mode
+                case 11..<13: fetch.options.cache = .explicit
                 default: break
                 }
             }

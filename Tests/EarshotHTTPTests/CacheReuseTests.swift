@@ -29,6 +29,7 @@ import Testing
             (CacheMode.default, "use", "validate", "fetch"), (.noStore, "fetch", "fetch", "fetch"),
             (.reload, "fetch", "fetch", "fetch"), (.noCache, "validate", "validate", "fetch"),
             (.forceCache, "use", "use", "fetch"), (.onlyIfCached, "use", "use", "none"),
+            (.explicit, "use", "validate", "fetch"),
         ])
     func modes(_ mode: CacheMode, _ fresh: String, _ stale: String, _ absent: String) throws {
         #expect(try decision("cache-control: max-age=60", mode: mode, after: 59) == fresh)
@@ -42,6 +43,18 @@ import Testing
         } else {
             Issue.record("\(mode): \(none)")
         }
+    }
+
+    @Test func `mode explicit takes no estimated freshness`() throws {
+        let estimated = "last-modified: Thu, 27 Oct 1994 08:49:37 GMT"
+        #expect(try decision(estimated, after: 60) == "use")
+        #expect(try decision(estimated, mode: .explicit, after: 0) == "validate")
+        #expect(try decision(estimated, mode: .forceCache, after: 60) == "use")
+        let stated = "\(estimated)\nexpires: Sun, 06 Nov 1994 08:50:37 GMT"
+        #expect(try decision(stated, mode: .explicit, after: 59) == "use")
+        #expect(
+            try decision("\(estimated)\ncache-control: stale-while-revalidate=60", mode: .explicit, after: 60)
+                == "behind")
     }
 
     @Test(
@@ -214,7 +227,7 @@ import Testing
         #expect(try !may("cache-control: stale-if-error=60, no-cache"))
         #expect(try !may("cache-control: stale-if-error=10"))
         #expect(try may("", .default, "max-age=1, stale-if-error=60"))
-        for mode in CacheMode.allCases where mode != .default {
+        for mode in CacheMode.allCases where mode != .default && mode != .explicit {
             #expect(try !may("", mode, "max-age=1, stale-if-error=60"))
         }
         let invalidated = try CacheWorld.stored("cache-control: stale-if-error=60").invalidated()

@@ -1,6 +1,7 @@
 """What is kept is used, asked about and given up as RFC 9111 and the Fetch standard say, over the broker's life too."""
 
 import hashlib
+import json
 import os
 import pathlib
 import signal
@@ -169,6 +170,37 @@ class ModeTests(CacheTestCase):
             self.assertFrom("revalidated", client.terminal(), "a", 1000)
         self.assertEqual(self.requests("a"), 2)
         self.balance(self.client)
+
+
+class CommandTests(CacheTestCase):
+    def get_command(self, *arguments):
+        program = self.bus.run("get", *arguments)
+        self.assertEqual(program.status, 0, program.describe())
+        return program
+
+    def test_get_asks_the_server_unless_it_stated_how_long_an_answer_is_fresh(self):
+        estimated = self.url("a", **{"last-modified": "Thu, 01 Jan 2015 00:00:00 GMT"})
+        stated = self.url("b", cc="max-age=1000")
+        for url in (estimated, stated):
+            self.get_command(url)
+            self.get_command(url)
+        self.assertEqual((self.requests("a"), self.requests("b")), (2, 1))
+        self.assertIn("if-none-match", self.origin.log("/kept/a")[1].headers)
+        # Programs keep the estimate, and so does who asks for it.
+        self.assertFrom("cache", self.get(estimated), "a")
+        self.get_command("--cache", "default", estimated)
+        self.assertEqual(self.requests("a"), 2)
+
+    def test_get_says_what_came_from_the_cache(self):
+        stated, stale = self.url("a", cc="max-age=1000"), self.url("b", cc="max-age=0")
+        first = self.get_command("-v", "-d", "out", stated, stale)
+        self.assertEqual(first.stderr, "")
+        second = self.get_command("-v", "-d", "again", stated, stale)
+        self.assertIn("/kept/a?...: from the cache, without asking the server\n", second.stderr)
+        self.assertIn("/kept/b?...: from the cache, unchanged at the server\n", second.stderr)
+        self.assertIn("2 of 2 bodies came from the cache\n", second.stderr)
+        told = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
+        self.assertEqual({line["index"]: line["source"] for line in told}, {1: "cache", 2: "revalidated"})
 
 
 class LifeTests(CacheTestCase):

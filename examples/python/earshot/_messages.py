@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict, get_args
 
 Priority = Literal["background", "low", "normal", "high"]
-CacheMode = Literal["default", "no-store", "reload", "no-cache", "force-cache", "only-if-cached"]
+CacheMode = Literal["default", "explicit", "no-store", "reload", "no-cache", "force-cache", "only-if-cached"]
 Headers = tuple[tuple[str, str], ...]
 
 HEAD_BYTES = 65_536
@@ -64,7 +64,8 @@ class FetchOptions(TypedDict, total=False):
     key: str
     """Only requests with the same key share a transfer."""
     cache: CacheMode
-    """What the broker's cache is to it, as in the Fetch standard: `default`."""
+    """How it deals with the broker's cache: a mode of the Fetch standard, or `explicit` for no freshness that the server
+    did not state. `default`."""
     cookies: bool
     """Whether it takes part in the cookies of the first segment of its handler's name."""
     warm: bool
