@@ -1,7 +1,7 @@
 /// Names for files made of URLs, safe in any folder, and each given once.
 ///
 /// A name is the last segment of the URL's path, its percent signs decoded where that gives text. It has no separators
-/// and no control or direction characters, begins with neither dot nor dash, and is at most 200 bytes long; `download`
+/// and no invisible, control or direction characters (`TerminalText.isControl`), begins with neither dot nor dash, and is at most 200 bytes long; `download`
 /// where nothing is left. A name given before, in any case of letters, is followed by a number: `name-2.ext`.
 public struct FileNames {
     /// Leaves room in the 255 bytes of a file's name for a number and a temporary ending.

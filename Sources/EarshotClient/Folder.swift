@@ -1,3 +1,4 @@
+internal import EarshotLoop
 internal import Glibc
 
 /// Paths of folders, and folders for output.
@@ -10,19 +11,37 @@ public enum Folder {
         while path.hasPrefix("./") { path.removeFirst(2) }
         guard let current = unsafe getcwd(nil, 0) else { return String(path) }
         defer { unsafe free(current) }
-        let folder = unsafe String(cString: current)
+        let folder = unsafe ByteText.text(cString: current)
         return path.isEmpty || path == "." ? folder : "\(folder == "/" ? "" : folder)/\(path)"
+    }
+
+    /// Whether a path can be written in the head of a message: UTF-8 without control characters.
+    public static func isWritable(_ path: String) -> Bool {
+        !ByteText.isMarked(path) && path.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
+    }
+
+    /// The absolute path of a folder that messages name.
+    ///
+    /// - Parameter kind: what the folder is, for an error.
+    /// - Throws: `ClientError` when no message can name it.
+    public static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
+        let path = absolute(path)
+        guard isWritable(path) else {
+            throw ClientError(
+                .folder, "the \(kind) folder \(path) holds a control character or is not UTF-8: choose another path")
+        }
+        return path
     }
 
     /// Makes the folder and those above it where they are missing, with the mode the umask leaves of `mode`.
     ///
     /// - Throws: `ClientError` when one cannot be made.
     public static func make(_ path: String, mode: UInt32) throws(ClientError) {
-        guard unsafe mkdir(path, mode) != 0, errno != EEXIST else { return }
+        guard unsafe mkdir(ByteText.path(path), mode) != 0, errno != EEXIST else { return }
         var number = errno
         if number == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
             try make(String(path[..<slash]), mode: mode)
-            if unsafe mkdir(path, mode) == 0 || errno == EEXIST { return }
+            if unsafe mkdir(ByteText.path(path), mode) == 0 || errno == EEXIST { return }
             number = errno
         }
         throw ClientError(.folder, unsafe "cannot make the folder \(path): \(String(cString: strerror(number)))")

@@ -39,7 +39,7 @@ public struct RuntimeFolder: Equatable, Sendable {
             } else {
                 "\(P_tmpdir)/earshot-\(geteuid())"
             }
-        path = Folder.absolute(chosen)
+        path = try Folder.named(chosen, "runtime")
         guard "\(path)/work".utf8.count <= RuntimeFolder.socketPathBytes else {
             throw ClientError(
                 .pathTooLong,
@@ -89,19 +89,21 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Throws: `ClientError` when neither is known.
     public static func usualDurable() throws(ClientError) -> String {
-        if let state = Environment.value("XDG_STATE_HOME") { return Folder.absolute("\(state)/earshot/durable") }
+        if let state = Environment.value("XDG_STATE_HOME") {
+            return try Folder.named("\(state)/earshot/durable", "durable")
+        }
         guard let home = Environment.value("HOME") else {
             throw ClientError(
                 .folder, "neither XDG_STATE_HOME nor HOME is set: give --durable-folder or --no-durable")
         }
-        return Folder.absolute("\(home)/.local/state/earshot/durable")
+        return try Folder.named("\(home)/.local/state/earshot/durable", "durable")
     }
 
     private static func usual(_ name: String, option: String) throws(ClientError) -> String {
-        if let cache = Environment.value("XDG_CACHE_HOME") { return Folder.absolute("\(cache)/earshot/\(name)") }
+        if let cache = Environment.value("XDG_CACHE_HOME") { return try Folder.named("\(cache)/earshot/\(name)", name) }
         guard let home = Environment.value("HOME") else {
             throw ClientError(.folder, "neither XDG_CACHE_HOME nor HOME is set: give \(option)")
         }
-        return Folder.absolute("\(home)/.cache/earshot/\(name)")
+        return try Folder.named("\(home)/.cache/earshot/\(name)", name)
     }
 }

@@ -1,12 +1,16 @@
+internal import EarshotLoop
+
 /// Text of strangers made fit for a terminal, a log or a file's name.
 public enum TerminalText {
-    /// `text` with each control and direction character as `\u{…}`, so that it can neither command a terminal nor
-    /// look like something else.
+    /// `text` with each scalar of ``isControl(_:)`` as `\u{…}`, and each byte that is not UTF-8 as `\x…`, so that it can
+    /// neither command a terminal nor pass for other text.
     public static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         var result = ""
         for scalar in text.unicodeScalars {
-            if isControl(scalar) {
+            if let byte = ByteText.byte(of: scalar) {
+                result += "\\x\(String(byte, radix: 16))"
+            } else if isControl(scalar) {
                 result += "\\u{\(String(scalar.value, radix: 16))}"
             } else {
                 result.unicodeScalars.append(scalar)
@@ -15,11 +19,21 @@ public enum TerminalText {
         return result
     }
 
-    /// Controls of ASCII and ISO 8859, line and paragraph separators, and what changes the direction of writing.
-    static func isControl(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.value {
-        case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e...0x200f, 0x2028...0x202e, 0x2066...0x2069, 0xfeff: true
-        default: false
+    /// Whether a scalar is invisible or changes the text around it: controls, line and paragraph separators, format
+    /// characters (zero-width ones, direction, tags), noncharacters, and marks of ``ByteText``.
+    ///
+    /// Joiners in emoji and some scripts are format characters too: their text is readable without them. The sixteen
+    /// variation selectors that choose between text and emoji stay.
+    public static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        // Nearly all text.
+        if scalar.value < 0x7f { return scalar.value < 0x20 }
+        let properties = scalar.properties
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: return true
+        case .privateUse: return ByteText.byte(of: scalar) != nil
+        // Other unassigned code points may be letters of a later version of Unicode.
+        case .unassigned: return properties.isNoncharacterCodePoint || properties.isDefaultIgnorableCodePoint
+        default: return properties.isDefaultIgnorableCodePoint && !(0xfe00...0xfe0f).contains(scalar.value)
         }
     }
 }

@@ -88,12 +88,12 @@ public final class ChildProcess {
         let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP
         unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
 
-        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) } + [nil]
+        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup(ByteText.path($0)) } + [nil]
         defer { unsafe strings.forEach { unsafe free($0) } }
         var environment: [UnsafeMutablePointer<CChar>?] = unsafe environment(with: variables) + [nil]
         defer { unsafe environment.forEach { unsafe free($0) } }
         var pid: pid_t = 0
-        let code = unsafe posix_spawn(&pid, path, &actions, &attributes, &strings, &environment)
+        let code = unsafe posix_spawn(&pid, ByteText.path(path), &actions, &attributes, &strings, &environment)
         guard code == 0 else { throw SystemError("posix_spawn", number: code) }
         return try owned(pid)
     }

@@ -13,8 +13,9 @@ public final class FileMover {
     /// Nil for a folder that gives what is made in it more than a name: a group, or an access control list.
     public init?(into folder: String) {
         var status = stat()
-        guard unsafe stat(folder, &status) == 0, status.st_mode & S_ISGID == 0,
-            unsafe getxattr(folder, "system.posix_acl_default", nil, 0) < 0
+        let path = ByteText.path(folder)
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_ISGID == 0,
+            unsafe getxattr(path, "system.posix_acl_default", nil, 0) < 0
         else { return nil }
         let mask = umask(0o077)
         umask(mask)
@@ -40,7 +41,7 @@ public final class FileMover {
         guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink == 1, fchmod(source, mode) == 0 else {
             return false
         }
-        guard unsafe renameat(AT_FDCWD, path, folder, name) == 0 else {
+        guard unsafe renameat(AT_FDCWD, path, folder, ByteText.path(name)) == 0 else {
             if errno == EXDEV { isUseful = false }
             return false
         }

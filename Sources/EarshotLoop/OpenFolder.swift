@@ -10,7 +10,7 @@ public final class OpenFolder: Sendable {
 
     /// - Throws: `SystemError` when it cannot be opened, or is no folder.
     public init(_ path: String) throws(SystemError) {
-        descriptor = unsafe open(path, linux_o_path | O_DIRECTORY | O_CLOEXEC)
+        descriptor = unsafe open(ByteText.path(path), linux_o_path | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open") }
     }
 

@@ -83,9 +83,9 @@ struct CacheOptions: ParsableArguments {
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         guard !noCache else { return nil }
-        if let cacheFolder { return Folder.absolute(cacheFolder) }
+        if let cacheFolder { return try Folder.named(cacheFolder, "cache") }
         guard place.runtime == nil else { return folder.ownCache }
-        if let cache = service?.cache { return cache }
+        if let cache = service?.cache { return try Folder.named(cache, "cache") }
         return try RuntimeFolder.usualCache()
     }
 }
@@ -110,9 +110,9 @@ struct DurableOptions: ParsableArguments {
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         guard !noDurable else { return nil }
-        if let durableFolder { return Folder.absolute(durableFolder) }
+        if let durableFolder { return try Folder.named(durableFolder, "durable") }
         guard place.runtime == nil else { return folder.ownDurable }
-        if let durable = service?.durable { return durable }
+        if let durable = service?.durable { return try Folder.named(durable, "durable") }
         return try RuntimeFolder.usualDurable()
     }
 }
@@ -126,9 +126,9 @@ struct SpoolOptions: ParsableArguments {
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String {
-        if let spool { return Folder.absolute(spool) }
+        if let spool { return try Folder.named(spool, "spool") }
         guard place.runtime == nil else { return folder.ownSpool }
-        if let spool = service?.spool { return spool }
+        if let spool = service?.spool { return try Folder.named(spool, "spool") }
         return try RuntimeFolder.usualSpool()
     }
 }

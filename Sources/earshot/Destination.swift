@@ -119,7 +119,7 @@ struct Destination {
             if source.moves(by: mover, to: file, in: AT_FDCWD) { return }
             return try write(source, to: try NewFile(for: file), path)
         }
-        let descriptor = unsafe open(path, O_WRONLY | O_CLOEXEC)
+        let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Destination.cannot("open", path) }
         defer { close(descriptor) }
         try write(body, to: descriptor)
@@ -129,11 +129,11 @@ struct Destination {
     /// device or a named pipe, which is written to and not replaced.
     private static func replaced(_ path: String) -> String? {
         var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return path }
+        guard unsafe stat(ByteText.path(path), &status) == 0 else { return path }
         guard status.st_mode & S_IFMT == S_IFREG else { return nil }
-        let resolved = unsafe realpath(path, nil)
+        let resolved = unsafe realpath(ByteText.path(path), nil)
         defer { unsafe free(resolved) }
-        return unsafe resolved.map { unsafe String(cString: $0) } ?? path
+        return unsafe resolved.map { unsafe ByteText.text(cString: $0) } ?? path
     }
 
     private static func folder(of path: String) -> String {

@@ -34,7 +34,7 @@ struct Earshot: ParsableCommand {
         // Before anything is opened, and for all roles: a process that is started by another one comes through here.
         StandardStreams.occupy()
         SignalSource.ignoreBrokenPipes()
-        let arguments = CommandLine.arguments.dropFirst()
+        let arguments = CommandLine.words[...]
         let status = ExitStatus.concluding {
             do {
                 var command = try read(arguments)

@@ -64,7 +64,7 @@ struct GetCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var wanted = urls
+            var wanted = urls.map(URLText.percentEncoded)
             if let input { wanted += try URLList.read(input) }
             guard !wanted.isEmpty else { throw Complaint(.noInput, "the list is empty") }
             if wanted.count > 1, directory == nil, output != nil || !json {

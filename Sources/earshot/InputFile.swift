@@ -1,3 +1,4 @@
+internal import EarshotLoop
 internal import Glibc
 
 /// A file, or standard input, read to its end.
@@ -32,7 +33,7 @@ enum InputFile {
 
     /// The bytes of the file at `path`.
     static func contents(of path: String, atMost most: Int?) throws(Fault) -> [UInt8] {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        let descriptor = unsafe open(ByteText.path(path), O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw .system(errno) }
         defer { close(descriptor) }
         return try bytes(descriptor, most)

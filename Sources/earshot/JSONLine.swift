@@ -1,3 +1,6 @@
+internal import EarshotClient
+internal import EarshotLoop
+
 /// One JSON object on one line.
 struct JSONLine {
     private var bytes = [UInt8(ascii: "{")]
@@ -52,12 +55,16 @@ struct JSONLine {
             case "\"": bytes.append(contentsOf: "\\\"".utf8)
             case "\\": bytes.append(contentsOf: "\\\\".utf8)
             default:
-                // Also what would command a terminal that the line is shown on.
-                if scalar.value < 0x20 || (0x7f..<0xa0).contains(scalar.value) || scalar.value == 0x2028
-                    || scalar.value == 0x2029
-                {
-                    let digits = String(scalar.value, radix: 16)
-                    bytes.append(contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8)
+                if ByteText.byte(of: scalar) != nil {
+                    // JSON has no form for a byte that is not UTF-8.
+                    bytes.append(contentsOf: "\u{fffd}".utf8)
+                } else if TerminalText.isControl(scalar) {
+                    // It could command a terminal that shows the line, or hide in it.
+                    for unit in String(scalar).utf16 {
+                        let digits = String(unit, radix: 16)
+                        bytes.append(
+                            contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8)
+                    }
                 } else {
                     bytes.append(contentsOf: String(scalar).utf8)
                 }

@@ -7,10 +7,10 @@ final class NewFile {
     let output: Output
     /// What the names are relative to; nil for the current folder.
     private let folder: OpenFolder?
-    private let name: String
+    private let name: [CChar]
     /// As messages show it.
     private let path: String
-    private let temporary: String
+    private let temporary: [CChar]
     private let descriptor: Int32
     private var isWhole = false
 
@@ -38,11 +38,12 @@ final class NewFile {
         _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String
     ) throws(Destination.Failure) {
         self.folder = folder
-        self.name = name
+        self.name = ByteText.path(name)
         self.path = path
-        self.temporary = temporary
+        self.temporary = ByteText.path(temporary)
         descriptor = unsafe openat(
-            folder?.descriptor ?? AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
+            folder?.descriptor ?? AT_FDCWD, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666
+        )
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw Destination.cannot("write", path) }
     }

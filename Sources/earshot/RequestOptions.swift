@@ -1,5 +1,6 @@
 internal import ArgumentParser
 internal import EarshotClient
+internal import EarshotLoop
 internal import EarshotWire
 
 /// What can be said of a request, whichever command asks for it.
@@ -83,6 +84,12 @@ struct RequestOptions: ParsableArguments {
             throw ValidationError("--proxy is a URL of http, https or socks5, or none")
         }
         guard certificate != nil || certificateKey == nil else { throw ValidationError("--key needs --cert") }
+        let files = [("--ca-file", caFile), ("--cert", certificate), ("--key", certificateKey)]
+        for case (let option, let path?) in files {
+            guard Folder.isWritable(path) else {
+                throw ValidationError("\(option) is a path of UTF-8 without control characters")
+            }
+        }
         for field in header {
             guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
                 field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
@@ -93,7 +100,7 @@ struct RequestOptions: ParsableArguments {
     /// What --data says; nil for nothing.
     func body() throws(Complaint) -> [UInt8]? {
         guard let data else { return nil }
-        guard data.utf8.first == UInt8(ascii: "@") else { return Array(data.utf8) }
+        guard data.utf8.first == UInt8(ascii: "@") else { return ByteText.bytes(of: data) }
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
@@ -115,7 +122,7 @@ struct RequestOptions: ParsableArguments {
         fetch.options.retries = retries
         fetch.options.redirect = redirect
         fetch.options.cache = cache
-        fetch.httpFields = Array(header.joined(separator: "\n").utf8)
+        fetch.httpFields = ByteText.bytes(of: header.joined(separator: "\n"))
         return fetch
     }
 }

@@ -72,7 +72,7 @@ struct SubmitCommand: ParsableCommand {
                 }
             }
             var asked: [RequestID] = []
-            for (index, url) in urls.enumerated() {
+            for (index, url) in urls.map(URLText.percentEncoded).enumerated() {
                 guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
                 guard let text = URLText.wire(url) else {
                     let detail = "this is not a URL: it holds spaces or is too long"

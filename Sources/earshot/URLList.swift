@@ -12,7 +12,7 @@ enum URLList {
             guard let first = line.firstIndex(where: { !isBlank($0) }), line[first] != UInt8(ascii: "#"),
                 let last = line.lastIndex(where: { !isBlank($0) })
             else { return nil }
-            return String(decoding: line[first...last], as: UTF8.self)
+            return URLText.text(of: Array(line[first...last]))
         }
     }
 }

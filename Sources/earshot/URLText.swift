@@ -1,5 +1,18 @@
+internal import EarshotLoop
+
 /// A URL as it was typed or listed, made fit for the wire.
 enum URLText {
+    /// The text of a URL whose bytes need not be UTF-8: such bytes with percent signs.
+    static func text(of bytes: [UInt8]) -> String { percentEncoded(ByteText.text(of: bytes)) }
+
+    /// The same for an argument.
+    static func percentEncoded(_ argument: String) -> String {
+        guard ByteText.isMarked(argument) else { return argument }
+        return argument.unicodeScalars.map { scalar in
+            ByteText.byte(of: scalar).map { "%" + String($0, radix: 16, uppercase: true) } ?? String(scalar)
+        }.joined()
+    }
+
     /// Characters beyond ASCII as percent signs, as browsers send them. Nil if it holds spaces or controls, or is too
     /// long to be said.
     static func wire(_ text: String) -> String? {

@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotCore
+internal import EarshotLoop
 internal import EarshotWorker
 
 /// `earshot worker`: one worker for a broker that runs.
@@ -54,6 +55,7 @@ struct WorkerTuning: ParsableArguments {
     var tlsKeyLog: String?
 
     func validate() throws {
+        if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent is not UTF-8") }
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
             throw ValidationError("--user-agent holds a control character")
         }

@@ -34,6 +34,30 @@ import Testing
         #expect(names.name(for: "http://h/" + String(repeating: "a", count: 201)) == String(repeating: "a", count: 200))
     }
 
+    @Test(
+        arguments: [
+            0x7f, 0x85, 0xad, 0x34f, 0x61c, 0x115f, 0x180e, 0x200b, 0x200d, 0x200f, 0x2028, 0x202e, 0x2060, 0x2066,
+            0x206f,
+            0x3164, 0xfeff, 0xfff9, 0xffff, 0x1bca0, 0x1d173, 0xe0001, 0xe0041, 0xe007f, 0xe0100, 0xe0fff, 0x10fee9,
+            0x10ffff,
+        ] as [UInt32])
+    func `invisible and direction characters are neither in names nor in messages`(value: UInt32) throws {
+        let scalar = try #require(Unicode.Scalar(value))
+        let encoded = String(scalar).utf8.map { "%" + String($0, radix: 16) }.joined()
+        var names = FileNames()
+        #expect(names.name(for: "http://h/a\(encoded)b") == "a_b")
+        #expect(names.name(for: "http://h/c\(scalar)d") == "c_d")
+        let escaped = TerminalText.escaped("a\(scalar)b")
+        #expect(escaped == (value == 0x10fee9 ? "a\\xe9b" : "a\\u{\(String(value, radix: 16))}b"))
+    }
+
+    @Test func `letters of all scripts and emoji stay`() {
+        let text = "\u{e4}\u{301}\u{627}\u{5d0}\u{915}\u{93f}\u{4e2d}\u{1f600}\u{2764}\u{fe0f}\u{f8ff}"
+        #expect(TerminalText.escaped(text) == text)
+        var names = FileNames()
+        #expect(names.name(for: "http://h/\(text)") == text)
+    }
+
     @Test func `strangers' text cannot command a terminal`() {
         #expect(TerminalText.escaped("a\u{1b}[2J\nb\u{202e}c\u{9b}") == "a\\u{1b}[2J\\u{a}b\\u{202e}c\\u{9b}")
         #expect(TerminalText.escaped("plain \u{e4} text") == "plain \u{e4} text")

@@ -1,0 +1,62 @@
+/// Text of bytes that need not be UTF-8: arguments, paths, variables of the environment.
+///
+/// Each byte that belongs to no UTF-8 sequence becomes one scalar for private use, U+10FE80 to U+10FEFF, so that the same
+/// bytes go back to the system. Such scalars in the bytes themselves count as bytes without a sequence: the mapping is
+/// reversible.
+public enum ByteText {
+    private static let base: UInt32 = 0x10FE00
+    private static let marks: ClosedRange<UInt32> = 0x10FE80...0x10FEFF
+    /// The first byte of each mark in UTF-8; nearly no text has it.
+    private static let firstByte: UInt8 = 0xF4
+
+    /// The text that stands for `bytes`. O(bytes).
+    public static func text(of bytes: [UInt8]) -> String {
+        if let text = String(validating: bytes, as: UTF8.self), !isMarked(text) { return text }
+        var text = String.UnicodeScalarView()
+        var rest = bytes[...]
+        while let byte = rest.first {
+            let length = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4
+            let character = String(validating: rest.prefix(length), as: UTF8.self)?.unicodeScalars
+            if let character, character.count == 1, let scalar = character.first, self.byte(of: scalar) == nil {
+                text.append(scalar)
+                rest.removeFirst(length)
+            } else {
+                rest.removeFirst()
+                if let mark = Unicode.Scalar(base + UInt32(byte)) { text.append(mark) }
+            }
+        }
+        return String(text)
+    }
+
+    /// The text that stands for a C string.
+    public static func text(cString: UnsafePointer<CChar>) -> String {
+        var bytes: [UInt8] = []
+        var next = unsafe cString
+        while unsafe next.pointee != 0 {
+            unsafe bytes.append(UInt8(bitPattern: next.pointee))
+            unsafe next = next.advanced(by: 1)
+        }
+        return text(of: bytes)
+    }
+
+    /// The bytes that `text` stands for. O(text).
+    public static func bytes(of text: String) -> [UInt8] {
+        guard isMarked(text) else { return Array(text.utf8) }
+        return text.unicodeScalars.flatMap { scalar in
+            byte(of: scalar).map { [$0] } ?? Array(String(scalar).utf8)
+        }
+    }
+
+    /// The same bytes for a system call, which takes a path up to the first zero.
+    public static func path(_ text: String) -> [CChar] { bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
+
+    /// Whether bytes that are not UTF-8 are in it.
+    public static func isMarked(_ text: String) -> Bool {
+        text.utf8.contains(firstByte) && text.unicodeScalars.contains { byte(of: $0) != nil }
+    }
+
+    /// The byte that a scalar stands for; nil for a scalar that stands for itself.
+    public static func byte(of scalar: Unicode.Scalar) -> UInt8? {
+        marks.contains(scalar.value) ? UInt8(scalar.value - base) : nil
+    }
+}
