@@ -30,17 +30,40 @@ enum URLText {
         return (1...8192).contains(result.utf8.count) ? result : nil
     }
 
-    /// A URL, or what was given as one, without what may be secret in it: user information, query and fragment, of
-    /// which `?...` is left.
+    /// A URL, or text given as one, without parts that may be secret: all that can be user information, query and
+    /// fragment. `?...` stands for query and fragment.
+    ///
+    /// User information ends at the last at sign before the query, since people write slashes and at signs into
+    /// passwords. `...@` stands for it where a part of the path may have gone too.
     static func discreet(_ text: String) -> String {
-        let end = text.firstIndex { $0 == "?" || $0 == "#" } ?? text.endIndex
-        var shown = text[..<end]
-        let authority = shown.firstRange(of: "://")?.upperBound ?? shown.startIndex
-        let authorityEnd = shown[authority...].firstIndex(of: "/") ?? shown.endIndex
-        // A browser takes a backslash for a slash, and people write an at sign into a password: the last one counts.
-        if let at = shown[authority..<authorityEnd].lastIndex(of: "@") {
-            shown = shown[..<authority] + shown[shown.index(after: at)...]
+        let bytes = text.utf8
+        let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.endIndex
+        let start = schemeEnd(bytes[..<end])
+        let query = end == bytes.endIndex ? "" : "?..."
+        let rest = bytes[start..<end]
+        if let at = rest.lastIndex(of: UInt8(ascii: "@")) {
+            let isPlain = !rest[..<at].contains(UInt8(ascii: "/"))
+            return String(text[..<start]) + (isPlain ? "" : "...@") + text[bytes.index(after: at)..<end] + query
         }
-        return shown + (end == text.endIndex ? "" : "?...")
+        // The at sign may end a password that has the question mark in it.
+        guard bytes[end...].contains(UInt8(ascii: "@")), !isHost(rest) else { return text[..<end] + query }
+        return text[..<start] + "..." + query
+    }
+
+    /// Behind `scheme:` and slashes; the start where there is none of it.
+    private static func schemeEnd(_ text: Substring.UTF8View) -> String.Index {
+        let scheme = text.prefix { $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "@") }
+        let rest = text[scheme.endIndex...]
+        guard !scheme.isEmpty, rest.starts(with: ":/".utf8) else { return text.startIndex }
+        return rest.dropFirst().firstIndex { $0 != UInt8(ascii: "/") } ?? text.endIndex
+    }
+
+    /// Whether text begins with a host and, if anything, its port.
+    private static func isHost(_ text: Substring.UTF8View) -> Bool {
+        let authority = text.prefix { $0 != UInt8(ascii: "/") }
+        guard authority.first != UInt8(ascii: "["), let colon = authority.firstIndex(of: UInt8(ascii: ":")) else {
+            return true
+        }
+        return authority[colon...].dropFirst().allSatisfy { (0x30...0x39).contains($0) }
     }
 }

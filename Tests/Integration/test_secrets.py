@@ -24,7 +24,14 @@ class SecretTests(TestCase):
                 (f"{self.origin.url}/status/404#{SECRET}", f"{self.origin.url}/status/404?...: "),
                 (f"me:{SECRET}@{self.address()}/x y?{SECRET}", f"{self.address()}/x y?...: this is not a URL"),
                 (f"{self.origin.url}/status/404", f"{self.origin.url}/status/404: "),
-                (f"ftp://me:{SECRET}@127.0.0.1/a@b", "ftp://127.0.0.1/a@b: ")):
+                (f"ftp://me:{SECRET}@127.0.0.1/a@b", "ftp://...@b: "),
+                (f"http:/me:{SECRET}@h/", "http:/h/: "),
+                (f"http:me:{SECRET}@h/", "h/: "),
+                (f"http://me:{SECRET}/{SECRET}@h/", "http://...@h/: "),
+                (f"http://me:{SECRET}?{SECRET}@h/", "http://...?...: "),
+                (f"http://me:{SECRET}#@h/", "http://...?...: "),
+                (f"{self.origin.url}/status/404?mail=a@b", f"{self.origin.url}/status/404?...: "),
+                (f"http://me:@\u0301{SECRET}@\u0301h/", "http://\u0301h/: ")):
             with self.subTest(url):
                 got = self.bus.run("get", url)
                 self.assertNotEqual(got.status, 0)
