@@ -18,5 +18,15 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
         self.call = call.description
     }
 
+    /// Whether the same call fails again until somebody changes the system: a path or a permission, not a shortage.
+    public var isLasting: Bool {
+        switch number {
+        case EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EISDIR, EEXIST, ELOOP, ENAMETOOLONG, ENODEV, ENXIO, EAFNOSUPPORT,
+            EADDRNOTAVAIL:
+            true
+        default: false
+        }
+    }
+
     public var description: String { unsafe "\(call): \(String(cString: strerror(number)))" }
 }

@@ -23,6 +23,22 @@ public struct WorkerOptions: Sendable {
     /// A file to which the secrets of TLS connections are appended; nil for none, whatever the environment says.
     public var tlsKeyLog: String?
 
+    /// Whether text is the numeric address of a name server, with an optional `:port` of 1 to 65535.
+    public static func isNameServer(_ text: String) -> Bool {
+        if IPAddress(text) != nil { return true }
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
+            return text.hasPrefix("[") && text.hasSuffix("]") && IPAddress(String(text.dropFirst().dropLast())) != nil
+        }
+        var host = text[..<colon]
+        if host.hasPrefix("[") {
+            guard host.hasSuffix("]"), host.contains(":") else { return false }
+            host = host.dropFirst().dropLast()
+        } else if host.contains(":") {
+            return false
+        }
+        return IPAddress(String(host)) != nil
+    }
+
     public init(workPath: String, slots: Int) {
         self.workPath = workPath
         self.slots = slots

@@ -8,6 +8,9 @@ final class BusSession {
     /// How long a broker may take to answer, or to come back after it went.
     private static let usualPatience = Duration.seconds(20)
 
+    /// How long it waits without a word.
+    static let silence = Duration.seconds(1)
+
     let loop: EventLoop
     let connection: ClientConnection
     /// What a signal means; ends the session at once if nothing else is set.
@@ -21,6 +24,7 @@ final class BusSession {
     private let patience: Duration
     private var registration: EventLoop.Registration?
     private var patienceTimer: TimerID?
+    private var noticeTimer: TimerID?
 
     /// Connects to the broker in `folder`.
     ///
@@ -101,8 +105,9 @@ final class BusSession {
     private func stateChanged(_ state: ClientState) {
         switch state {
         case .connected:
-            if let patienceTimer { loop.cancelTimer(patienceTimer) }
+            for timer in [patienceTimer, noticeTimer].compactMap(\.self) { loop.cancelTimer(timer) }
             patienceTimer = nil
+            noticeTimer = nil
         case .apart: beginToWait()
         case .draining: break
         case .incompatible:
@@ -112,6 +117,10 @@ final class BusSession {
 
     private func beginToWait() {
         guard patienceTimer == nil else { return }
+        noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
+            noticeTimer = nil
+            Complaint.say("waiting for the broker in \(folder.path)")
+        }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
             end(Complaint(.noBroker, "no broker answers in \(folder.path) any more"))
         }

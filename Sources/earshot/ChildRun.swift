@@ -1,5 +1,6 @@
 internal import EarshotBroker
 internal import EarshotClient
+internal import EarshotLoop
 internal import EarshotWorker
 internal import Logging
 
@@ -25,6 +26,8 @@ enum ChildRun {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
         } catch let error as WorkerRefused {
             throw Complaint(.cannotServe, error.description)
+        } catch let error as SystemError where error.isLasting {
+            throw Complaint(.cannotServe, "cannot serve: \(error.description)")
         }
     }
 

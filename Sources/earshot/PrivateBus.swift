@@ -39,6 +39,10 @@ final class PrivateBus {
         }
         var isSignalled = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in isSignalled = true }
+        let notice = loop.setTimer(after: BusSession.silence) {
+            Complaint.say("waiting for a private broker to start")
+        }
+        defer { loop.cancelTimer(notice) }
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
         loop.remove(registration)
         guard state.isReady else {

@@ -85,11 +85,7 @@ struct RequestOptions: ParsableArguments {
         }
         guard certificate != nil || certificateKey == nil else { throw ValidationError("--key needs --cert") }
         let files = [("--ca-file", caFile), ("--cert", certificate), ("--key", certificateKey)]
-        for case (let option, let path?) in files {
-            guard Folder.isWritable(path) else {
-                throw ValidationError("\(option) is a path of UTF-8 without control characters")
-            }
-        }
+        for case (let option, let path?) in files { try TrustFile.check(path, option) }
         for field in header {
             guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
                 field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })

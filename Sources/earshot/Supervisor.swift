@@ -64,9 +64,18 @@ final class Supervisor {
     var toldState = ""
     var isReloading = false
     /// Workers that the broker says it has taken in.
-    var workersTakenIn = 0
+    var workersTakenIn = 0 {
+        didSet {
+            guard workersTakenIn > 0, !hasHadWorkers else { return }
+            hasHadWorkers = true
+            sayReady()
+        }
+    }
     /// Whether a broker has served.
     private(set) var isReady = false
+    /// Whether a broker has taken in a worker.
+    private var hasHadWorkers = false
+    private var hasSaidReady = false
     private let signals: SignalSource
     private var failure: (any Error)?
 
@@ -185,11 +194,19 @@ final class Supervisor {
             var byte: UInt8 = 0
             if unsafe read(reader, &byte, 1) == 1, !isReady {
                 isReady = true
-                onReady()
+                sayReady()
                 tellService()
             }
             close(reader)
         }
+    }
+
+    /// Says once that programs can connect, and have their URLs fetched. The owner of a private bus goes on while its
+    /// workers start.
+    private func sayReady() {
+        guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate else { return }
+        hasSaidReady = true
+        onReady()
     }
 
     private func ended(_ post: Post) {
@@ -220,7 +237,7 @@ final class Supervisor {
                 forget(post)
                 return
             }
-            if post.role == .broker, let status = permanentFault(exit) {
+            if let status = permanentFault(exit, of: post.role) {
                 failure = Complaint(status)
                 kill()
                 return
@@ -232,11 +249,12 @@ final class Supervisor {
         }
     }
 
-    /// Returns the status of a broker that no restart can help; it has said why. Before it served, an unfit folder is
-    /// permanent; later it may be mended. A table of a newer version stays one.
-    private func permanentFault(_ exit: ChildProcess.Exit) -> ExitStatus? {
-        if exit == .code(ExitStatus.configuration.rawValue) { return .configuration }
-        return !isReady && exit == .code(ExitStatus.cannotServe.rawValue) ? .cannotServe : nil
+    /// Returns the status of a child that no restart can help; it has said why. Before the first one has served, an unfit
+    /// folder is permanent; later it may be mended. A table of a newer version stays one.
+    private func permanentFault(_ exit: ChildProcess.Exit, of role: Post.Role) -> ExitStatus? {
+        if role == .broker, exit == .code(ExitStatus.configuration.rawValue) { return .configuration }
+        let hasServed = role == .broker ? isReady : hasHadWorkers
+        return !hasServed && exit == .code(ExitStatus.cannotServe.rawValue) ? .cannotServe : nil
     }
 
     /// Fills a post, now or as soon as that can be done.

@@ -55,6 +55,11 @@ struct WorkerTuning: ParsableArguments {
     var tlsKeyLog: String?
 
     func validate() throws {
+        for server in dnsServers where !WorkerOptions.isNameServer(server) {
+            throw ValidationError(
+                "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
+        }
+        if let caFile { try TrustFile.check(caFile, "--ca-file") }
         if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent is not UTF-8") }
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
             throw ValidationError("--user-agent holds a control character")

@@ -1,0 +1,20 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import Glibc
+
+/// A file of certificates or a key, as an argument names it.
+enum TrustFile {
+    /// - Parameter option: the argument's name, for the error.
+    /// - Throws: `ValidationError` when no message can name the file, or this process cannot read it.
+    static func check(_ path: String, _ option: String) throws {
+        guard Folder.isWritable(path) else {
+            throw ValidationError("\(option) is a path of UTF-8 without control characters")
+        }
+        var status = stat()
+        guard unsafe access(path, R_OK) == 0, unsafe stat(path, &status) == 0 else {
+            throw ValidationError(unsafe "\(option): cannot read \(path): \(String(cString: strerror(errno)))")
+        }
+        guard status.st_mode & S_IFMT != S_IFDIR else { throw ValidationError("\(option): \(path) is a folder") }
+    }
+}

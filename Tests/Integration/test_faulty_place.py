@@ -1,0 +1,77 @@
+"""What can never serve ends with a code and a sentence, before anything is said to be ready; what waits says so."""
+
+import os
+import signal
+
+from harness import Commands, TestCase, temporary_folder
+from origin import Origin
+from processes import children, eventually, process_name
+
+
+class FaultyPlaceTests(TestCase):
+    def setUp(self):
+        self.folder = temporary_folder()
+        self.commands = Commands(self.folder / "run", self.folder)
+        self.commands.environment["HOME"] = str(self.folder)
+        for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+            self.commands.environment.pop(name, None)
+        self.addCleanup(self.commands.await_no_survivors)
+
+    def refused(self, status, *arguments):
+        serve = self.commands.run("serve", "--workers", "1", *arguments, timeout=20)
+        self.assertEqual(serve.status, status, serve.describe())
+        self.assertNotIn("ready", serve.stderr)
+        return serve.stderr
+
+    def test_a_spool_that_cannot_be_written_ends_serve(self):
+        (self.folder / "file").touch()
+        said = self.refused(73, "--spool", self.folder / "file" / "spool")
+        self.assertRegex(said, r"earshot: cannot use the folder .*/file/spool: .*: Not a directory\n")
+        # What the kernel lets nobody write, be it root.
+        said = self.refused(73, "--spool", "/proc/earshot/spool")
+        self.assertIn("earshot: cannot use the folder /proc/earshot", said)
+
+    def test_a_home_that_is_read_only_ends_serve(self):
+        self.commands.environment["HOME"] = "/proc/self"
+        self.assertIn("earshot: cannot use the folder /proc/self/", self.refused(73))
+
+    def test_options_are_checked_before_anything_starts(self):
+        (self.folder / "folder").mkdir()
+        for option, value, said in (
+                ("--dns-server", "foo", "--dns-server foo: give a numeric address"),
+                ("--dns-server", "127.0.0.1:0", "--dns-server 127.0.0.1:0: "),
+                ("--dns-server", "127.0.0.1:99999", "--dns-server 127.0.0.1:99999: "),
+                ("--dns-server", "::1]:53", "--dns-server ::1]:53: "),
+                ("--ca-file", "nothing.pem", "--ca-file: cannot read nothing.pem: No such file or directory"),
+                ("--ca-file", "folder", "--ca-file: folder is a folder")):
+            with self.subTest(option=option, value=value):
+                self.assertIn(said, self.refused(64, option, value))
+                self.assertFalse((self.folder / "run").exists())
+        got = self.commands.run("get", "--ca-file", "nothing.pem", "http://127.0.0.1/")
+        self.assertEqual(got.status, 64, got.describe())
+
+    def test_ready_means_that_a_worker_is_there(self):
+        serve = self.commands.start("serve", "--workers", "2", "--dns-server", "[::1]:53", "--dns-server", "::1")
+        serve.await_line("earshot: ready")
+        status = self.commands.run("status", "--json")
+        self.assertIn(b'"ready"', status.stdout)
+        serve.signal(signal.SIGTERM)
+        serve.wait()
+
+    def test_who_waits_says_so(self):
+        serve = self.commands.start("serve", "--workers", "1")
+        serve.await_line("earshot: ready")
+        broker = self.broker(serve)
+        os.kill(broker, signal.SIGSTOP)
+        with Origin() as origin:
+            get = self.commands.start("get", f"{origin.url}/bytes/5")
+            get.await_line(f"earshot: waiting for the broker in {self.folder}/run")
+            os.kill(broker, signal.SIGCONT)
+            self.assertEqual(get.wait(), 0, get.describe())
+        self.assertEqual(len(get.stderr.splitlines()), 1, get.stderr)
+        serve.signal(signal.SIGTERM)
+        serve.wait()
+
+    def broker(self, serve):
+        return eventually(lambda: next((p for p in children(serve.pid) if process_name(p) == "earshot-broker"), None),
+                          "there is a broker")
