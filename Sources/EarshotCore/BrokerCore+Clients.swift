@@ -229,7 +229,7 @@ extension BrokerCore {
     mutating func handlerNumber(_ id: HandlerID) -> Int32 {
         if let handler = handlerNumbers[id] { return handler }
         let name = String(id.root)
-        let root = rootNumbers[name] ?? roots.insert(RootEntry(name: name))
+        let root = rootNumbers[name] ?? roots.insert(RootEntry(name: name, jar: idleJars.take(name)))
         rootNumbers[name] = root
         let handler = handlers.insert(HandlerEntry(id: id, root: root))
         handlerNumbers[id] = handler
@@ -268,6 +268,7 @@ extension BrokerCore {
         let root = handlers[handler].root
         roots[root].handlers -= 1
         if roots[root].handlers == 0 {
+            keepJar(of: root)
             rootNumbers[roots[root].name] = nil
             roots.remove(root)
         }

@@ -211,7 +211,7 @@ extension BrokerCore {
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
         let root = handlers[handler].root
-        guard hasRoomForJar(of: root) else { throw Refusal(code: .queueFull) }
+        guard makeRoomForJar(of: root) else { throw Refusal(code: .queueFull) }
         return withCookies(request, of: root)
     }
 

@@ -29,6 +29,7 @@ extension BrokerCore {
             case .stalled(let client, _): if isLive(timer.subject) { stallEnded(client) }
             case .lonely(let pool, _): if isLive(timer.subject) { close(pool: pool) }
             case .aside(let serial): asideEnded(serial)
+            case .jars: if isLive(timer.subject) { expireJars(now: now) }
             case .adoption: adoptionEnded()
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
@@ -41,6 +42,7 @@ extension BrokerCore {
         self.limits = limits
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
+        if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
         if limits.durableMilliseconds != before.durableMilliseconds { resetExpiries() }
         guard limits.dueDeliveries > before.dueDeliveries else { return }
         for client in clients.indices where !clients[client].isClosed(limits) { queue.clientOpened(client) }
@@ -87,6 +89,7 @@ extension BrokerCore {
             clients.contains(client) && clients[client].stall == stall && !clients[client].isGone
         case .lonely(let pool, let absence): pools.contains(pool) && pools[pool].absence == absence
         case .lent, .opening, .adoption, .spoolRetry: true
+        case .jars(let serial): jarTimer == serial
         case .aside(let serial): aside.values.contains { $0.serial == serial }
         case .heartbeat(let worker): workerNumbers[worker] != nil
         }

@@ -85,6 +85,10 @@ public struct BrokerCore {
     /// The same handlers in the byte order of their names.
     var handlerOrder = OrderedNumbers()
     var rootNumbers: [String: Int32] = [:]
+    /// Cookies of roots without handlers.
+    var idleJars = IdleJars()
+    /// The live timer that ends the oldest of them; 0 for none.
+    var jarTimer: UInt64 = 0
     /// Clients that are connected, by their connection.
     var clientNumbers: [ClientID: Int32] = [:]
     /// Clients that have a lease, be they connected or away.

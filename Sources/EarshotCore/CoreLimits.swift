@@ -33,8 +33,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestHeadBytesOfAll = 256 << 20
     /// Bytes at which a page of a table is full: some hundred entries, a fraction of a millisecond's work.
     public var answerBytes = 32 << 10
-    /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any.
+    /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any. Beyond it the
+    /// jar that has been without handlers for longest is evicted.
     public var cookieJars = 100
+    /// How long a jar is kept without handlers: time for the next command of a script, or for a person to type it.
+    public var cookieMilliseconds = 600_000
     /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is
     /// purged. Each can be owed as much as one that is connected.
     public var awayClients = 256

@@ -19,6 +19,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case cacheSize = "cache-size"
     case durableSize = "durable-size"
     case durableTime = "durable-time"
+    case cookieTime = "cookie-time"
 
     /// The word before a pattern, in a rule for some origins.
     public static let rule = "origin"
@@ -31,7 +32,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// Whether it is a time: said in seconds, kept in milliseconds.
     public var isTime: Bool {
         switch self {
-        case .originSpacing, .coolDown, .drainSeconds, .durableTime: true
+        case .originSpacing, .coolDown, .drainSeconds, .durableTime, .cookieTime: true
         case .workers, .slots, .workerMemory, .originLimit, .requests, .requestsPerClient, .requestsPerHandler,
             .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize, .durableSize:
             false
@@ -44,7 +45,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .workers, .workerMemory: true
         case .slots, .originLimit, .originSpacing, .requests, .requestsPerClient, .requestsPerHandler, .coolDown,
             .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .drainSeconds, .cacheSize,
-            .durableSize, .durableTime:
+            .durableSize, .durableTime, .cookieTime:
             false
         }
     }
@@ -61,6 +62,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .inlineBytes: 0...16 << 20
         case .requestBodyBytes: 0...WireLimits.requestBodyBytes
         case .cacheSize, .durableSize: 0...1 << 50
+        case .cookieTime: 0...30 * WireLimits.seconds * 1_000
         case .durableTime: 1_000...365 * WireLimits.seconds * 1_000
         case .spoolSize: 1 << 20...1 << 50
         case .spoolFree: 0...1 << 50
@@ -84,6 +86,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .cacheSize: "bytes that the cache keeps at most"
         case .durableSize: "bytes of durable requests and their results at most; 0 for none"
         case .durableTime: "seconds that a durable request is kept"
+        case .cookieTime: "seconds that cookies are kept without a handler of their root"
         case .spoolSize: "bytes of bodies that may be in the spool"
         case .spoolFree: "bytes that the spool leaves free on its disk"
         case .drainSeconds: "seconds that running work has when its process shall end"

@@ -60,6 +60,7 @@ public struct Settings: Equatable, Sendable {
         put(.cacheSize, 1 << 30)
         put(.durableSize, 1 << 30)
         put(.durableTime, limits.durableMilliseconds)
+        put(.cookieTime, limits.cookieMilliseconds)
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 
@@ -108,6 +109,7 @@ public struct Settings: Equatable, Sendable {
         limits.spoolBytes = self[.spoolSize] ?? limits.spoolBytes
         limits.requestBodyBytes = self[.requestBodyBytes] ?? limits.requestBodyBytes
         limits.durableMilliseconds = self[.durableTime] ?? limits.durableMilliseconds
+        limits.cookieMilliseconds = self[.cookieTime] ?? limits.cookieMilliseconds
         limits.origins.limit = self[.originLimit] ?? limits.origins.limit
         limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds
         limits.origins.rules = rules.mapValues(\.value)

@@ -19,6 +19,8 @@ struct Timer: Comparable {
         case stalled(client: Int32, stall: UInt64)
         /// What was kept aside is kept no longer.
         case aside(serial: UInt64)
+        /// The oldest cookie jar without handlers is kept no longer.
+        case jars(serial: UInt64)
         /// A durable request was kept for its time.
         case expired(interest: Int32, serial: UInt64)
         /// A flight's pause before its next attempt is over.

@@ -60,7 +60,11 @@ struct RequestOptions: ParsableArguments {
     @Option(name: .customLong("key"), help: "File with its key, if that is another.", completion: .file())
     var certificateKey: String?
 
-    @Flag(help: "Send and keep the cookies that belong to the first part of the handler's name.")
+    @Flag(
+        help: """
+            Send and keep cookies. They belong to the first part of the handler's name, see --handler, and outlive the \
+            command by the setting cookie-time; a private bus takes them with it.
+            """)
     var cookies = false
 
     @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))

@@ -69,6 +69,9 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Seconds that a durable request is kept.")
     var durableTime: String?
 
+    @Option(help: "Seconds that cookies are kept without a handler of their root; 600 if not given.")
+    var cookieTime: String?
+
     @Option(help: "Bytes of bodies that may be in the spool; 10 GiB if not given.")
     var spoolSize: String?
 
@@ -88,6 +91,7 @@ struct SettingOptions: ParsableArguments {
             (.spoolFree, spoolFree),
             (.drainSeconds, drainSeconds),
             (.cacheSize, cacheSize), (.durableSize, durableSize), (.durableTime, durableTime),
+            (.cookieTime, cookieTime),
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }

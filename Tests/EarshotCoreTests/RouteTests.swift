@@ -6,6 +6,7 @@ import Testing
 /// Ways to a server, and cookies: who shares what.
 struct RouteTests {
     var rig = CoreRig()
+    private var worker = WorkerID(rawValue: 0)
 
     private func field(_ job: Job, _ name: String) -> String? {
         String(decoding: job.httpFields, as: UTF8.self).split(separator: "\n")
@@ -105,29 +106,78 @@ struct RouteTests {
         #expect(field(rig.jobs[0], "cookie") == "a=2")
     }
 
-    @Test mutating func `a jar goes with the last handler of its root`() {
-        let worker = rig.worker()
-        let a = rig.client(1)
-        rig.pass { $0.fetch("one", "1", "http://o/", by: a) { $0.options.usesCookies = true } }
-        let job = rig.jobs[0]
-        rig.pass { $0.done(job, by: worker, fields: "set-cookie: a=1") }
+    /// A request of a root that takes a cookie home, and its end: nobody is subscribed there any more.
+    private mutating func visit(_ root: String, by client: ClientID, at worker: WorkerID) throws {
+        rig.pass { $0.fetch(root, "1", "http://o/", by: client) { $0.options.usesCookies = true } }
+        let job = try #require(rig.jobs.first)
+        rig.pass { $0.done(job, by: worker, fields: "set-cookie: \(root)=1") }
+        let sequences = rig.actions.compactMap { action in
+            if case .deliver(_, let terminal, _) = action { terminal.sequence } else { nil }
+        }
+        let sequence = try #require(sequences.first)
         rig.pass { rig in
-            rig.say(.acknowledge(1), by: a)
-            rig.say(.unsubscribe(HandlerPattern("one")!), by: a)
+            rig.say(.acknowledge(sequence), by: client)
+            rig.say(.remove(HandlerPattern(root)!), by: client)
         }
         #expect(rig.core.isIdle && rig.core.roots.count == 0)
-        rig.pass { $0.fetch("one", "2", "http://o/", by: a) { $0.options.usesCookies = true } }
-        #expect(field(rig.jobs[0], "cookie") == nil)
     }
 
-    @Test mutating func `there are so many jars and no more`() {
-        rig.core.limits.cookieJars = 2
+    /// The cookies that a root has for its next request, which is removed.
+    private mutating func cookies(of root: String, for client: ClientID) throws -> String? {
+        rig.pass { $0.fetch(root, "2", "http://o/", by: client) { $0.options.usesCookies = true } }
+        let found = field(try #require(rig.jobs.first), "cookie")
+        let worker = worker
+        let job = rig.jobs[0]
+        rig.pass { $0.say(.remove(HandlerPattern(root)!), by: client) }
+        rig.pass { $0.failed(job, "cancelled", by: worker) }
+        #expect(rig.core.audit() == [])
+        return found
+    }
+
+    @Test mutating func `a jar outlives the last handler of its root by a setting`() throws {
+        rig.core.limits.cookieMilliseconds = 1_000
+        worker = rig.worker()
         let a = rig.client(1)
+        try visit("one", by: a, at: worker)
+        rig.now = rig.now.advanced(byMilliseconds: 999)
+        #expect(try cookies(of: "one", for: a) == "one=1")
+        // Its time begins anew, with one timer for all jars.
+        rig.now = rig.now.advanced(byMilliseconds: 999)
+        rig.pass { $0.core.timePassed(now: $0.now) }
+        #expect(try cookies(of: "one", for: a) == "one=1")
+        rig.now = rig.now.advanced(byMilliseconds: 1_000)
+        rig.pass { $0.core.timePassed(now: $0.now) }
+        #expect(try cookies(of: "one", for: a) == nil)
+        #expect(rig.core.idleJars.count == 0)
+    }
+
+    @Test mutating func `a shorter time holds at once, and without one a jar goes with the last handler`() throws {
+        worker = rig.worker()
+        let a = rig.client(1)
+        try visit("one", by: a, at: worker)
+        #expect(rig.core.idleJars.count == 1)
+        rig.pass { $0.say(.set(SettingWords(["cookie-time", "0"])!), by: a) }
+        #expect(rig.core.idleJars.count == 0)
+        try visit("one", by: a, at: worker)
+        #expect(try cookies(of: "one", for: a) == nil)
+    }
+
+    @Test mutating func `there are so many jars, and the oldest without a handler makes room`() throws {
+        rig.core.limits.cookieJars = 2
+        worker = rig.worker()
+        let a = rig.client(1)
+        try visit("one", by: a, at: worker)
+        try visit("two", by: a, at: worker)
+        #expect(try cookies(of: "one", for: a) == "one=1")
+        try visit("three", by: a, at: worker)
+        #expect(try cookies(of: "two", for: a) == nil)
+        #expect(try cookies(of: "three", for: a) == "three=1")
         rig.pass { rig in
-            for root in ["one", "two", "three", "one/again"] {
+            for root in ["one", "two", "four", "one/again"] {
                 rig.fetch(root, "1", "http://o/", by: a) { $0.options.usesCookies = true }
             }
         }
-        #expect(rig.terminals(for: a) == ["three 1 queue-full"])
+        #expect(rig.terminals(for: a) == ["four 1 queue-full"])
+        #expect(rig.core.idleJars.count == 0)
     }
 }

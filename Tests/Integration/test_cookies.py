@@ -33,11 +33,25 @@ class CookieTests(TestCase):
         self.cookie("shop", "/set-cookie/a=1")
         self.assertIsNone(self.cookie("shop", cookies="yes"))
 
-    def test_a_jar_goes_with_its_root_s_last_handler(self):
-        self.cookie("shop/login", "/set-cookie/a=1", cookies="yes")
-        self.client.say("UNSUBSCRIBE shop/login")
-        self.client.query("ping")
-        self.assertIsNone(self.cookie("shop/login", cookies="yes"))
+    def test_a_jar_outlives_its_root_s_last_handler_by_a_setting(self):
+        for seconds, kept in (("100", "a=1"), ("0", None)):
+            self.client.set(f"cookie-time {seconds}")
+            self.cookie("shop/login", "/set-cookie/a=1", cookies="yes")
+            self.client.say("UNSUBSCRIBE shop/login")
+            self.client.query("ping")
+            self.assertEqual(self.cookie("shop/login", cookies="yes"), kept)
+
+    def test_one_command_logs_in_and_the_next_fetches(self):
+        def seen(path, *options):
+            got = self.bus.run("get", "--cookies", *options, f"{self.origin.url}{path}")
+            self.assertEqual(got.status, 0, got.describe())
+            return json.loads(got.stdout)["headers"].get("cookie")
+
+        self.assertIsNone(seen("/set-cookie/a=1"))
+        self.assertEqual(seen("/headers"), "a=1")
+        self.assertIsNone(seen("/set-cookie/b=2", "--handler", "shop/login"))
+        self.assertEqual(seen("/headers", "--handler", "shop/cart"), "b=2")
+        self.assertEqual(seen("/headers"), "a=1")
 
     def test_a_redirect_sets_and_gets_the_cookies_of_each_hop(self):
         target = urllib.parse.quote("/headers?after", safe="")
