@@ -4,6 +4,7 @@
 #define EARSHOT_CLINUX_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
@@ -29,6 +30,8 @@ static const int linux_f_ofd_setlk = 37;
 
 /* O_PATH, open(2), of <fcntl.h>: the same. */
 static const int linux_o_path = 010000000;
+/* O_TMPFILE: the same; with O_DIRECTORY in it. */
+static const int linux_o_tmpfile = 020000000 | O_DIRECTORY;
 
 extern char **environ;
 

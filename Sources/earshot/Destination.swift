@@ -35,6 +35,8 @@ struct Destination {
     private var names = FileNames()
     /// Ends a write that waits.
     private let interrupt: Int32
+    /// Files of earlier runs that it has replaced in its folder.
+    private(set) var replaced = 0
     /// How files of the spool become outputs; nil where they do not.
     private let mover: FileMover?
 
@@ -106,9 +108,11 @@ struct Destination {
             let source = try Source(body)
             let name = names.name(for: url)
             let path = "\(folder)/\(name)"
+            let isThere = unsafe faccessat(opened.descriptor, ByteText.path(name), F_OK, AT_SYMLINK_NOFOLLOW) == 0
             if !source.moves(by: mover, to: name, in: opened.descriptor) {
                 try write(source, to: try NewFile(in: opened, named: name, at: path), path, flushed: flushed)
             }
+            if isThere { replaced += 1 }
             return path
         }
     }

@@ -84,8 +84,13 @@ final class GetRun {
         return isInterrupted ? .interrupted : tally.status
     }
 
-    /// Says on a terminal, or with -v, how many of several bodies the cache had.
+    /// Says which files were replaced and, on a terminal or with -v, how many of several bodies the cache had.
     private func summarize() {
+        if destination.replaced > 0 {
+            bar?.clear()
+            let files = destination.replaced == 1 ? "1 file" : "\(destination.replaced) files"
+            Complaint.say("replaced \(files) of the same name in the folder")
+        }
         guard urls.count > 1, tally.cached > 0, bar != nil || isVerbose else { return }
         bar?.clear()
         Complaint.say("\(tally.cached) of \(urls.count) bodies came from the cache")

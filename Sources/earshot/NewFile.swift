@@ -1,7 +1,10 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// A file that is written beside its path and is there, under its name, once it is whole. Dropped before, it is gone.
+/// A file that gets its name once it is whole. Dropped before, it is gone.
+///
+/// It has no name until then, so nothing is left of a program that is killed. Where the file system has no such files it
+/// has a name of its own beside its path, which only an orderly end removes.
 final class NewFile {
     /// Where its bytes go.
     let output: Output
@@ -12,7 +15,8 @@ final class NewFile {
     private let path: String
     private let temporary: [CChar]
     private let descriptor: Int32
-    private var isWhole = false
+    /// Whether `temporary` names the file.
+    private var isNamed: Bool
 
     /// This process, which writes no two files with one name at once. Not its number: in another container, with the
     /// same folder, another process has that too.
@@ -41,16 +45,24 @@ final class NewFile {
         self.name = ByteText.path(name)
         self.path = path
         self.temporary = ByteText.path(temporary)
-        descriptor = unsafe openat(
-            folder?.descriptor ?? AT_FDCWD, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666
-        )
+        let slash = folder == nil ? name.utf8.lastIndex(of: UInt8(ascii: "/")) : nil
+        let parent = slash.map { String(name[...$0]) } ?? "."
+        let base = folder?.descriptor ?? AT_FDCWD
+        if let unnamed = UnnamedFile.open(in: parent, of: base) {
+            descriptor = unnamed
+            isNamed = false
+        } else {
+            descriptor = unsafe openat(
+                base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
+            isNamed = descriptor >= 0
+        }
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw Destination.cannot("write", path) }
     }
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if descriptor >= 0, !isWhole { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
+        if isNamed { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
     }
 
     /// Waits until the bytes are on the disk. A file system that allocates late reports only here that it is full.
@@ -62,7 +74,7 @@ final class NewFile {
     func flushName() throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
         let parent = slash.map { String(path[...$0]) } ?? "."
-        let opened = unsafe open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let opened = unsafe open(ByteText.path(parent), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         // A folder that its owner may write but not read cannot be flushed.
         if opened < 0, errno == EACCES { return }
         guard opened >= 0 else { throw Destination.cannot("open", parent) }
@@ -73,7 +85,15 @@ final class NewFile {
     /// Gives it its name: all is written.
     func commit() throws(Destination.Failure) {
         let folder = folder?.descriptor ?? AT_FDCWD
+        if !isNamed {
+            if UnnamedFile.name(descriptor, name, in: folder) { return }
+            // Only a rename replaces a file.
+            guard errno == EEXIST, UnnamedFile.name(descriptor, temporary, in: folder) else {
+                throw Destination.cannot("write", path)
+            }
+            isNamed = true
+        }
         guard unsafe renameat(folder, temporary, folder, name) == 0 else { throw Destination.cannot("write", path) }
-        isWhole = true
+        isNamed = false
     }
 }

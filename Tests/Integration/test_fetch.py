@@ -48,6 +48,35 @@ class FetchTests(TestCase):
         self.assertEqual(sorted(p.name for p in self.bus.folder.glob("*escaped*")), [])
         self.assertEqual(sum(1 for p in out.rglob("*") if p.is_file()), 3)
 
+    def test_files_of_an_earlier_run_are_replaced_with_a_word(self):
+        out = self.bus.folder / "replaced"
+        urls = [f"{self.origin.url}/bytes/{size}?seed=again" for size in (10, 100_000)]
+        self.assertEqual(self.bus.run("get", "-d", out, *urls).stderr, "")
+        for path in out.iterdir():
+            path.write_bytes(b"before")
+        got = self.bus.run("get", "-d", out, *urls)
+        self.assertEqual(got.stderr, "earshot: replaced 2 files of the same name in the folder\n")
+        self.assertEqual((out / "10").read_bytes(), body(10, "again"))
+        self.assertTrue((out / "100000").read_bytes() == body(100_000, "again"))
+
+    def test_nothing_is_left_of_a_get_that_is_killed_while_it_writes(self):
+        out = self.bus.folder / "killed"
+        out.mkdir()
+        get = self.bus.start("get", "-o", out / "body", f"{self.origin.url}/steps/killed?bytes=400000")
+        eventually(lambda: any(path.startswith(str(out)) for path in self.written(get.pid)), "it writes the file")
+        get.kill()
+        self.assertEqual(list(out.iterdir()), [])
+
+    def written(self, pid):
+        """What the descriptors of a process lead to."""
+        found = []
+        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                found.append(os.readlink(entry))
+            except OSError:
+                continue  # It was closed while we looked.
+        return found
+
     def test_two_urls_with_one_name_become_two_files(self):
         out = self.bus.folder / "same"
         got = self.bus.run("get", "-d", out, *(f"{self.origin.url}/bytes/77?seed={s}" for s in "ab"))

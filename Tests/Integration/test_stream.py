@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import statistics
 import time
@@ -52,20 +53,22 @@ class Reader:
         self.file = None
 
 
-def beside(target):
-    """What is in the files beside `target`."""
+def beside(target, program):
+    """What is in the files that `program` has open in the folder of `target`: they have no name yet."""
     found = []
-    for path in target.parent.iterdir():
+    for entry in pathlib.Path(f"/proc/{program.pid}/fd").iterdir():
         try:
-            found += [path.read_bytes()] if path != target else []
+            path = os.readlink(entry)
+            if path.startswith(f"{target.parent}/") and path != str(target):
+                found.append(entry.read_bytes())
         except FileNotFoundError:
-            pass  # It has got its name, or was dropped, while we looked.
+            pass  # It was closed while we looked.
     return found
 
 
-def grown(target):
-    """Whether a file with something in it is beside `target`."""
-    return any(beside(target))
+def grown(target, program):
+    """Whether `program` has written something for `target`."""
+    return any(beside(target, program))
 
 
 def await_received(client, reader, count):
@@ -237,7 +240,7 @@ class StreamTests(TestCase):
             target = bus.folder / "out" / "big"
             target.parent.mkdir()
             program = bus.start("get", "-o", target, f"{origin.url}/parts/big")
-            eventually(lambda: grown(target), "a part of the file beside it")
+            eventually(lambda: grown(target, program), "a part of the file")
             self.assertFalse(target.exists(), "it has its name when it is whole")
             origin.open_gate("big")
             self.assertEqual(program.wait(60), 0, program.describe())
@@ -252,10 +255,11 @@ class StreamTests(TestCase):
                     target = bus.folder / name / "file"
                     target.parent.mkdir()
                     program = bus.start("get", "--json", "-o", target, f"{origin.url}/parts/{name}")
-                    eventually(lambda: grown(target), "a part of the file beside it")
+                    eventually(lambda: grown(target, program), "a part of the file")
                     origin.open_gate(name)
                     if name == "told":
-                        eventually(lambda: any(begun[:99] == content[:99] for begun in beside(target)), "it begins anew")
+                        eventually(lambda: any(begun[:99] == content[:99] for begun in beside(target, program)),
+                                   "it begins anew")
                         origin.open_gate("then")
                     self.assertEqual(program.wait(60), 0, program.describe())
                     self.assertTrue(target.read_bytes() == content)
@@ -273,7 +277,7 @@ class StreamTests(TestCase):
                     target.parent.mkdir()
                     target.write_bytes(b"what was there")
                     program = bus.start("get", "--retries", "0", "-o", target, f"{origin.url}/parts/{name}")
-                    eventually(lambda: grown(target), "a part of the file beside it")
+                    eventually(lambda: grown(target, program), "a part of the file")
                     if end:
                         program.signal(end)
                     else:
