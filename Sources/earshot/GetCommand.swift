@@ -22,7 +22,10 @@ struct GetCommand: ParsableCommand {
     @Argument(help: "What to fetch.")
     var urls: [String] = []
 
-    @Option(name: .shortAndLong, help: "A list of URLs, one a line; - is standard input.", completion: .file())
+    @Option(
+        name: .shortAndLong,
+        help: "A list of URLs, one a line; - is standard input, read while it comes with -d or --json.",
+        completion: .file())
     var input: String?
 
     @Option(name: .shortAndLong, help: "The file to write; - is standard output.", completion: .file())
@@ -65,22 +68,26 @@ struct GetCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var wanted = urls.map(URLText.percentEncoded)
-            if let input { wanted += try URLList.read(input) }
-            guard !wanted.isEmpty else { throw Complaint(.noInput, "the list is empty") }
+            // Where each URL has a place of its own, nothing has to wait for the end of the list.
+            let readsInput = input == "-" && (directory != nil || json && output == nil)
+            if let input, !readsInput { wanted += try URLList.read(input) }
+            guard !wanted.isEmpty || readsInput else { throw Complaint(.noInput, "the list is empty") }
             if wanted.count > 1, directory == nil, output != nil || !json {
                 throw Complaint(.usage, severalNeedAFolder.message)
             }
             let body = try request.body()
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
             let loop = try EventLoop()
-            let bus = try privateBus(loop, signals, count: wanted.count)
+            let bus = try privateBus(loop, signals, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
-            return try fetch(wanted, body, try bus?.folder ?? place.folder(), bus, loop, signals)
+            return try fetch(
+                wanted, readsInput: readsInput, body, try bus?.folder ?? place.folder(), bus, loop, signals)
         }
     }
 
     private func fetch(
-        _ wanted: [String], _ body: [UInt8]?, _ folder: RuntimeFolder, _ bus: PrivateBus?, _ loop: EventLoop,
+        _ wanted: [String], readsInput: Bool, _ body: [UInt8]?, _ folder: RuntimeFolder, _ bus: PrivateBus?,
+        _ loop: EventLoop,
         _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
@@ -90,7 +97,8 @@ struct GetCommand: ParsableCommand {
         }
         // Its own one nobody else knows.
         let run = GetRun(
-            wanted, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body, to: destination,
+            wanted, readsInput: readsInput, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body,
+            to: destination,
             json: json, verbose: failure.verbose)
         let session = try BusSession(
             folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true

@@ -10,7 +10,22 @@ final class GetRun {
     /// How long the broker may take to answer a removal when the program is interrupted.
     private static let farewell = Duration.seconds(2)
 
-    private let urls: [String]
+    /// A URL that was asked for, and its place in the list, from 0.
+    private struct Item {
+        let index: Int
+        let url: String
+    }
+
+    /// URLs known and not asked for are those from `next` on.
+    private var urls: [String]
+    private var next = 0
+    /// URLs before the first one of `urls`.
+    private var settled = 0
+    /// Where more URLs come from while it runs; nil if all are known.
+    private var input: ListInput?
+    private let readsInput: Bool
+    /// Whether URLs may still come.
+    private var isListing: Bool
     private let handler: HandlerID
     /// Begins the IDs of its requests; empty where no other program knows the handler.
     private let mark: String
@@ -24,10 +39,9 @@ final class GetRun {
     /// Whether URLs of failures are told whole.
     private let isVerbose: Bool
     private var destination: Destination
-    private var next = 0
     /// What was asked for last: the next differs by its ID and URL.
     private var lastFetch: Fetch?
-    private var underWay: [RequestID: Int] = [:]
+    private var underWay: [RequestID: Item] = [:]
     private var received: [RequestID: Int] = [:]
     /// The one body that is written while it arrives.
     private var stream: StreamedBody?
@@ -41,12 +55,17 @@ final class GetRun {
     /// Whether files of the broker's spool can become outputs; nil before it has told where that is.
     private var takesFiles: Bool?
 
-    /// - Parameter mark: begins the IDs of its requests, as others may ask for something under the same handler.
+    /// - Parameters:
+    ///   - mark: begins the IDs of its requests, as others may ask for something under the same handler.
+    ///   - readsInput: whether more URLs come from standard input.
     init(
-        _ urls: [String], _ handler: HandlerID, mark: String, _ options: RequestOptions, body: [UInt8]?,
+        _ urls: [String], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
+        body: [UInt8]?,
         to destination: Destination, json: Bool, verbose: Bool
     ) {
         self.urls = urls
+        self.readsInput = readsInput
+        isListing = readsInput
         self.handler = handler
         self.mark = mark
         self.options = options
@@ -54,15 +73,15 @@ final class GetRun {
         self.destination = destination
         tellsJSON = json
         isVerbose = verbose
-        stream = urls.count == 1 ? destination.stream() : nil
+        stream = urls.count == 1 && !readsInput ? destination.stream() : nil
     }
 
     /// Fetches all, or as many as it takes until something ends it.
     func carryOut(over session: BusSession) throws -> ExitStatus {
         self.session = session
         session.onSignal = { [unowned self] in interrupted() }
-        bar = ProgressBar(session.loop, total: urls.count) { [unowned self] in
-            (tally, received.values.reduce(0, +))
+        bar = ProgressBar(session.loop) { [unowned self] in
+            (known, tally, received.values.reduce(0, +))
         }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         // After the connection's hook, which tells.
@@ -75,14 +94,19 @@ final class GetRun {
             flush()
             bar?.end()
             bar = nil
+            input = nil
             // With what is not finished of a file.
             stream = nil
             self.session = nil
         }
-        try session.run { isInterrupted ? isRemoved : next == urls.count && underWay.isEmpty }
+        try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
+        if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty") }
         summarize()
         return isInterrupted ? .interrupted : tally.status
     }
+
+    /// URLs of which it knows.
+    private var known: Int { settled + urls.count }
 
     /// Says which files were replaced and, on a terminal or with -v, how many of several bodies the cache had.
     private func summarize() {
@@ -91,9 +115,9 @@ final class GetRun {
             let files = destination.replaced == 1 ? "1 file" : "\(destination.replaced) files"
             Complaint.say("replaced \(files) of the same name in the folder")
         }
-        guard urls.count > 1, tally.cached > 0, bar != nil || isVerbose else { return }
+        guard known > 1, tally.cached > 0, bar != nil || isVerbose else { return }
         bar?.clear()
-        Complaint.say("\(tally.cached) of \(urls.count) bodies came from the cache")
+        Complaint.say("\(tally.cached) of \(known) bodies came from the cache")
     }
 
     // MARK: Events
@@ -116,11 +140,22 @@ final class GetRun {
     private func begin() {
         guard let session, takesFiles == nil, !isInterrupted else { return }
         takesFiles = destination.takesFiles(of: session.connection.spool)
+        if readsInput { input = ListInput(session.loop) { [unowned self] in listed($0) } }
+        submit()
+    }
+
+    /// URLs have come from standard input, or it has ended.
+    private func listed(_ new: [String]) {
+        urls += new
+        guard let input, input.hasEnded else { return submit() }
+        self.input = nil
+        isListing = false
+        if let fault = input.fault { session?.end(fault) }
         submit()
     }
 
     private func progressed(_ progress: Progress) {
-        guard let index = underWay[progress.request], !isInterrupted else { return }
+        guard let item = underWay[progress.request], !isInterrupted else { return }
         received[progress.request] = progress.received
         do throws(Destination.Failure) {
             try stream?.progressed(progress)
@@ -132,22 +167,22 @@ final class GetRun {
             case .lostSource: return
             case .cannotWrite(let sentence):
                 session?.connection.cancel(RequestKey(progress.handler, progress.request))
-                let outcome = FetchOutcome(url: urls[index], code: FetchOutcome.writeFailed, detail: sentence)
-                settle(progress.request, index, outcome)
+                let outcome = FetchOutcome(url: item.url, code: FetchOutcome.writeFailed, detail: sentence)
+                settle(progress.request, item, outcome)
             }
         }
     }
 
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
         guard let session, !isInterrupted else { return }
-        guard let index = underWay[delivery.key.request] else { return ignored(delivery, session) }
-        var outcome = FetchOutcome(url: urls[index], delivery.terminal)
+        guard let item = underWay[delivery.key.request] else { return ignored(delivery, session) }
+        var outcome = FetchOutcome(url: item.url, delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
                 if let stream, let response = delivery.terminal.response, try stream.ended(response) {
                     outcome.path = destination.onlyFile
                 } else {
-                    outcome.path = try destination.write(self.body(delivery, body), of: urls[index])
+                    outcome.path = try destination.write(self.body(delivery, body), of: item.url)
                 }
             } catch {
                 switch error {
@@ -163,7 +198,7 @@ final class GetRun {
             }
         }
         session.connection.finish(delivery)
-        settle(delivery.key.request, index, outcome)
+        settle(delivery.key.request, item, outcome)
         submit()
     }
 
@@ -184,11 +219,11 @@ final class GetRun {
 
     private func refused(_ reply: ErrorReply) {
         let detail = reply.detail ?? "the broker refused it"
-        guard let request = reply.request, let index = underWay[request] else {
+        guard let request = reply.request, let item = underWay[request] else {
             session?.end(Complaint(.other, "\(detail) (\(reply.code))"))
             return
         }
-        settle(request, index, FetchOutcome(url: urls[index], code: reply.code, detail: detail))
+        settle(request, item, FetchOutcome(url: item.url, code: reply.code, detail: detail))
         submit()
     }
 
@@ -213,22 +248,35 @@ final class GetRun {
     private func submit() {
         guard let session else { return }
         while next < urls.count, underWay.count < GetRun.outstanding, !isInterrupted {
-            let index = next
+            let item = Item(index: settled + next, url: urls[next])
             next += 1
-            guard let request = RequestID("\(mark)\(index + 1)") else { continue }
-            underWay[request] = index
-            let fetch = fetch(request, URLText.wire(urls[index]) ?? "")
+            guard let request = RequestID("\(mark)\(item.index + 1)") else { continue }
+            underWay[request] = item
+            let fetch = fetch(request, URLText.wire(item.url) ?? "")
             do throws(ClientError) {
                 guard !fetch.url.isEmpty else {
                     let detail = "this is not a URL: it holds spaces or is too long"
-                    settle(request, index, FetchOutcome(url: urls[index], code: "malformed-url", detail: detail))
+                    settle(request, item, FetchOutcome(url: item.url, code: "malformed-url", detail: detail))
                     continue
                 }
                 try session.connection.fetch(fetch)
             } catch {
-                settle(request, index, FetchOutcome(url: urls[index], code: "bad-header", detail: error.description))
+                settle(request, item, FetchOutcome(url: item.url, code: "bad-header", detail: error.description))
             }
         }
+        readOn()
+    }
+
+    /// Reads more of the list once all of it that is known was asked for.
+    private func readOn() {
+        guard let input, !isInterrupted, next == urls.count else {
+            input?.pause()
+            return
+        }
+        settled += next
+        next = 0
+        urls.removeAll(keepingCapacity: true)
+        input.resume()
     }
 
     /// A request for a URL.
@@ -243,7 +291,7 @@ final class GetRun {
         return fetch
     }
 
-    private func settle(_ request: RequestID, _ index: Int, _ outcome: FetchOutcome) {
+    private func settle(_ request: RequestID, _ item: Item, _ outcome: FetchOutcome) {
         underWay[request] = nil
         if !received.isEmpty { received[request] = nil }
         tally.count(outcome)
@@ -254,7 +302,7 @@ final class GetRun {
             bar?.clear()
             Complaint.say(sentence)
         }
-        if lines != nil { tell(index, outcome) }
+        if lines != nil { tell(item.index, outcome) }
     }
 
     private func tell(_ index: Int, _ outcome: FetchOutcome) {

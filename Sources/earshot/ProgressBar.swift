@@ -7,17 +7,15 @@ final class ProgressBar {
     private static let interval = Duration.milliseconds(200)
 
     private let loop: EventLoop
-    private let total: Int
     private let started: LoopTime
-    private let read: () -> (tally: Tally, bytesUnderWay: Int)
+    private let read: () -> (total: Int, tally: Tally, bytesUnderWay: Int)
     private var timer: TimerID?
     private var isShown = false
 
     /// Nil if standard error is no terminal.
-    init?(_ loop: EventLoop, total: Int, read: @escaping () -> (tally: Tally, bytesUnderWay: Int)) {
+    init?(_ loop: EventLoop, read: @escaping () -> (total: Int, tally: Tally, bytesUnderWay: Int)) {
         guard isatty(STDERR_FILENO) == 1 else { return nil }
         self.loop = loop
-        self.total = total
         self.read = read
         started = loop.now
         schedule()
@@ -47,7 +45,7 @@ final class ProgressBar {
     }
 
     private func draw() {
-        let (tally, underWay) = read()
+        let (total, tally, underWay) = read()
         let done = tally.succeeded + tally.failed
         let seconds = max(loop.now.since(started) / .seconds(1), 0.001)
         let bytes = tally.bytes + underWay

@@ -29,10 +29,10 @@ def eventually(condition, what, timeout=10):
 class Program:
     """A started program. Threads read its output, so that it never stands on a full pipe."""
 
-    def __init__(self, arguments, environment=None, cwd=None):
+    def __init__(self, arguments, environment=None, cwd=None, stdin=subprocess.PIPE):
         self.arguments = [str(a) for a in arguments]
         self._process = subprocess.Popen(
-            self.arguments, env=environment, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            self.arguments, env=environment, cwd=cwd, stdin=stdin, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE)
         self.pid = self._process.pid
         self._changed = threading.Condition()
@@ -98,7 +98,8 @@ class Program:
             self._process.wait()
             raise AssertionError(f"did not end within {timeout} s\n{description}") from None
         finally:
-            self._process.stdin.close()
+            if self._process.stdin:
+                self._process.stdin.close()
         for reader in self._readers:
             reader.join(10)  # A surviving grandchild may hold the pipe: then what was read so far counts.
         return status

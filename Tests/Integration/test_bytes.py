@@ -83,3 +83,12 @@ class ByteTests(TestCase):
         told = self.bus.run("get", "--json", f"{self.origin.url}/bytes/1?a{hidden}b")
         self.assertEqual(json.loads(told.stdout)["url"], f"{self.origin.url}/bytes/1?a{hidden}b")
         self.assertTrue(told.stdout.isascii(), told.stdout)
+
+    def test_a_wrong_argument_is_shown_without_controls(self):
+        hidden = "\u200b\u202e\U000e0041\u2066"
+        for arguments in (["get", f"--non{hidden}\x1b[2Jsense"], [f"non\x1b[2J{hidden}sense"],
+                          ["get", "--priority", f"\x1b[2J{hidden}", self.origin.url]):
+            got = self.bus.run(*arguments)
+            self.assertEqual(got.status, 64, got.describe())
+            for character in f"\x1b{hidden}":
+                self.assertNotIn(character, got.stderr)

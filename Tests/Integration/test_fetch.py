@@ -1,5 +1,6 @@
 """A URL goes over the bus and comes back: one, ten thousand, and one of a gigabyte."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -7,10 +8,10 @@ import pathlib
 import shutil
 import signal
 
-from harness import Bus, Commands, TestCase, temporary_folder
+from harness import Bus, Commands, TestCase, binary, temporary_folder
 from nginx import Nginx
 from origin import Origin, body
-from processes import children, command, eventually, kill, process_name, reset_peak, resident, resident_peak
+from processes import Program, children, command, eventually, kill, process_name, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -89,6 +90,38 @@ class FetchTests(TestCase):
         got = self.bus.run("get", "-i", "-", "-d", out, input=lines.encode())
         self.assertEqual(got.status, 0, got.describe())
         self.assertEqual(sorted(p.stat().st_size for p in out.iterdir()), [5, 6, 7])
+
+    def test_a_list_may_begin_with_a_byte_order_mark(self):
+        (self.bus.folder / "list").write_bytes(b"\xef\xbb\xbf" + f"{self.origin.url}/bytes/8\r\n".encode())
+        for source in ("list", "-"):
+            got = self.bus.run("get", "-i", source, input=(self.bus.folder / "list").read_bytes())
+            self.assertEqual((got.status, got.stdout), (0, body(8)), got.describe())
+
+    def test_a_list_is_fetched_while_it_comes(self):
+        """Each line once its end is there; the order of lines is told, and a long list waits in its pipe."""
+        with self.open_list("-d", "open", "--json") as (get, write):
+            write(f"\ufeff{self.origin.url}/bytes/1?open\n{self.origin.url}/bytes/2?open\n{self.origin.url}/by")
+            eventually(lambda: sorted(p.name for p in self.bus.folder.glob("open/*")) == ["1", "2"], "two came")
+            write("tes/3?open")
+        self.assertEqual(get.wait(), 0, get.describe())
+        told = [json.loads(line) for line in get.stdout.splitlines()]
+        self.assertEqual({line["index"]: line["path"] for line in told}, {1: "open/1", 2: "open/2", 3: "open/3"})
+
+    def test_a_list_that_ends_without_a_url_is_66_and_a_failure_counts(self):
+        for lines, status in (("\n#\n", 66), (f"{self.origin.url}/status/404\n", 22), ("http://a b/\n", 3)):
+            got = self.bus.run("get", "--json", "-i", "-", input=lines.encode())
+            self.assertEqual(got.status, status, got.describe())
+        got = self.bus.run("get", "-i", "-", "-o", "one", input=f"{self.origin.url}/bytes/9\n".encode())
+        self.assertEqual((got.status, (self.bus.folder / "one").read_bytes()), (0, body(9)))
+
+    @contextlib.contextmanager
+    def open_list(self, *arguments):
+        """`get -i -` with its list open, and what writes to it; then its list ends."""
+        reader, writer = os.pipe()
+        with open(reader, "rb") as source:
+            get = Program([binary(), "get", "-i", "-", *arguments], self.bus.environment, self.bus.folder, stdin=source)
+        with open(writer, "wb", buffering=0) as sink:
+            yield get, lambda text: sink.write(text.encode())
 
     def test_two_runs_share_a_handler(self):
         first = self.bus.start("get", "--handler", "shared", f"{self.origin.url}/gate/shared")
