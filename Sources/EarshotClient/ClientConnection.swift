@@ -108,6 +108,7 @@ public final class ClientConnection {
     ///
     /// - Parameter old: all that is wanted of its handler, if it replaces that; nil to look for it, in O(requests).
     func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
+        setClock()
         carryOut(core.fetch(fetch, inPlaceOf: old))
     }
 
@@ -189,7 +190,10 @@ public final class ClientConnection {
 
     // MARK: The pass
 
+    private func setClock() { core.milliseconds = Int(loop.now.nanoseconds / 1_000_000) }
+
     private func pass() -> EventLoop.Rest {
+        setClock()
         let isAll = takeMessages()
         // What is not read of a broker that is gone is not waited for.
         if let stream, stream.isEnded || stream.isHungUp && isPaused { disconnect() }

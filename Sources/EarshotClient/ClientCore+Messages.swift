@@ -162,7 +162,7 @@ extension ClientCore {
     mutating func ask(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
         let key = RequestKey(fetch.value)
         lastOrder += 1
-        var request = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        var request = OpenRequest(fetch: fetch, order: lastOrder, askedAt: milliseconds, losses: losses)
         defer { requests[key] = request }
         guard phase == .ready else { return [] }
         if let sequence = ledger.unacknowledged(key) {

@@ -34,7 +34,7 @@ extension ClientCore {
 
     mutating func say(_ request: inout OpenRequest) -> [ClientAction] {
         defer { request.number = said }
-        return say(request.takeMessage())
+        return say(request.takeMessage(at: milliseconds))
     }
 
     /// Says something that is not answered.

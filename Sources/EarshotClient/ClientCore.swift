@@ -57,6 +57,8 @@ struct ClientCore {
     let hello: Hello
     /// Whether the consumer finishes every delivery, not only those whose bodies are files.
     let finishesNone: Bool
+    /// The shell's clock, which it sets before each call that may ask for something.
+    var milliseconds = 0
     var phase = Phase.apart
     var isDraining = false
     var requests: [RequestKey: OpenRequest] = [:]

@@ -8,6 +8,8 @@ struct OpenRequest: Equatable {
     var fetch: Shared<Fetch>
     /// Requests are said again in the order they were first asked for.
     let order: UInt64
+    /// When the consumer asked for it, in milliseconds of `ClientCore.milliseconds`.
+    var askedAt = 0
     /// Times its file was gone before its consumer could read it.
     var losses = 0
     /// Asked for only once the terminal of this number is acknowledged: until then the broker holds the ID taken.
@@ -32,12 +34,14 @@ struct OpenRequest: Equatable {
         number = .max
     }
 
-    /// What to say now.
-    mutating func takeMessage() -> ClientMessage {
+    /// What to say now. Said again, it tells the broker since when the request has been open: an answer of that time
+    /// may serve it.
+    mutating func takeMessage(at now: Int) -> ClientMessage {
         defer { wasSaid = true }
-        guard wasSaid, options.replacesHandler else { return .fetch(fetch.value) }
+        guard wasSaid else { return .fetch(fetch.value) }
         var fetch = fetch.value
         fetch.options.replacesHandler = false
+        fetch.options.askedMilliseconds = min(max(now - askedAt, 0), WireLimits.seconds * 1_000)
         return .fetch(fetch)
     }
 }

@@ -5,8 +5,9 @@ internal import EarshotWire
 ///
 /// A JOB says its flight's identity, and the worker says it to the next broker. Until somebody asks for the same the
 /// attempt is an *orphan*: a lease without a flight, which takes its slot and its origin's place. A flight that is
-/// about to wait in the queue takes the orphan of its identity, or the answer that the orphan has become. All of this
-/// is for a while after the start; then what nobody asked for is stopped and dropped.
+/// about to wait in the queue takes the orphan of its identity, or the answer that the orphan has become. An answer
+/// that ended before a request of that flight was made is only used as the cache's rules allow. All of this is for a
+/// while after the start; then what nobody asked for is stopped and dropped.
 extension BrokerCore {
     // MARK: Events
 
@@ -20,6 +21,7 @@ extension BrokerCore {
     /// A worker tells of an attempt of an earlier broker. What users' own workers make is not gone on with: it is made
     /// anew.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
+        workers[worker].untold.remove(held.attempt)
         // What it runs while this broker drains is the next one's to judge.
         guard workers[worker].foreign.contains(held.attempt), !isDraining else { return }
         guard isAdopting, !isOwn(worker), let identity = held.flight, orphans[identity] == nil,
@@ -54,6 +56,7 @@ extension BrokerCore {
         answered = []
         for identity in orphans.keys.sorted(by: { $0.description < $1.description }) { giveUp(identity) }
         for worker in workers.indices {
+            workers[worker].untold = []
             for attempt in workers[worker].foreign.sorted(by: { $0.description < $1.description }) {
                 actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
             }
@@ -77,6 +80,7 @@ extension BrokerCore {
         var lease = WorkerSession.Lease(
             origin: origin, isHigh: false, flight: -1, startedAt: start, maxBytes: held.maxBytes)
         lease.orphan = identity
+        lease.heldAt = now
         lease.receivedBytes = held.receivedBytes
         lease.totalBytes = held.totalBytes
         workers[worker].leases.insert(lease, of: held.attempt)
@@ -189,9 +193,29 @@ extension BrokerCore {
             }
             response.url = flights[flight].url.description
             forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+            guard wasAwaited(flight, at: response.endedAt) else {
+                useAsStored(response, for: flight)
+                continue
+            }
             flights[flight].attempts += 1
             ledger.flights.adopted += 1
             conclude(flight, response, now: now)
         }
+    }
+
+    /// Whether all requests of a flight had been made at a moment. An answer that came before is no answer to them.
+    private mutating func wasAwaited(_ flight: Int32, at moment: Tick) -> Bool {
+        var isOlder = flights[flight].isAwaited && !flights[flight].isRevalidation
+        forEachInterest(of: flight) { core, interest in
+            if core.interests[interest].askedAt > moment { isOlder = false }
+        }
+        return isOlder
+    }
+
+    /// Whether the answer of an adopted attempt ended before its worker said HOLDS, and before all its flight's requests
+    /// were made. One that ends later is shared with them as any running transfer is.
+    mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerSession.Lease, for flight: Int32) -> Bool {
+        guard let heldAt = lease.heldAt, response.endedAt <= heldAt else { return false }
+        return !wasAwaited(flight, at: response.endedAt)
     }
 }

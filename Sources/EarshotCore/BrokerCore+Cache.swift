@@ -66,10 +66,15 @@ extension BrokerCore {
             if flights[flight].mode != .default { planFields(of: flight) }
             return
         }
-        let record = flights[flight]
+        lookUp(flight)
+    }
+
+    private mutating func lookUp(_ flight: Int32) {
+        cachePlans[flight] = nil
         enter(.asking, flight)
         ledger.cache.asked += 1
-        actions.append(.lookUp(FlightName(number: flight, id: record.id), cacheKey(of: flight), record.request))
+        let name = FlightName(number: flight, id: flights[flight].id)
+        actions.append(.lookUp(name, cacheKey(of: flight), flights[flight].request))
     }
 
     @inline(__always)
@@ -244,6 +249,20 @@ extension BrokerCore {
         return true
     }
 
+    /// Treats an answer that is older than the requests of a flight as if it had been in the cache when they came: its
+    /// rules say whether they may use it. Else the flight is fetched.
+    mutating func useAsStored(_ response: Outcome.Response, for flight: Int32) {
+        let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
+        var isStored = false
+        if isCaching, cachePlans[flight]?.stored == nil {
+            let fields = HeaderFields(lines: response.fields)
+            isStored = store(flight, response, fields, requestTime: requestTime) != nil
+            flights[flight].isStored = false
+        }
+        drop(response)
+        if isStored, asksCache(flights[flight]) { lookUp(flight) } else { enqueue(flight: flight, first: true) }
+    }
+
     private mutating func validated(
         _ flight: Int32, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
     ) {
@@ -298,9 +317,11 @@ extension BrokerCore {
     ) -> StoredResponse? {
         let record = flights[flight]
         let rule = CacheRule()
+        // An earlier broker's attempt may have ended some time ago.
+        let age = Int64(clock.milliseconds(since: response.endedAt) / 1_000)
         let decision = rule.storing(
             status: response.status, response: fields, to: record.request, mode: record.mode,
-            requestTime: requestTime, responseTime: calendarSeconds)
+            requestTime: requestTime, responseTime: calendarSeconds - age)
         guard case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
             if record.mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
             return nil

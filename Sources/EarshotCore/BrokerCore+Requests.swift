@@ -118,7 +118,8 @@ extension BrokerCore {
     ) -> Int32 {
         let interest = interests.insert(
             Interest(
-                request: fetch.request, askedAt: now, fingerprint: fingerprint, serial: nextSerial(), handler: handler,
+                request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
+                fingerprint: fingerprint, serial: nextSerial(), handler: handler,
                 owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
                 isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
                 takes: fetch.options.takes && fetch.options.delivery != .inline))

@@ -157,8 +157,11 @@ extension BrokerCore {
         workers[worker].hearsDrain = ready.hearsDrain
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
-            // What may be gone on with is told of next.
-            if !isAdopting || !ready.tellsHolds { actions.append(.sendWorker(id, .cancel(attempt))) }
+            if isAdopting, ready.tellsHolds {
+                workers[worker].untold.insert(attempt)
+            } else {
+                actions.append(.sendWorker(id, .cancel(attempt)))
+            }
         }
         if workers[worker].isBusy { watch(worker, now: now) }
         // A user's own worker may serve the next broker: it is told only if it says that it does not end by that.
@@ -185,6 +188,9 @@ extension BrokerCore {
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
             file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
             fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+        if lease.heldAt != nil {
+            response.endedAt = min(now, lease.startedAt.advanced(byMilliseconds: completion.elapsedMilliseconds))
+        }
         // What was given to go on with is of this body only if the worker says so; of another file it may not have told.
         if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
             response.generation = told
@@ -195,6 +201,11 @@ extension BrokerCore {
         }
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
+        if isTooOld(response, of: lease, for: flight) {
+            probeEnded(flight, isAnswered: false)
+            useAsStored(response, for: flight)
+            return
+        }
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -341,6 +352,7 @@ extension BrokerCore {
     private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerSession.Lease? {
         guard let lease = workers[worker].leases.remove(attempt) else {
             if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
+            workers[worker].untold.remove(attempt)
             return nil
         }
         spoolUse.growingBytes &-= lease.growingBytes

@@ -58,6 +58,7 @@ struct Interest {
     }
 
     let request: RequestID
+    /// When its program made it, be it to an earlier broker.
     let askedAt: Tick
     /// Of what was asked: tells the same request asked again from another one under the same ID.
     let fingerprint: UInt64

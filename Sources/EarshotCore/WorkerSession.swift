@@ -22,6 +22,8 @@ struct WorkerSession {
         /// What it fetches, while it is an earlier broker's and nobody has asked for it of this one.
         var orphan: FlightIdentity?
         var startedAt: Tick
+        /// When the worker told this broker of it; nil for an attempt of this broker's own.
+        var heldAt: Tick?
         /// Decoded bytes its JOB allowed, or its HOLDS said; nil for any number.
         let allowedBytes: Int?
         /// What it may bring now: it may have been raised since.
@@ -66,6 +68,8 @@ struct WorkerSession {
     var leases = LeaseTable()
     /// Attempts of earlier brokers' lives it holds and has not told of, or is to stop: they take slots until they end.
     var foreign: Set<AttemptID> = []
+    /// Those of them whose HOLDS is still to come. Until then it gets no work: it could be its own transfer again.
+    var untold: Set<AttemptID> = []
     var cancelling = 0
     /// Leases of lower classes than `high`.
     var lower = 0
@@ -92,7 +96,7 @@ struct WorkerSession {
     var slots: Int { min(offered, wish ?? offered) }
 
     @inline(__always)
-    var freeSlots: Int { phase == .ready ? max(0, slots - leases.count - foreign.count) : 0 }
+    var freeSlots: Int { phase == .ready && untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
 
     /// It said how many transfers it runs. One that fetches nothing for us stays with none.
     mutating func offers(_ slots: Int) {

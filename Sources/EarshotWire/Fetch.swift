@@ -56,6 +56,8 @@ public struct Fetch: Equatable, Sendable {
         public var isDurable = false
         /// Whether the sender is subscribed to the handler and owns the request; a durable one belongs to its handler.
         public var subscribes = true
+        /// Milliseconds since the program first made the request, for one that is sent again; at most a day.
+        public var askedMilliseconds = 0
         /// Echoed by the terminal and by progress.
         public var tag: String?
 
@@ -151,6 +153,8 @@ extension Fetch.Options {
         case "warm": isWarm = try HeadReader.flag(value, "warm")
         case "durable": isDurable = try HeadReader.flag(value, "durable")
         case "subscribe": subscribes = try HeadReader.flag(value, "subscribe")
+        case "asked-ms":
+            askedMilliseconds = try HeadReader.integer(value, in: 0...WireLimits.seconds * 1000, "asked-ms")
         case "tag": tag = try HeadReader.identifier(value, "tag")
         default: _ = try route.set(name, value)  // Others are a later version's.
         }
@@ -179,6 +183,7 @@ extension Fetch.Options {
         writer.field("warm", if: isWarm, "yes")
         writer.field("durable", if: isDurable, "yes")
         writer.field("subscribe", if: !subscribes, "no")
+        if askedMilliseconds > 0 { writer.field("asked-ms", askedMilliseconds) }
         writer.field("tag", tag)
     }
 }

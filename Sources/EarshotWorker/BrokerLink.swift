@@ -52,7 +52,7 @@ final class BrokerLink {
     var waiting: some Sequence<AttemptID> { terminals.lazy.map(\.attempt) }
 
     /// What they are about.
-    var waitingHolds: some Sequence<HeldAttempt> { terminals.lazy.map(\.held) }
+    var waitingHolds: [HeldAttempt] { terminals.map { $0.held(loop.now) } }
 
     /// How many terminals wait to be sent.
     var waitingCount: Int { terminals.count }

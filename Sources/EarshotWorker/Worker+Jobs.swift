@@ -119,7 +119,7 @@ extension Worker {
                 held.receivedBytes = completion.length
                 held.part = part
                 let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
-                return Outgoing(held: held, message: message, discard: discard)
+                return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
             }
         } catch {
             fail(run, error)
@@ -158,7 +158,9 @@ extension Worker {
             unwantedBytes: unwantedBytes, part: part)
         link.send(Message(head: message.encoded())) { message in
             // No other broker makes anything of a failure: it begins anew.
-            Outgoing(held: HeldAttempt(attempt: job.attempt, url: job.url), message: message, discard: nil)
+            Outgoing(
+                held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
+                discard: nil)
         }
     }
 

@@ -47,7 +47,9 @@ import Testing
         let fetch = await first.fetch()
         await first.die()
         let second = try ScriptedBus(in: first.home, instance: 2)
-        #expect(await second.fetch() == fetch)
+        var again = await second.fetch()
+        again.options.askedMilliseconds = 0
+        #expect(again == fetch)
         second.answer(fetch, [5])
         #expect(try await fetched.value.body.bytes() == [5])
     }

@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
@@ -286,5 +287,124 @@ struct AdoptionTests {
             rig.core.workerSaid(.holds(held), body: nil, by: worker, now: rig.now)
         }
         #expect(rig.cancellations == [] && orphans(rig) == 0 && rig.core.audit() == [])
+    }
+
+    // MARK: Answers that are older than a request
+
+    /// Brings an attempt that an earlier broker began 10 s ago and that ended 3 s later.
+    private func bringEnded(
+        _ held: HeldAttempt, to rig: inout CoreRig, fields: String = "", endsLater: Bool = false
+    ) -> WorkerID {
+        var held = held
+        held.elapsedMilliseconds = 10_000
+        let worker = bring(held, to: &rig)
+        var completion = Completion(attempt: held.attempt, status: 200)
+        completion.length = 3
+        completion.sha256 = String(repeating: "ab", count: 32)
+        completion.elapsedMilliseconds = endsLater ? 10_001 : 3_000
+        completion.httpFields = Array(fields.utf8)
+        if endsLater { rig.now = rig.now.advanced(byMilliseconds: 1) }
+        rig.core.workerSaid(.done(completion), body: rig.nextBody, by: worker, now: rig.now)
+        return worker
+    }
+
+    @Test(arguments: [CacheMode.default, .noStore, .reload, .noCache], [true, false])
+    func `an answer that ended before a request was made does not serve it`(mode: CacheMode, isFirst: Bool) throws {
+        let held = try held { $0.options.cache = mode }
+        var rig = life(1)
+        rig.core.awaitWorkers(1, until: rig.now.advanced(byMilliseconds: 1_000))
+        let client = rig.client(1)
+        if isFirst { rig.pass { _ = bringEnded(held, to: &$0) } }
+        rig.pass { rig in
+            rig.fetch("h", "1", url, by: client) {
+                $0.options.cache = mode
+                // It ended 7 s ago.
+                $0.options.askedMilliseconds = 6_999
+            }
+            if !isFirst { _ = bringEnded(held, to: &rig) }
+        }
+        #expect(rig.terminals(for: client) == [])
+        #expect(rig.jobs.count == 1 && rig.releasedBodies == 1 && orphans(rig) == 0)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test(arguments: [CacheMode.default, .noStore], [true, false])
+    func `an answer that ended after a request was first made serves it`(mode: CacheMode, isFirst: Bool) throws {
+        let held = try held { $0.options.cache = mode }
+        var rig = life(1)
+        rig.core.awaitWorkers(1, until: rig.now.advanced(byMilliseconds: 1_000))
+        let client = rig.client(1)
+        if isFirst { rig.pass { _ = bringEnded(held, to: &$0) } }
+        rig.pass { rig in
+            rig.fetch("h", "1", url, by: client) {
+                $0.options.cache = mode
+                $0.options.askedMilliseconds = 7_000
+            }
+            if !isFirst { _ = bringEnded(held, to: &rig) }
+        }
+        #expect(rig.jobs.isEmpty && rig.terminals(for: client) == ["h 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `a transfer that runs when its worker tells of it is shared, whenever the request was made`() throws {
+        let held = try held { $0.options.cache = .noStore }
+        var rig = life(1)
+        rig.core.awaitWorkers(1, until: rig.now.advanced(byMilliseconds: 1_000))
+        let client = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", url, by: client) { $0.options.cache = .noStore }
+            _ = bringEnded(held, to: &rig, endsLater: true)
+        }
+        #expect(rig.jobs.isEmpty && rig.terminals(for: client) == ["h 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `a cache takes an answer that is too old for a request, and is asked for it`() throws {
+        let held = try held()
+        var rig = life(1)
+        rig.core.isCaching = true
+        rig.core.calendarSeconds = 1_000_000
+        let client = rig.client(1)
+        let fields = "cache-control: max-age=60\ndate: Mon, 12 Jan 1970 13:46:33 GMT\n"
+        rig.pass { _ = bringEnded(held, to: &$0, fields: fields) }
+        rig.pass { $0.fetch("h", "1", url, by: client) }
+        let lookUp = try #require(
+            rig.actions.compactMap { if case .lookUp(let name, _, _) = $0 { name } else { nil } }.first)
+        rig.pass { $0.core.cacheAnswered(lookUp, [], now: $0.now) }
+        let stored = try #require(
+            rig.actions.compactMap { if case .store(_, let variant, _, _) = $0 { variant } else { nil } }.first)
+        #expect(stored.response.responseTime == 1_000_000 - 7)
+        #expect(rig.jobs.isEmpty)
+        let again = try #require(
+            rig.actions.compactMap { if case .lookUp(let name, _, _) = $0 { name } else { nil } }.first)
+        rig.pass { $0.core.cacheAnswered(again, [stored], now: $0.now) }
+        #expect(rig.actions.contains { if case .readCached = $0 { true } else { false } })
+        rig.pass { $0.core.cacheRead(again, .inline($0.nextBody), now: $0.now) }
+        #expect(rig.terminals(for: client) == ["h 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    // MARK: Late workers
+
+    @Test func `a worker gets nothing before it has told what it holds, until the adoption ends`() throws {
+        let held = try held()
+        var rig = life(1)
+        let client = rig.client(1)
+        let late = rig.worker(3, holds: [held.attempt], tellsHolds: true)
+        rig.pass { $0.fetch("h", "1", url, by: client) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.core.workerSaid(.holds(held), body: nil, by: late, now: $0.now) }
+        #expect(rig.jobs.isEmpty && rig.cancellations.isEmpty && rig.core.ledger.flights.adopted == 1)
+        #expect(rig.core.audit() == [])
+
+        var other = life(2)
+        let asker = other.client(1)
+        _ = other.worker(3, holds: [held.attempt], tellsHolds: true)
+        other.pass { $0.fetch("h", "1", url, by: asker) }
+        other.wait(milliseconds: other.core.limits.adoptionMilliseconds - 1)
+        #expect(other.jobs.isEmpty)
+        other.wait(milliseconds: 1)
+        #expect(other.cancellations == [held.attempt] && other.jobs.count == 1)
+        #expect(other.core.audit() == [])
     }
 }

@@ -266,7 +266,7 @@ class StubbornClient(Client):
         super().close()
 
     def fetch(self, handler, request, url, headers=(), **fields):
-        self._open[(handler, str(request))] = (url, headers, fields)
+        self._open[(handler, str(request))] = (url, headers, fields, time.monotonic())
         super().fetch(handler, request, url, headers, **fields)
 
     def await_next_broker(self, timeout=20):
@@ -305,5 +305,6 @@ class StubbornClient(Client):
 
     def _ask_again(self, welcome):
         self.broker = welcome.fields["broker"]
-        for (handler, request), (url, headers, fields) in list(self._open.items()):
-            super().fetch(handler, request, url, headers, **fields)
+        for (handler, request), (url, headers, fields, asked) in list(self._open.items()):
+            age = int(1000 * (time.monotonic() - asked))
+            super().fetch(handler, request, url, headers, **{**fields, "asked_ms": age})

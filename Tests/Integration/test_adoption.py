@@ -215,14 +215,39 @@ class EndedTests(TestCase):
             # As above; all of them have ended.
             eventually(lambda: client.query("workers")["workers"], "the worker is back")
             for size in sizes:
-                client.fetch("late", size, f"{origin.url}/gate/late?bytes={size}")
-            client.fetch("late", 5, f"{origin.url}/gate/late?bytes=5", headers=[("x-other", "flight")])
+                client.fetch("late", size, f"{origin.url}/gate/late?bytes={size}", asked_ms=60_000)
+            url = f"{origin.url}/gate/late?bytes=5"
+            client.fetch("late", 5, url, headers=[("x-other", "flight")], asked_ms=60_000)
             for message in client.terminals(4):
                 self.assertResult(message, body(int(message.id[1])))
             self.assertEqual(origin.total, 5, "nothing was fetched again")
             ledger = self.balance(client)
             self.assertEqual((ledger["flights"]["adopted"], ledger["flights"]["assigned"]), (4, 0))
             eventually(lambda: not parts.files(), lambda: f"what nobody asked for goes: {parts.files()}", timeout=20)
+
+
+    def test_what_ended_before_a_request_was_made_does_not_serve_it(self):
+        modes = ["default", "no-store"]
+        with Origin() as origin, Parts(workers=1) as parts:
+            first, again = parts.client(), StubbornClient(parts.runtime)
+            for mode in modes:
+                first.fetch("early", mode, f"{origin.url}/gate/early?mode={mode}", cache=mode)
+                again.fetch("again", mode, f"{origin.url}/gate/early?again={mode}", cache=mode)
+            origin.await_running(4)
+            parts.broker.kill()
+            origin.open_gate("early")
+            origin.await_running(0)
+            parts.start_broker()
+            self.assertEqual(len(again.collect()), 2)
+            again.close()
+            client = parts.client()
+            self.assertEqual(origin.total, 4, "who had asked before has the answer")
+            for mode in modes:
+                client.fetch("late", mode, f"{origin.url}/gate/early?mode={mode}", cache=mode)
+            for message in client.terminals(2):
+                self.assertEqual(message.fields["source"], "network")
+            self.assertEqual(origin.total, 6, "each was fetched for its own request")
+            self.balance(client)
 
 
 class Asker(threading.Thread):

@@ -15,6 +15,8 @@ final class PoolRecord {
         let isResuming: Bool
         /// Whether an earlier broker gave it, and nobody has asked for it of this one.
         var isOrphan = false
+        /// When that one's JOB began it, and when its worker told of it.
+        var held: (start: Tick, told: Tick)?
         var flight: FlightRecord?
         /// Where its body grows, and the fields of the response whose body it is.
         var file: String?
@@ -35,6 +37,8 @@ final class PoolRecord {
     var leases: [AttemptID: Lease] = [:]
     /// Attempts of other brokers it said it holds.
     var foreign: Set<AttemptID> = []
+    /// Those of them that it has to tell of before it gets work.
+    var untold: Set<AttemptID> = []
     /// When it was asked for a sign of life that it has not given.
     var askedAt: Tick?
 
@@ -46,7 +50,7 @@ final class PoolRecord {
     var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
     var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
-    var freeSlots: Int { takesWork ? max(0, slots - leases.count - foreign.count) : 0 }
+    var freeSlots: Int { takesWork && untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
 
     func serves(_ scheme: Substring) -> Bool { schemes.contains(scheme) }
 }

@@ -285,6 +285,7 @@ extension ReferenceModel {
             object(3, "\(job.attempt) of \(content) starts while it is \(flight.phase)")
             return
         }
+        expect(worker.untold.isEmpty, 3, "\(content) goes to a worker that has not told what it holds")
         expect(isOpen, 3, "\(content) starts before all workers have told what they hold")
         expect(orphans[flight.content] == nil, 3, "\(content) starts beside what is fetched for an earlier broker")
         expect(job.attempt.attempt == flight.attempts + 1, 6, "\(job.attempt) follows attempt \(flight.attempts)")

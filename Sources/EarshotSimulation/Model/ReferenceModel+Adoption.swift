@@ -26,6 +26,7 @@ extension ReferenceModel {
 
     /// A worker tells of an attempt of an earlier life.
     func told(_ held: HeldAttempt, by worker: PoolRecord) {
+        worker.untold.remove(held.attempt)
         guard worker.foreign.contains(held.attempt), !isDraining, !worker.isOwn, adoptionEnd != nil, held.flight != nil,
             let content = inherited[held.attempt], orphans[content] == nil
         else { return }
@@ -38,6 +39,7 @@ extension ReferenceModel {
         var lease = PoolRecord.Lease(
             origin: origin, isHigh: false, maxBytes: held.maxBytes, content: content, isResuming: false)
         lease.isOrphan = true
+        lease.held = (start, now)
         worker.leases[held.attempt] = lease
         orphans[content] = .running(worker.id, held.attempt)
         partTold(held.part, of: held.attempt, at: worker)
@@ -68,11 +70,10 @@ extension ReferenceModel {
     /// What came before anybody asked goes to those who asked since.
     func useAnswers() {
         while let flight = answeredBefore.popLast() {
-            guard flight.phase == .waiting, case .answered(let completion, let body)? = orphans[flight.content] else {
-                continue
-            }
+            guard flight.phase == .waiting, case .answered(let completion, let body, let end)? = orphans[flight.content]
+            else { continue }
             orphans[flight.content] = nil
-            guard isAsWished(completion, body, for: flight) else { continue }
+            guard isAsWished(completion, body, for: flight), wasWanted(flight, at: end) else { continue }
             flight.attempts += 1
             var answer = completion
             // Nobody gave it anything to go on with.
@@ -93,11 +94,30 @@ extension ReferenceModel {
         return isFit
     }
 
+    /// Whether all requests of a flight had been made when an answer to an earlier broker was whole: invariant 1.
+    private func wasWanted(_ flight: FlightRecord, at end: Tick) -> Bool {
+        var isOlder = flight.isWanted
+        flight.forEachRequest { if $0.askedAt > end { isOlder = false } }
+        return isOlder
+    }
+
+    /// When an answer was whole, by what its worker says.
+    private func end(of completion: Completion, startedAt start: Tick) -> Tick {
+        min(now, start.advanced(byMilliseconds: completion.elapsedMilliseconds))
+    }
+
+    /// Whether an answer was whole before its worker told of it, and before requests of its flight were made.
+    func isTooOld(_ completion: Completion, of lease: PoolRecord.Lease, for flight: FlightRecord) -> Bool {
+        guard let (start, heldAt) = lease.held else { return false }
+        let end = end(of: completion, startedAt: start)
+        return end <= heldAt && !wasWanted(flight, at: end)
+    }
+
     /// An attempt that nobody asked for came to its end: what may be an answer to somebody is kept.
-    func orphanEnded(_ content: FlightContent, _ answer: (Completion, BodyID?)?) {
-        orphans[content] = nil
-        guard let (completion, body) = answer, completion.status < 400 else { return }
-        orphans[content] = .answered(completion, body)
+    func orphanEnded(_ lease: PoolRecord.Lease, _ answer: (Completion, BodyID?)?) {
+        orphans[lease.content] = nil
+        guard let (completion, body) = answer, completion.status < 400, let (start, _) = lease.held else { return }
+        orphans[lease.content] = .answered(completion, body, at: end(of: completion, startedAt: start))
     }
 
     /// Nobody asked in time.
@@ -110,6 +130,7 @@ extension ReferenceModel {
         }
         orphans = [:]
         answeredBefore = []
+        for worker in pool.values { worker.untold = [] }
     }
 
     /// The largest body that its requests allow; nil for any.

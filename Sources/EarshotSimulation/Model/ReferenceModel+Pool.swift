@@ -17,6 +17,11 @@ extension ReferenceModel {
         case .done(let completion):
             if let file = completion.file { files.insert(file) }
             guard let (flight, lease) = leaseEnded(completion.attempt, at: worker, (completion, body)) else { return }
+            guard !isTooOld(completion, of: lease, for: flight) else {
+                scopeEnded(flight, isAnswered: false)
+                flight.phase = .waiting
+                return
+            }
             var answer = completion
             answer.isResumed = completion.isResumed && lease.isResuming
             // The simulated 206 have no fields of their own.
@@ -73,10 +78,11 @@ extension ReferenceModel {
     ) -> (FlightRecord, PoolRecord.Lease)? {
         guard let lease = worker.leases.removeValue(forKey: attempt) else {
             if worker.foreign.remove(attempt) == nil { stale() }
+            worker.untold.remove(attempt)
             return nil
         }
         transferEnded(lease)
-        if lease.isOrphan { orphanEnded(lease.content, answer) }
+        if lease.isOrphan { orphanEnded(lease, answer) }
         guard let flight = lease.flight else { return nil }
         return (flight, lease)
     }

@@ -29,7 +29,8 @@ extension ReferenceModel {
         }
         serial += 1
         let request = RequestRecord(
-            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial, askedAt: now)
+            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial,
+            askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds))
         listed[name] = request
         listedByHandler[fetch.handler, default: [:]][serial] = request
         if request.owner != nil { client.owned[serial] = request }

@@ -32,6 +32,7 @@ extension ReferenceModel {
         worker.hearsDrain = ready.hearsDrain
         if isDraining, !worker.isOwn || ready.hearsDrain { owedDrains.insert(worker.id) }
         worker.foreign = Set(ready.holds.filter { $0.broker != instance })
+        if adoptionEnd != nil, ready.tellsHolds { worker.untold = worker.foreign }
         guard worker.isOwn else { return }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
         let served = schemes.values.count { !$0.isDeserted }

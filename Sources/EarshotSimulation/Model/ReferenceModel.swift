@@ -59,7 +59,7 @@ final class ReferenceModel {
     /// What was fetched for an earlier broker and nobody has asked for yet.
     enum OrphanRecord {
         case running(WorkerID, AttemptID)
-        case answered(Completion, BodyID?)
+        case answered(Completion, BodyID?, at: Tick)
     }
 
     let instance: BrokerInstance

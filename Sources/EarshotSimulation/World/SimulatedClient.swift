@@ -26,6 +26,10 @@ struct SimulatedClient {
     /// Whether it waits for a WELCOME before it says more: it may have to say nothing again.
     var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
+    /// When it first asked for each.
+    var askedAt: [Want: Int64] = [:]
+    /// Whether it says so when it asks again.
+    let tellsAge: Bool
     /// Messages said in its session, and with which of them each request was asked for.
     var said: UInt64 = 0
     var saidAs: [Want: UInt64] = [:]

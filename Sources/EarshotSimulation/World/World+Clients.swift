@@ -10,7 +10,8 @@ extension World {
         let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
         return SimulatedClient(
             window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250), handlers: handlers,
-            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
+            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
+            tellsAge: !clients.count.isMultiple(of: 3))
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
@@ -53,7 +54,10 @@ extension World {
     }
 
     private mutating func ask(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
-        guard let fetch = clients[number].wants[want] else { return }
+        guard var fetch = clients[number].wants[want] else { return }
+        if clients[number].tellsAge {
+            fetch.options.askedMilliseconds = Int((now - clients[number].askedAt[want, default: now]) / 1_000_000)
+        }
         say(.fetch(fetch), link)
         clients[number].saidAs[want] = clients[number].said
     }
@@ -142,6 +146,7 @@ extension World {
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch
+        clients[number].askedAt[want] = now
         clients[number].saidAs[want] = clients[number].said
     }
 

@@ -211,7 +211,11 @@ extension World {
         else { return }
         endTransfer(job)
         if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
-        let answer = answer(to: job, key, at: number)
+        var answer = answer(to: job, key, at: number)
+        if case .done(var completion) = answer {
+            completion.elapsedMilliseconds = Int((now - workers[number].starts[attempt, default: now]) / 1_000_000)
+            answer = .done(completion)
+        }
         workers[number].last = answer
         tell(answer, of: job, number)
         if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }

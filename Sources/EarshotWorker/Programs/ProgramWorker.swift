@@ -246,7 +246,7 @@ final class ProgramWorker {
                 let spool = run.spool
                 let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
                 let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
-                return Outgoing(held: held, message: message, discard: discard)
+                return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
             }
         } catch {
             tell(error, of: run.job, receivedBytes: received)
@@ -258,7 +258,9 @@ final class ProgramWorker {
             job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
             receivedBytes: receivedBytes)
         link.send(Message(head: message.encoded())) { message in
-            Outgoing(held: HeldAttempt(attempt: job.attempt, url: job.url), message: message, discard: nil)
+            Outgoing(
+                held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
+                discard: nil)
         }
     }
 }

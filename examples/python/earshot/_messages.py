@@ -235,9 +235,13 @@ class Fetch(NamedTuple):
         fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
         return self._said(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
-    def encode(self, again: bool) -> bytes:
-        """The message. Said again it does not replace: what it replaced is gone, what came since shall stay."""
-        return self.anew(self.request).head if self.replace and again else self.head
+    def encode(self, again: bool, asked_ms: int = 0) -> bytes:
+        """The message. Said again it does not replace: what it replaced is gone, what came since shall stay. It tells
+        for how many milliseconds the request has been open: an answer of that time may serve it."""
+        head = self.anew(self.request).head if self.replace and again else self.head
+        if asked_ms <= 0 or len(head) > HEAD_BYTES - 32:
+            return head
+        return head.replace(b"\n", b"\nasked-ms: %d\n" % min(asked_ms, 86_400_000), 1)
 
 
 def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from collections.abc import Callable, Generator
@@ -126,18 +127,20 @@ class Phase(enum.Enum):
 
 
 class _Wanted:
-    __slots__ = ("fetch", "number", "order", "said")
+    __slots__ = ("asked_at", "fetch", "number", "order", "said")
 
-    def __init__(self, fetch: Fetch, order: int) -> None:
+    def __init__(self, fetch: Fetch, order: int, asked_at: float) -> None:
         self.fetch = fetch
         self.order = order
+        self.asked_at = asked_at
+        """When the program asked for it, by the core's clock."""
         self.said = False
         self.number = 0
         """With which message of the session it was asked for."""
 
-    def take_head(self) -> bytes:
+    def take_head(self, now: float) -> bytes:
         again, self.said = self.said, True
-        return self.fetch.encode(again)
+        return self.fetch.encode(again, int((now - self.asked_at) * 1000) if again else 0)
 
 
 @dataclass(frozen=True)
@@ -178,14 +181,17 @@ _ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHAN
 
 class Core:
     """One client. `window`: terminals that may be unacknowledged, 1 to 4096; None: the broker awaits no ACK. `lease`:
-    seconds for which the broker keeps the session when the connection is gone, 0 to 3600."""
+    seconds for which the broker keeps the session when the connection is gone, 0 to 3600. `clock`: seconds that never
+    go back."""
 
-    def __init__(self, client: str, window: int | None = 256, lease: float = 0) -> None:
+    def __init__(self, client: str, window: int | None = 256, lease: float = 0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         if window is not None and not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
         if not 0 <= lease <= 3600:
             raise ValueError(f"a lease is from 0 to 3600 seconds, not {lease}")
         self._window = window
+        self._clock = clock
         self._hello: list[tuple[str, object]] = [("client", client), ("window", "none" if window is None else window)]
         if lease:
             self._hello.append(("lease", f"{lease:.3f}"))
@@ -285,7 +291,7 @@ class Core:
         if fetch.replace:
             actions += self._forget(fetch.handler, "it was replaced")
         self._count += 1
-        wanted = _Wanted(fetch, self._count)
+        wanted = _Wanted(fetch, self._count, self._clock())
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
             actions.append(self._say_wanted(wanted))
@@ -491,7 +497,7 @@ class Core:
         return Send(head)
 
     def _say_wanted(self, wanted: _Wanted) -> Send:
-        send = self._say(wanted.take_head())
+        send = self._say(wanted.take_head(self._clock()))
         wanted.number = self._said
         return send
 

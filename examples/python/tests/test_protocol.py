@@ -16,7 +16,8 @@ class Script:
     """A core, and what it wanted done in short: `say`, `hear` and the rest return texts."""
 
     def __init__(self, window=4, greeted=True, lease=0):
-        self.core = Core("test", window, lease)
+        self.now = 0.0
+        self.core = Core("test", window, lease, clock=lambda: self.now)
         self.deliveries = []
         self.brief(self.core.opened())
         if greeted:
