@@ -32,6 +32,8 @@ public final class Bus extends Connection {
 
     /** Unacknowledged terminals are in the way of the next. */
     public void acknowledge(Message message) throws Failure {
-        say(Map.of(), "ACK", message.fields.get("seq"));
+        if (message.fields.get("seq") != null) {
+            say(Map.of(), "ACK", message.fields.get("seq"));
+        }
     }
 }

@@ -40,7 +40,8 @@ abstract class Connection implements AutoCloseable {
     public Message receive() throws Failure {
         while (true) {
             Message message = receiveAny();
-            if (!message.isTerminal()) {
+            // The refusal of a durable request has no number, and needs no acknowledgement.
+            if (!message.isTerminal() || message.fields.get("seq") == null) {
                 return message;
             }
             long number = Long.parseLong(message.fields.get("seq"));

@@ -69,7 +69,8 @@ class Connection {
   async receive() {
     for (;;) {
       const message = await this.#receive()
-      if (!message.isTerminal) return message
+      // The refusal of a durable request has no number, and needs no acknowledgement.
+      if (!message.isTerminal || message.fields.seq === undefined) return message
       if (Number(message.fields.seq) <= this.#heard) continue
       this.#heard = Number(message.fields.seq)
       return message
@@ -142,7 +143,7 @@ export class Bus extends Connection {
 
   /** Unacknowledged terminals are in the way of the next. */
   acknowledge(message) {
-    this._say(['ACK', message.fields.seq])
+    if (message.fields.seq !== undefined) this._say(['ACK', message.fields.seq])
   }
 }
 

@@ -90,7 +90,11 @@ sub subscribe {
 }
 
 # Unacknowledged terminals are in the way of the next.
-sub acknowledge { my ($self, $message) = @_; return $self->_say('ACK', $message->{fields}{seq}) }
+sub acknowledge {
+    my ($self, $message) = @_;
+    my $number = $message->{fields}{seq};
+    return defined $number ? $self->_say('ACK', $number) : undef;
+}
 
 # Answers a JOB with a body and its type.
 sub done {
@@ -134,6 +138,9 @@ sub receive {
         my $message = $self->_receive;
         return $message unless $message->is_terminal;
         my $number = $message->{fields}{seq};
+
+        # The refusal of a durable request has no number, and needs no acknowledgement.
+        return $message unless defined $number;
         next if $number <= $self->{heard};
         $self->{heard} = $number;
         return $message;

@@ -81,14 +81,15 @@ module Earshot
 
     # Unacknowledged terminals are in the way of the next.
     def acknowledge(message)
-      say 'ACK', message.fields['seq']
+      say 'ACK', message.fields['seq'] if message.fields['seq']
     end
 
     # The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
     def receive
       loop do
         message = receive_any
-        return message unless message.terminal?
+        # The refusal of a durable request has no number, and needs no acknowledgement.
+        return message unless message.terminal? && message.fields['seq']
 
         number = message.fields['seq'].to_i
         next if number <= @heard
