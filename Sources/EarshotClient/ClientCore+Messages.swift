@@ -42,6 +42,8 @@ extension ClientCore {
         token = nil
         said = 0
         replies = 0
+        replaced = [:]
+        awaited.removeAll { if case .replacement = $0.what { true } else { false } }
         notices = []
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()
@@ -94,7 +96,7 @@ extension ClientCore {
     func isStale(_ key: RequestKey) -> Bool {
         awaited.contains { question in
             switch question.what {
-            case .cancel(let cancelled): cancelled == key
+            case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
             case .query, .setting, .submission: false
             }
@@ -146,6 +148,8 @@ extension ClientCore {
         }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
+            // It refuses the request that this one replaces.
+            guard !awaited.contains(where: { $0.what == .replacement(key) }) else { return [] }
             requests[key] = nil
             waiting.remove(key)
             settleSubmission(key)
@@ -164,23 +168,39 @@ extension ClientCore {
         lastOrder += 1
         var request = OpenRequest(fetch: fetch, order: lastOrder, askedAt: milliseconds, losses: losses)
         defer { requests[key] = request }
-        guard phase == .ready else { return [] }
+        let actions = replaced.removeValue(forKey: key) == nil ? [] : ask(.replacement(key))
+        guard phase == .ready else { return actions }
         if let sequence = ledger.unacknowledged(key) {
             request.waitsFor = sequence
             waiting.insert(key)
-            guard fetch.value.options.replacesHandler else { return [] }
+            guard fetch.value.options.replacesHandler else { return actions }
             // What is asked for meanwhile comes before it, and must not be purged by it.
             request.wasSaid = true
-            return ask(.remove(.handler(key.handler)))
+            return actions + ask(.remove(.handler(key.handler)))
         }
-        return isDraining ? [] : say(&request)
+        return isDraining ? actions : actions + say(&request)
     }
 
-    mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) {
+    /// - Returns: those of them that were said in this session, and have no terminal.
+    @discardableResult
+    mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> [RequestKey] {
+        var said: [RequestKey] = []
         for key in old ?? requests.keys.filter({ pattern.matches($0.handler) }) {
-            requests[key] = nil
+            if let request = requests.removeValue(forKey: key), request.number < .max { said.append(key) }
             waiting.remove(key)
         }
+        return said
+    }
+
+    /// The answer to the first CANCEL of this request.
+    /// - Returns: whether the consumer said it.
+    mutating func settleCancel(_ key: RequestKey) -> Bool {
+        guard let index = awaited.firstIndex(where: { [.cancel(key), .replacement(key)].contains($0.what) }) else {
+            return false
+        }
+        let question = awaited.remove(at: index)
+        heard(question.number)
+        return question.what == .cancel(key)
     }
 
     mutating func settle(_ what: Awaited) -> Bool {
@@ -203,7 +223,7 @@ extension ClientCore.Awaited {
     /// What it was said with.
     var message: ClientMessage {
         switch self {
-        case .cancel(let key): .cancel(key.handler, key.request)
+        case .cancel(let key), .replacement(let key): .cancel(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)
         case .setting(let setting): .set(setting)

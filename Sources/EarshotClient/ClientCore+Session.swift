@@ -54,6 +54,7 @@ extension ClientCore {
     mutating func heard(_ number: UInt64) {
         guard number < .max else { return }
         while let first = notices.first, first.number <= number { notices.removeFirst() }
+        if !replaced.isEmpty { replaced = replaced.filter { $0.value > number } }
     }
 
     // MARK: Going on
@@ -66,6 +67,8 @@ extension ClientCore {
         token = welcome.token
         spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        // Their terminals come again after the WELCOME, whatever was heard.
+        for key in replaced.keys { replaced[key] = .max }
         self.heard(heard)
         let isAnswered = welcome.replies != nil
         actions += settleHeard(heard, isAnswered: isAnswered)
@@ -86,6 +89,7 @@ extension ClientCore {
         said = heard
         if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }
         for (_, say) in unheard.sorted(by: { $0.number < $1.number }) { actions += say(&self) }
+        for key in replaced.keys { replaced[key] = said + 1 }
         return actions
     }
 
@@ -104,6 +108,7 @@ extension ClientCore {
             case .cancel(let key):
                 guard !isAnswered else { return false }
                 actions.append(.report(.cancelled(key)))
+            case .replacement: return !isAnswered
             case .remove(let pattern):
                 guard !isAnswered else { return false }
                 actions.append(.report(.removed(pattern, count: 0)))

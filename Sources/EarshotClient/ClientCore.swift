@@ -22,6 +22,8 @@ struct ClientCore {
     /// What was said and has its answer to come, in the order it was said.
     enum Awaited: Equatable {
         case cancel(RequestKey)
+        /// The removal of a request whose ID is used again: what comes before its answer is of the old request.
+        case replacement(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
         case setting(SettingWords)
@@ -63,6 +65,9 @@ struct ClientCore {
     var isDraining = false
     var requests: [RequestKey: OpenRequest] = [:]
     var lastOrder: UInt64 = 0
+    /// Requests that others have replaced, whose terminals may still come: until the broker has heard the message of
+    /// that number.
+    var replaced: [RequestKey: UInt64] = [:]
     /// Requests with `waitsFor`, so that an acknowledgement need not look at all.
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
@@ -130,7 +135,7 @@ struct ClientCore {
             return isStale(key) ? [] : [.report(.progress(progress))]
         case .cancelled(let handler, let request):
             let key = RequestKey(handler, request)
-            return settle(.cancel(key)) ? [.report(.cancelled(key))] : []
+            return settleCancel(key) ? [.report(.cancelled(key))] : []
         case .removed(let pattern, let count):
             return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
         case .answer(let query): return answered(query)
@@ -165,8 +170,12 @@ struct ClientCore {
         guard fetch.value.options.subscribes else {
             return ask(.submission(fetch.value))
         }
-        if fetch.value.options.replacesHandler { forget(.handler(fetch.value.handler), old) }
-        return ask(fetch, losses: 0)
+        guard fetch.value.options.replacesHandler else { return ask(fetch, losses: 0) }
+        let said = forget(.handler(fetch.value.handler), old)
+        for key in said { replaced[key] = .max }
+        let actions = ask(fetch, losses: 0)
+        if phase == .ready { for key in said where replaced[key] != nil { replaced[key] = self.said } }
+        return actions
     }
 
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {

@@ -199,6 +199,52 @@ import Testing
         #expect(sent(resume(&core, heard: 0)) == [])
     }
 
+    private func replacing(_ request: String) -> Fetch {
+        var fetch = fetch(request)
+        fetch.options.replacesHandler = true
+        return fetch
+    }
+
+    @Test func `the terminal of a replaced request is not taken for that of the next with its ID`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        // Its terminal may be on its way.
+        #expect(sent(core.fetch(replacing("1"))) == [.cancel(handler, key("1").request), .fetch(replacing("1"))])
+        #expect(core.received(.terminal(result("1", sequence: 1))) == [])
+        var refusal = ErrorReply(code: "id-in-use")
+        (refusal.verb, refusal.handler, refusal.request) = ("FETCH", handler, key("1").request)
+        #expect(core.received(.error(refusal)) == [], "also of the old one")
+        #expect(core.received(.progress(progress("1"))) == [])
+        #expect(core.received(.cancelled(handler, key("1").request)) == [])
+        #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))) == [result("1", sequence: 2)])
+        #expect(core.passEnded() == [.send(.acknowledge(2))])
+        // What has ended needs no removal.
+        #expect(sent(core.fetch(replacing("1"))) == [.fetch(replacing("1"))])
+    }
+
+    @Test func `nor is that of one which another ID replaced, until something later was heard`() {
+        for isHeard in [false, true] {
+            var core = leased()
+            _ = core.fetch(fetch("1"))
+            #expect(sent(core.fetch(replacing("2"))) == [.fetch(replacing("2"))])
+            if isHeard { _ = core.received(.terminal(result("2", sequence: 1))) }
+            let cancel: [ClientMessage] = isHeard ? [] : [.cancel(handler, key("1").request)]
+            #expect(sent(core.fetch(fetch("1"))) == cancel + [.fetch(fetch("1"))])
+        }
+    }
+
+    @Test func `a replaced request's terminal may come again over the next connection`() {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        _ = core.fetch(replacing("2"))
+        #expect(sent(resume(&core, heard: 2)) == [])
+        #expect(sent(core.fetch(fetch("1"))) == [.cancel(handler, key("1").request), .fetch(fetch("1"))])
+        // In another session nothing of it is left.
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2, heard: nil))) == [.fetch(fetch("2")), .fetch(fetch("1"))])
+    }
+
     @Test func `a request that replaces others does so although its first saying was lost, and once`() {
         var core = leased()
         var replacing = fetch("1")
