@@ -127,6 +127,8 @@ final class StreamPort {
     }
 
     deinit {
+        // The end of one connection must not wake another one here.
+        memory.close()
         if let accepting { loop.remove(accepting) }
         UnixSocket.close(listener)
     }

@@ -30,6 +30,7 @@ public final class ConnectionMemory {
     public var onShortage: (() -> Void)?
 
     private let frameCapacity: Int
+    private var isClosed = false
     private var owners: [Int32: Owner] = [:]
     /// Owners with connections that wait, in the order of their turns.
     private var turns: Deque<Int32> = []
@@ -46,6 +47,7 @@ public final class ConnectionMemory {
     ///
     /// - Returns: false if the stream has to wait until ``MessageStream/roomGranted(_:)``.
     func reserve(_ bytes: Int, for stream: MessageStream, of owner: Int32) -> Bool {
+        guard !isClosed else { return false }
         var entry = owners[owner] ?? Owner()
         guard entry.waiters.isEmpty, hasRoom(for: bytes, entry) else {
             let wasShort = isShort
@@ -63,10 +65,19 @@ public final class ConnectionMemory {
 
     /// Gives reserved memory back, and grants it to those who wait.
     func release(_ bytes: Int, of owner: Int32) {
-        owners[owner]?.reserved -= bytes
         reservedBytes -= bytes
+        guard !isClosed else { return }
+        owners[owner]?.reserved -= bytes
         grant()
         if let entry = owners[owner], entry.reserved == 0, entry.waiters.isEmpty { owners[owner] = nil }
+    }
+
+    /// Grants nothing from now on: the owner of the connections is about to end, and them with it.
+    public func close() {
+        onShortage = nil
+        turns = []
+        owners = [:]
+        isClosed = true
     }
 
     /// One who waits first may always have what it needs: no frame is longer than a connection allows.

@@ -377,9 +377,6 @@ public final class MessageStream {
     /// Whether nothing waits to be written.
     public var isIdle: Bool { output.isEmpty }
 
-    /// Whether so many fewer messages wait than may that it is worth while to go on.
-    public var hasRoom: Bool { output.messages <= mostMessages / 2 }
-
     /// Writes what waits, as far as the kernel takes it; the loop writes the rest when it takes more.
     public func flush() {
         hasNewPong = false

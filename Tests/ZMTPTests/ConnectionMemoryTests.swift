@@ -86,6 +86,18 @@ import Testing
         #expect(gone.messages.map(\.head.count) == [Self.frame])
     }
 
+    @Test func `a closed memory grants nothing, so the end of one connection does not wake another`() throws {
+        let memory = ConnectionMemory(frameCapacity: Self.frame)
+        let (holder, waiting) = (try StreamPair.open(memory: memory, owner: 1), try StreamPair.open(memory: memory))
+        try begin(holder)
+        try begin(waiting)
+        memory.close()
+        try end(holder)
+        #expect(holder.messages.count == 1)
+        #expect(waiting.stream.awaitsRoom && !memory.isShort)
+        #expect(memory.reservedBytes == 0)
+    }
+
     @Test func `a frame for which there can never be room has its turn alone`() throws {
         let memory = ConnectionMemory(frameCapacity: 1_000)
         let pairs = try (0..<2).map { try StreamPair.open(memory: memory, owner: Int32($0)) }
