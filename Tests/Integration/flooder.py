@@ -16,6 +16,9 @@ import threading
 
 import zmtp
 
+CONNECTIONS = []
+"""All that were made: they stay open as long as the program runs."""
+
 QUIET = 1
 """Seconds without progress after which the broker is taken to read no more."""
 
@@ -32,6 +35,7 @@ def connect(runtime):
     connection.sendall(frame(b"HELLO EAR/1\nwindow: 256\n"))
     connection.recv(4096)
     connection.setblocking(False)
+    CONNECTIONS.append(connection)
     return connection
 
 
