@@ -133,7 +133,7 @@ class ClosedStreamTests(StreamCase):
         for arguments in (["get", "-i", "-", "-d", "out"], ["get", "--data", "@-", "--alone", self.url]):
             ended = self.run_with(arguments, [0])
             self.assertEqual(ended.status, 66, ended)
-            self.assertIn(b"cannot read -", ended.stderr)
+            self.assertIn(b"cannot read standard input", ended.stderr)
 
     def test_without_standard_error_messages_go_nowhere(self):
         self.check(2)
