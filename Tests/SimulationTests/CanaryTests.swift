@@ -7,11 +7,12 @@ struct CanaryTests {
         #expect(Set(Canary.allCases.flatMap(\.invariants)) == Set(1...12).union([14, 15]))
     }
 
-    /// A canary needs its occasion, which not every world gives it; what is caught must be it, in any world.
+    /// A canary needs its occasion, which not every world gives it; what is caught must be it, in any world. More seeds
+    /// are tried for one that twelve worlds did not catch.
     @Test(arguments: Canary.allCases)
     func `a broken broker is caught with the number of an invariant it breaks`(canary: Canary) {
         var caught = 0
-        for seed in 1...12 as ClosedRange<UInt64> where caught < 2 {
+        for seed in 1...48 as ClosedRange<UInt64> where caught < (seed > 12 ? 1 : 2) {
             var options = SimulationOptions(seed: seed, steps: 6_000)
             options.canary = canary
             do throws(Failure) {
