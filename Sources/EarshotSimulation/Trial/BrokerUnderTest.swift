@@ -113,7 +113,7 @@ struct BrokerUnderTest {
             }
         }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
-        if canary == .desertedScheme { limits.poolAbsenceMilliseconds *= 3 }
+        if canary == .desertedScheme { limits.poolAbsenceMilliseconds *= 1_000 }
         return limits
     }
 
