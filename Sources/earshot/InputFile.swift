@@ -27,7 +27,8 @@ enum InputFile {
         do {
             return try path == "-" ? bytes(STDIN_FILENO, most) : contents(of: path, atMost: most)
         } catch {
-            throw Complaint(.noInput, "cannot read \(path): \(error.description)")
+            let name = path == "-" ? "standard input" : path
+            throw Complaint(.noInput, "cannot read \(name): \(error.description)")
         }
     }
 
