@@ -73,7 +73,11 @@ extension ReferenceModel {
             guard flight.phase == .waiting, case .answered(let completion, let body, let end)? = orphans[flight.content]
             else { continue }
             orphans[flight.content] = nil
-            guard isAsWished(completion, body, for: flight), wasWanted(flight, at: end) else { continue }
+            guard isAsWished(completion, body, for: flight) else { continue }
+            guard wasWanted(flight, at: end) else {
+                blame = 1
+                continue
+            }
             flight.attempts += 1
             var answer = completion
             // Nobody gave it anything to go on with.

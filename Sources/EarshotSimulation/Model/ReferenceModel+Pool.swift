@@ -18,6 +18,7 @@ extension ReferenceModel {
             if let file = completion.file { files.insert(file) }
             guard let (flight, lease) = leaseEnded(completion.attempt, at: worker, (completion, body)) else { return }
             guard !isTooOld(completion, of: lease, for: flight) else {
+                blame = 1
                 scopeEnded(flight, isAnswered: false)
                 flight.phase = .waiting
                 return

@@ -51,10 +51,20 @@ extension ReferenceModel {
                 settle(request, Ending(code: code))
             }
         } else {
-            let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fetch.httpFields)
+            let fields = fetch.httpFields.isEmpty ? Self.fields(of: fetch.options.cache) : fetch.httpFields
+            let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fields)
             let redirect = job.isOfWeb ? fetch.options.redirect : .manual
             let alone = fetch.options.coalesces ? nil : request.serial
             join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key, alone: alone))
+        }
+    }
+
+    /// Fields that a JOB adds for its flight's cache mode. Simulated requests with fields have the mode `default`.
+    private static func fields(of mode: CacheMode) -> [UInt8] {
+        switch mode {
+        case .noStore, .reload: Array("pragma: no-cache\ncache-control: no-cache".utf8)
+        case .noCache: Array("cache-control: max-age=0".utf8)
+        case .default, .explicit, .forceCache, .onlyIfCached: []
         }
     }
 

@@ -127,6 +127,9 @@ struct BrokerUnderTest {
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
             fetch.options.priority = .high
             return .clientSaid(id, .fetch(fetch))
+        case (.answerBeforeRequest, .clientSaid(let id, .fetch(var fetch))):
+            fetch.options.askedMilliseconds = WireLimits.seconds * 1_000
+            return .clientSaid(id, .fetch(fetch))
         case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch))) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))
             return event

@@ -69,10 +69,15 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A file that was given away is told of without that.
     case lostGift = "lost-gift"
 
+    /// A response to an earlier broker answers a request that was made after the response was whole.
+    case answerBeforeRequest = "answer-before-request"
+
     /// The invariants of which it breaks one first.
     public var invariants: Set<Int> {
         switch self {
-        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk: [1]
+        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk,
+            .answerBeforeRequest:
+            [1]
         case .terminalAfterRemoval: [2]
         case .secondAttempt, .unheardWorkers: [3]
         case .lostCancellation, .cutHandOver: [4]

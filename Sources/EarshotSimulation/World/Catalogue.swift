@@ -64,6 +64,13 @@ struct Catalogue {
         }
     }
 
+    /// Cache mode of requests for a URL. No redirect leads to a URL of another mode than `default`, so no flight is
+    /// shared between modes.
+    func cacheMode(of key: Int) -> CacheMode {
+        guard key % 10 == 7, origin(of: key) != nil else { return .default }
+        return [.default, .explicit, .noStore, .reload, .noCache, .forceCache][key / 10 % 6]
+    }
+
     func ownKey(of key: Int) -> String? { key % 10 == 7 ? "own" : nil }
 
     /// Where a URL redirects to; nil if it does not. Targets are asked for plainly by others too.

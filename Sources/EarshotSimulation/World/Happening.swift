@@ -5,6 +5,8 @@ internal import EarshotWire
 enum Happening {
     case clientActs(Int)
     case clientConnects(Int)
+    /// A client requests URLs that were fetched for the broker before.
+    case clientAsksAfterDeath(Int)
     case clientAcknowledges(client: Int, link: UInt64)
     /// A message reaches the broker.
     case fromClient(link: UInt64, Said<ClientMessage>)
@@ -23,6 +25,8 @@ enum Happening {
     case workerGone(link: UInt64)
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
+    /// A broker's life is over; clients may make a few requests yet.
+    case brokerEnds
     case brokerDies
     /// The disk is full, or has room again.
     case diskChanges

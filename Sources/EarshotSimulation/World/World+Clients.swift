@@ -24,6 +24,7 @@ extension World {
         try tell(.clientConnected(ClientID(rawValue: link), isRequestReply: clients[number].isRequestReply))
         greet(number, link)
         plan(random.around(setting.pause), .clientActs(number))
+        if let delay = inheritance.drawDelay(at: now) { plan(delay, .clientAsksAfterDeath(number)) }
     }
 
     /// HELLO. All that is still wanted follows at once, unless it can be that nothing has to be said again.
@@ -130,19 +131,62 @@ extension World {
         let want = SimulatedClient.Want(
             handler: handlers[random.below(handlers.count)], request: random.below(setting.requestIDs))
         let key = min(random.below(setting.keys), random.below(setting.keys))
-        var fetch = Fetch(
-            handler: catalogue.handlers[want.handler], request: catalogue.requests[want.request],
-            url: catalogue.urls[key])
-        fetch.options.redirect = catalogue.redirect(of: key)
-        fetch.options.key = catalogue.ownKey(of: key)
+        var fetch = plainFetch(want, key)
         choose(&fetch.options, key)
         fetches += 1
         fetch.options.takes = fetches.isMultiple(of: 3)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
         if random.perMille(40) { askAlone(&fetch) }
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
+        if fetch.httpFields.isEmpty, fetch.options.key != nil { fetch.options.cache = catalogue.cacheMode(of: key) }
         // A client library asks once for what it wants; few programs use an ID again at once.
         if clients[number].wants[want] != nil, !random.perMille(100) { return }
+        submit(fetch, for: want, number, link)
+    }
+
+    private func plainFetch(_ want: SimulatedClient.Want, _ key: Int) -> Fetch {
+        var fetch = Fetch(
+            handler: catalogue.handlers[want.handler], request: catalogue.requests[want.request],
+            url: catalogue.urls[key])
+        fetch.options.redirect = catalogue.redirect(of: key)
+        fetch.options.key = catalogue.ownKey(of: key)
+        return fetch
+    }
+
+    /// Makes requests that workers are to serve when the broker dies.
+    mutating func clientAsksBeforeDeath(_ number: Int) {
+        for _ in 0..<inheritance.below(3) {
+            submitUnused(number, like: nil, key: inheritance.below(setting.keys))
+        }
+    }
+
+    /// Makes new requests for URLs that workers fetch, or have fetched, for the broker before.
+    mutating func clientAsksAfterDeath(_ number: Int) {
+        for _ in 0...inheritance.below(4) {
+            guard let job = inheritance.drawJob(at: now), let key = key(of: job) else { return }
+            submitUnused(number, like: job, key: key)
+        }
+    }
+
+    /// Makes a request that may share its flight with a job.
+    private mutating func submitUnused(_ number: Int, like job: Job?, key: Int) {
+        guard !isEnding, let link = clients[number].link, !clients[number].awaitsWelcome else { return }
+        let handlers = clients[number].handlers
+        let want = SimulatedClient.Want(
+            handler: handlers[inheritance.below(handlers.count)], request: inheritance.below(setting.requestIDs))
+        guard clients[number].wants[want] == nil else { return }
+        var fetch = plainFetch(want, key)
+        fetch.options.method = job?.method ?? "GET"
+        if let job, job.httpFields.starts(with: "cookie: ".utf8) {
+            fetch.httpFields = Array("cookie: a".utf8)
+        } else {
+            fetch.options.cache = catalogue.cacheMode(of: key)
+        }
+        submit(fetch, for: want, number, link)
+    }
+
+    /// Sends a new request, and keeps it for the time after a broken connection.
+    private mutating func submit(_ fetch: Fetch, for want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch

@@ -74,6 +74,17 @@ extension World {
         workers[number].untold = []
     }
 
+    /// Whether the next broker learns of a worker's transfers and may adopt them.
+    private func tellsNextBroker(_ number: Int) -> Bool { !isOwn(number) && !workers[number].isOld }
+
+    /// Notes the transfers that the next broker may adopt.
+    mutating func inherit() {
+        let heirs = workers.indices.filter { workers[$0].isAlive && tellsNextBroker($0) }
+        inheritance.begin(
+            running: heirs.flatMap { held(by: $0) }, ended: heirs.flatMap { workers[$0].untold.map(\.job) },
+            until: now + Int64(setting.limits.adoptionMilliseconds) * 1_000_000)
+    }
+
     private func introduction(of job: Job, by number: Int) -> HeldAttempt {
         var held = HeldAttempt(attempt: job.attempt, url: job.url)
         held.flight = job.flight
@@ -90,6 +101,7 @@ extension World {
             say(terminal, number)
         } else {
             workers[number].untold.append(Untold(job: job, terminal: terminal))
+            if tellsNextBroker(number), job.attempt.broker != trial.broker.core.instance { inheritance.add(job) }
         }
     }
 

@@ -14,6 +14,8 @@ struct World {
     private var diskRandom: SeededGenerator
     /// For passes that are split, for the same reason.
     private var partRandom: SeededGenerator
+    /// Transfers for the broker before, and the draws of requests for the same URLs.
+    var inheritance: Inheritance
     private(set) var trial: Trial
     /// Those of brokers that have died.
     private(set) var earlierLedgers: [Ledger] = []
@@ -60,6 +62,7 @@ struct World {
         random = SeededGenerator(seed: options.seed)
         diskRandom = SeededGenerator(seed: ~options.seed)
         partRandom = SeededGenerator(seed: options.seed &+ 1)
+        inheritance = Inheritance(seed: options.seed &+ 7)
         setting = Setting(options, &random)
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
@@ -70,7 +73,8 @@ struct World {
         for client in clients.indices { plan(random.around(setting.pause), .clientConnects(client)) }
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
         plan(random.around(1_000_000_000), .limitsChange)
-        plan(random.around(setting.brokerLife), .brokerDies)
+        plan(random.around(setting.brokerLife), .brokerEnds)
+        if let life = inheritance.drawShortLife() { plan(life, .brokerEnds) }
         if setting.has(.diskFaults) { plan(diskRandom.around(1_000_000_000), .diskChanges) }
     }
 
@@ -193,6 +197,7 @@ struct World {
         switch happening {
         case .clientActs(let client): clientActs(client)
         case .clientConnects(let client): try clientConnects(client)
+        case .clientAsksAfterDeath(let client): clientAsksAfterDeath(client)
         case .clientAcknowledges(let client, let link): clientAcknowledges(client, link)
         case .fromClient(let link, let said): try arrived(said, link)
         case .toClient(let link, let message): try clientHears(message, link)
@@ -214,6 +219,7 @@ struct World {
             try tell(.workerLost(WorkerID(rawValue: link)))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
+        case .brokerEnds: brokerEnds()
         case .brokerDies: try brokerDies()
         case .diskChanges:
             isDiskFull = !isDiskFull && !isEnding
@@ -298,16 +304,24 @@ struct World {
 
     // MARK: Brokers
 
+    /// Has clients make requests, and plans the broker's death while workers are likely to serve them.
+    private mutating func brokerEnds() {
+        guard !isEnding else { return }
+        plan(random.around(setting.brokerLife), .brokerEnds)
+        guard setting.has(.brokerDeaths) else { return }
+        for client in clients.indices { clientAsksBeforeDeath(client) }
+        plan(2 * setting.delay + inheritance.around(setting.latency), .brokerDies)
+    }
+
     /// Ends the broker with all of its connections; the processes at their other ends live on.
     private mutating func brokerDies() throws(Violation) {
         guard !isEnding else { return }
-        plan(random.around(setting.brokerLife), .brokerDies)
-        guard setting.has(.brokerDeaths) else { return }
         earlierLedgers.append(trial.broker.core.ledger)
         links = [:]
         for client in clients.indices {
             clients[client].link = nil
             plan(random.around(200_000_000), .clientConnects(client))
+            if let delay = inheritance.drawReturn() { plan(delay, .clientConnects(client)) }
         }
         for worker in workers.indices {
             workers[worker].known = []
@@ -317,6 +331,7 @@ struct World {
             if workers[worker].isHung { workerDies(worker) }
             plan(random.around(50_000_000), .workerStarts(worker))
         }
+        inherit()
         for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
         taken = [:]
         waiting = [:]
