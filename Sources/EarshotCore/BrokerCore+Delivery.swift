@@ -460,9 +460,9 @@ extension BrokerCore {
             end = .result(status: status, response)
         }
         let tag = record.extras >= 0 ? extras[record.extras].tag : nil
-        var terminal = Terminal(
-            handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag, outcome: end)
-        terminal.isDurable = isDurable(interest)
+        let terminal = Terminal(
+            handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag,
+            isDurable: isDurable(interest), outcome: end)
         return (terminal, record.isWarm ? nil : outcome.response?.body)
     }
 }

@@ -81,11 +81,15 @@ public struct Terminal: Equatable, Sendable {
         case revalidated
     }
 
-    public init(handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, outcome: Outcome) {
+    public init(
+        handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, isDurable: Bool = false,
+        outcome: Outcome
+    ) {
         self.handler = handler
         self.request = request
         self.sequence = sequence
         self.tag = tag
+        self.isDurable = isDurable
         self.outcome = outcome
     }
 
