@@ -4,7 +4,6 @@
 #define EARSHOT_CLINUX_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
@@ -28,10 +27,15 @@
 static const int linux_f_ofd_getlk = 36;
 static const int linux_f_ofd_setlk = 37;
 
-/* O_PATH, open(2), of <fcntl.h>: the same. */
+/* O_PATH, open(2), of <fcntl.h>: the same. This header includes no <fcntl.h>: `struct stat` would belong to this module then,
+   and files that import Glibc alone would not compile in a clean build. */
 static const int linux_o_path = 010000000;
-/* O_TMPFILE: the same; with O_DIRECTORY in it. */
-static const int linux_o_tmpfile = 020000000 | O_DIRECTORY;
+/* O_TMPFILE: the same. It has O_DIRECTORY in it, whose bit differs between architectures. */
+#if defined(__aarch64__) || defined(__arm__) || defined(__powerpc__)
+static const int linux_o_tmpfile = 020000000 | 040000;
+#else
+static const int linux_o_tmpfile = 020000000 | 0200000;
+#endif
 
 extern char **environ;
 
