@@ -10,6 +10,15 @@ struct Document {
         (.worker, "2-WORKER.md", "worker to broker"), (.pool, "2-WORKER.md", "broker to worker"),
     ]
 
+    /// One message of an example.
+    struct Example {
+        /// `C` for a client, `W` for a worker, `S` for the broker.
+        let speaker: Character
+        let head: [UInt8]
+
+        var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
+    }
+
     private let lines: [Substring]
 
     init(_ name: String) throws {
@@ -65,6 +74,44 @@ struct Document {
             rows[code] = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
         }
         return rows
+    }
+
+    /// Fields of one direction's commands whose table says that they are always present, by verb.
+    func fieldsAlwaysPresent(_ direction: String) -> [String: Set<String>] {
+        var fields: [String: Set<String>] = [:]
+        var verbs: [String] = []
+        for line in section("## Commands, \(direction)") {
+            if line.hasPrefix("### ") {
+                verbs = line.dropFirst(4).split(separator: ", ").map { String($0) }
+            } else if let field = Self.code(line, column: 0) {
+                let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+                guard cells.count == 4, cells[2] == "always" else { continue }
+                for verb in verbs { fields[verb, default: []].insert(field) }
+            }
+        }
+        return fields
+    }
+
+    /// The messages of all code blocks marked `ear`, without bodies. A message begins with its speaker and a colon; its
+    /// further lines are indented by three spaces. An empty line among these begins the HTTP fields.
+    func examples() -> [Example] {
+        var examples: [(speaker: Character, lines: [Substring])] = []
+        var isInside = false
+        var isInBody = false
+        for line in lines {
+            if line.hasPrefix("```") {
+                isInside = line == "```ear"
+            } else if isInside, let speaker = line.first, speaker != " " {
+                isInBody = false
+                examples.append((speaker, [line.dropFirst(3)]))
+            } else if isInside, let last = examples.indices.last {
+                isInBody = isInBody || line.hasPrefix("   + ")
+                if !isInBody { examples[last].lines.append(line.dropFirst(3)) }
+            }
+        }
+        return examples.map {
+            Example(speaker: $0.speaker, head: Array(($0.lines.joined(separator: "\n") + "\n").utf8))
+        }
     }
 
     /// What stands in backquotes, alone, in a column of a table's row.

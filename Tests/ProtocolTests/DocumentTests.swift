@@ -54,6 +54,33 @@ struct DocumentTests {
         }
     }
 
+    @Test func `the fields marked as always present are the ones that are always written`() throws {
+        let rows = try Document("README.md").triples("## The vectors").filter { $0.side == .broker }
+        let marked = try Document("1-CLIENT.md").fieldsAlwaysPresent("broker to client")
+        for row in rows {
+            // RESULT has a `seq` always, FAILED unless it is a reply: its row says that in words.
+            let written = row.verb == "FAILED" ? ["attempts"] : Set(row.fields)
+            #expect(marked[row.verb] == written, "\(row.verb)")
+        }
+        #expect(marked["ERROR"] == ["detail"])
+    }
+
+    @Test func `each example is a message and each command has one`() throws {
+        for place in Document.places {
+            let document = try Document(place.file)
+            let isBroker = place.direction.hasPrefix("broker")
+            let examples = document.examples().filter { ($0.speaker == "S") == isBroker }
+            #expect(Set(examples.map(\.verb)) == document.verbs(place.direction), "\(place.direction)")
+            for example in examples {
+                let text = String(decoding: example.head, as: UTF8.self)
+                #expect(throws: Never.self, "\(text)") {
+                    let message = try place.side.decode(example.head)
+                    #expect(String(decoding: message.encoded(), as: UTF8.self).hasPrefix(text.prefix { $0 != "\n" }))
+                }
+            }
+        }
+    }
+
     @Test func `the table of failures is the one of the code`() throws {
         let rows = try Document("3-CODES.md").rows("## Failures")
         #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
