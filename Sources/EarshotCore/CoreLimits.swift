@@ -41,8 +41,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is
     /// purged. Each can be owed as much as one that is connected.
     public var awayClients = 256
-    /// Replies kept of a session with a lease, for a connection that resumes it: as many messages as the broker reads
-    /// ahead of one connection. Each has two names and a sentence, less than 1 KiB.
+    /// Replies kept of a session with a lease, for a connection that resumes it: more questions than a
+    /// program has open at once. Each has two names and a sentence, less than 1 KiB.
     public var keptReplies = 256
     /// How long a connection may take to say HELLO; a program says it at once.
     public var greetingMilliseconds = 10_000

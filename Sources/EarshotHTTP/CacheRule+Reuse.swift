@@ -113,7 +113,6 @@ extension FailureCode {
         case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
             .digestMismatch,
-            .noSubscriber,
             .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .notStored,
             .expired, .stopping, .internalError:
             false

@@ -41,7 +41,6 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// The request's own deadline passed.
     case deadline
     case digestMismatch = "digest-mismatch"
-    case noSubscriber = "no-subscriber"
     /// Somebody removed the handler.
     case removed
     case cancelled
@@ -80,7 +79,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .noSubscriber, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
+            .digestMismatch, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
             .notCached,
             .notStored, .expired, .stopping, .internalError:
             false
@@ -115,7 +114,6 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .spoolFailed: "The folder for the body cannot be used."
         case .deadline: "The deadline of the request passed."
         case .digestMismatch: "The body does not have the expected digest."
-        case .noSubscriber: "Nobody listens to the handler."
         case .removed: "The handler was removed."
         case .cancelled: "The request was cancelled."
         case .queueFull: "The queue is full."

@@ -119,8 +119,6 @@ public struct Ready: Equatable, Sendable {
     public var schemes: [String] = ["http", "https"]
     /// Its process number as it knows it; for reports, the kernel is asked for what matters.
     public var pid: Int = 0
-    /// Its machine's name; 1 to 64 visible bytes.
-    public var host: String?
     /// Proof that it is a child of the supervisor: hexadecimal digits inherited from it.
     public var secret: String?
     /// Attempts it runs, or has ended and not yet told, of whatever broker.
@@ -142,7 +140,6 @@ public struct Ready: Equatable, Sendable {
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
             case "schemes": schemes = value.string.split(separator: " ").map { String($0) }
             case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
-            case "host": host = try HeadReader.identifier(value, "host")
             case "secret": secret = try HeadReader.identifier(value, "secret")
             case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "drain": hearsDrain = try HeadReader.flag(value, "drain")
@@ -180,7 +177,6 @@ public struct Ready: Equatable, Sendable {
         writer.field("slots", slots)
         writer.field("schemes", schemes.joined(separator: " "))
         writer.field("pid", pid)
-        writer.field("host", host)
         writer.field("secret", secret)
         writer.field("adoption", if: tellsHolds, "yes")
         writer.field("drain", if: hearsDrain, "yes")

@@ -191,19 +191,9 @@ final class Worker {
     private func ready() -> Ready {
         var ready = Ready(slots: slots)
         ready.pid = Int(getpid())
-        ready.host = Self.hostName
         ready.secret = options.secret
         ready.tellsHolds = true
         ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }
-
-    /// This machine's name; nil for one that cannot stand in a message.
-    private static let hostName: String? = {
-        var name = [CChar](repeating: 0, count: WireLimits.identifierBytes + 1)
-        guard unsafe gethostname(&name, name.count) == 0 else { return nil }
-        let bytes = name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
-        let isFit = !bytes.isEmpty && bytes.allSatisfy { (0x21...0x7e).contains($0) }
-        return isFit ? String(decoding: bytes, as: UTF8.self) : nil
-    }()
 }

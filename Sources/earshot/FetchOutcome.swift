@@ -102,7 +102,6 @@ struct FetchOutcome {
         "spool-failed": "the folder for the body cannot be used",
         "deadline": "it took longer than allowed",
         "digest-mismatch": "the body is not the one expected",
-        "no-subscriber": "nobody listened to its handler",
         "removed": "its handler was removed",
         "cancelled": "it was cancelled",
         "queue-full": "the broker's queue is full",

@@ -81,7 +81,6 @@ struct RoundTripTests {
     @Test func `every message between broker and worker decodes to what was encoded`() throws {
         var ready = Ready(slots: 64)
         ready.pid = 4711
-        ready.host = "box"
         ready.secret = "00ff"
         ready.holds = [attempt, AttemptID(broker: attempt.broker, flight: .max, attempt: .max)]
         var completion = Completion(attempt: attempt, status: 301)
