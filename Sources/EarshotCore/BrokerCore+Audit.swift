@@ -184,6 +184,9 @@ extension BrokerCore {
             check(
                 flightNumbers.find(flight.keyHash) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
+            if flight.isSuspect, flight.phase == .queued {
+                check(pools[pool(of: number)].suspects.contains(name), "4: suspect \(flight.id) waits in no list")
+            }
             if flight.isAlone {
                 let members = flightChains.members(of: flight.interests) + parentChains.members(of: flight.parents)
                 check(members.count == 1, "3: \(members.count) share flight \(flight.id), which is to be alone")
@@ -229,7 +232,8 @@ extension BrokerCore {
             case .open:
                 check(flights.contains(interest.flight), "1: open interest \(number) is in no flight")
                 guard flights.contains(interest.flight) else { continue }
-                let isQueued = flights[leaf(of: interest.flight)].phase == .queued
+                let leaf = leaf(of: interest.flight)
+                let isQueued = flights[leaf].phase == .queued && !flights[leaf].isSuspect
                 check(queue.contains(number) == isQueued, "4: interest \(number) and its flight differ on the queue")
             case .held:
                 check(

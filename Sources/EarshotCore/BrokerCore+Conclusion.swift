@@ -74,7 +74,10 @@ extension BrokerCore {
             flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
         flights[child].retries = max(flights[child].retries, flights[flight].retries)
         if flights[flight].hasWishes { wish(child) }
-        if isNew { flights[child].workerDeaths = flights[flight].workerDeaths }
+        if isNew {
+            flights[child].workerDeaths = flights[flight].workerDeaths
+            flights[child].deathsAlone = flights[flight].deathsAlone
+        }
         let leaf = leaf(of: child)
         if case .queued = flights[leaf].phase {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }

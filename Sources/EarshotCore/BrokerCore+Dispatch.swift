@@ -15,6 +15,9 @@ extension BrokerCore {
         isBehind = false
         guard !isDraining, isOpen() else { return }
         for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
+            if !pools[pool].suspects.isEmpty {
+                if pools[pool].isClosed { releaseSuspects(of: pool) } else { startSuspect(in: pool, now: now) }
+            }
             startReturned(in: pool, now: now)
             guard queue.count(in: pool) > 0 else { continue }
             if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
@@ -75,7 +78,9 @@ extension BrokerCore {
         while let name = pools[pool].returned.last, slotCount(of: pool).free > 0 {
             pools[pool].returned.removeLast()
             if let flight = flight(name) { settlePurges(of: flight) }
-            guard let flight = flight(name), flights[flight].phase == .queued else { continue }
+            guard let flight = flight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
+                continue
+            }
             let scope = scopes[flights[flight].scope]
             guard scope.admits, !scope.isRefusing, origins[scope.origin].admits(.high) else { continue }
             start(flight, now: now)
@@ -126,10 +131,13 @@ extension BrokerCore {
         return best
     }
 
-    mutating func start(_ flight: Int32, now: Tick) {
+    /// Gives a flight to a worker.
+    ///
+    /// - Parameter chosen: the worker; nil for the freest one.
+    mutating func start(_ flight: Int32, at chosen: Int32? = nil, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
-        guard let worker = freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
+        guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
         let priority = priority(of: flight)
         let isHigh = priority == .high
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
@@ -226,11 +234,8 @@ extension BrokerCore {
         if let asked = workers[worker].askedAt {
             next = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
             if next <= now {
-                guard !isOwn(worker) else {
-                    putOut(worker, "silent", "a PING was not answered in time", now: now)
-                    return
-                }
-                actions.append(.killWorker(id))
+                end(silent: worker, now: now)
+                guard workerNumbers[id] != nil else { return }
                 next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
             }
         } else if next <= now {
@@ -240,5 +245,14 @@ extension BrokerCore {
             next = now.advanced(byMilliseconds: min(limits.heartbeatMilliseconds, limits.silenceMilliseconds))
         }
         setTimer(next, .heartbeat(id))
+    }
+
+    /// Disconnects a user's own worker that did not answer a PING in time, or has a child process killed.
+    mutating func end(silent worker: Int32, now: Tick) {
+        guard isOwn(worker) else {
+            actions.append(.killWorker(workers[worker].id))
+            return
+        }
+        putOut(worker, "silent", "a PING was not answered in time", now: now)
     }
 }

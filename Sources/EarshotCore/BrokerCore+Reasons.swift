@@ -82,6 +82,8 @@ extension BrokerCore {
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected", to: &json)
+        } else if flights[flight].isSuspect {
+            writeWait("isolation", "two of its workers died: it runs alone, after other such flights", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
         } else {

@@ -358,6 +358,8 @@ extension BrokerCore {
 
     /// Lets a request wait for a queued flight: its own, or the last of its redirects.
     mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
+        // Suspects wait in a list of their pool.
+        guard !flights[leaf].isSuspect else { return }
         let record = interests[interest]
         let place = FairQueue.Place(
             pool: pool(of: leaf), priority: record.priority, root: handlers[record.handler].root, client: record.owner,
@@ -385,6 +387,10 @@ extension BrokerCore {
     mutating func enqueue(flight: Int32, first: Bool = false) {
         guard !adopts(flight) else { return }
         enter(.queued, flight)
+        guard !flights[flight].isSuspect else {
+            pools[pool(of: flight)].suspects.append(FlightName(number: flight, id: flights[flight].id))
+            return
+        }
         if flights[flight].isRevalidation {
             revalidations.append(FlightName(number: flight, id: flights[flight].id))
         }

@@ -31,6 +31,8 @@ extension BrokerCore {
             case .aside(let serial): asideEnded(serial)
             case .jars: if isLive(timer.subject) { expireJars(now: now) }
             case .adoption: adoptionEnded()
+            case .isolation(let worker): isolationEnded(of: worker, now: now)
+            case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
             case .heartbeat(let worker): heartbeat(of: worker, now: now)
             }
         }
@@ -91,7 +93,10 @@ extension BrokerCore {
         case .lent, .opening, .adoption, .spoolRetry: true
         case .jars(let serial): jarTimer == serial
         case .aside(let serial): aside.values.contains { $0.serial == serial }
+        case .isolation(let worker): workerNumbers[worker].map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let worker): workerNumbers[worker] != nil
+        case .suspicion(let name, let deaths):
+            flight(name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }
     }
 

@@ -32,6 +32,7 @@ extension BrokerCore {
         for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 { settlePurges(of: lease.flight) }
         let leases = workers[worker].leasesInOrder
         let served = workers[worker].pools
+        let culprit = culprit(in: worker)
         workers.remove(worker)
         // Before anything that follows looks for them.
         for case let identity? in leases.map(\.value.orphan) { orphans[identity] = nil }
@@ -43,16 +44,13 @@ extension BrokerCore {
             adopted.drop(lease.flight)
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
-            if isDeath { flights[lease.flight].workerDeaths += 1 }
-            if flights[lease.flight].workerDeaths >= limits.workerDeathsPerFlight {
+            if isDeath, countDeath(against: lease.flight, isAlone: attempt == culprit) {
                 fail(lease.flight, .poisonous, now: now)
             } else if !flights[lease.flight].method.isIdempotent {
                 // It may have been done: what must not be done twice is not tried again.
                 fail(lease.flight, .workerLost, now: now)
             } else {
-                enqueue(flight: lease.flight, first: true)
-                let name = FlightName(number: lease.flight, id: flights[lease.flight].id)
-                pools[pool(of: lease.flight)].returned.append(name)
+                requeue(lease.flight, now: now)
             }
         }
         leavePools(served, now: now)
@@ -82,7 +80,8 @@ extension BrokerCore {
         }
         if let body { actions.append(.releaseBody(body)) }
         switch message {
-        case .done, .pong: break
+        case .done: break
+        case .pong: ponged(worker, now: now)
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
@@ -357,6 +356,7 @@ extension BrokerCore {
         }
         spoolUse.growingBytes &-= lease.growingBytes
         workers[worker].lowerCeiling()
+        if workers[worker].isolation?.attempt == attempt { endIsolation(of: lease.flight, at: worker) }
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }
         keepPart(of: lease, attempt)

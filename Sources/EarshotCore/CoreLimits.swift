@@ -67,8 +67,21 @@ public struct CoreLimits: Equatable, Sendable {
     /// Messages of a client for which the cancellation of a flight that it left is deferred: more than the rows that a
     /// list moves in one step.
     public var handOverMessages = 512
-    /// Workers that may die of one flight before it is failed.
-    public var workerDeathsPerFlight = 2
+    /// Deaths of a flight's workers after which the flight is a suspect and runs alone. One has no consequence, so that a
+    /// killed worker delays nothing.
+    public var deathsOfSuspect = 2
+    /// Deaths of workers that ran a flight and nothing else until it is poisonous; the flight's first death never counts.
+    public var deathsAlonePerFlight = 2
+    /// Deaths of workers that ran a flight, alone or not, until it is poisonous: a bound for a flight that kills late.
+    public var workerDeathsPerFlight = 10
+    /// Time for which a suspect runs alone; doubled for each further death. Most crashes come with the first bytes, and
+    /// 64 suspects need 6.4 s at most.
+    public var isolationMilliseconds = 100
+    /// Time for which a suspect waits for an empty worker before it runs with other flights.
+    public var suspicionMilliseconds = 60_000
+
+    func isolation(deaths: UInt8) -> Int { isolationMilliseconds << max(0, Int(deaths) - deathsOfSuspect) }
+
     /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some
     /// films.
     public var spoolBytes = 10 << 30

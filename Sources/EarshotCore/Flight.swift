@@ -124,8 +124,12 @@ struct Flight {
     var fruitless: UInt8 = 0
     /// The most decoded bytes of body that one of them had.
     var mostReceivedBytes = 0
-    /// Workers that died of it.
+    /// Workers that died while they ran it.
     var workerDeaths: UInt8 = 0
+    /// Those of them that ran nothing else; the first death never counts.
+    var deathsAlone: UInt8 = 0
+    /// Whether its last worker died and it has not yet survived isolation.
+    var isSuspect = false
     /// Whether somebody who waits may want the body in a certain form.
     var hasWishes = false
     /// Whether the cache keeps its answer, with the file of its body.

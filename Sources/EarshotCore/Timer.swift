@@ -37,6 +37,10 @@ struct Timer: Comparable {
         case opening
         /// Attempts of earlier brokers that nobody asked for are kept no longer.
         case adoption
+        /// End of a suspect's isolation in this worker.
+        case isolation(WorkerID)
+        /// End of a suspect's wait for an empty worker, unless another worker died of it.
+        case suspicion(FlightName, deaths: UInt8)
         /// A worker with work has been silent.
         case heartbeat(WorkerID)
     }

@@ -1,3 +1,5 @@
+internal import DequeModule
+
 /// Workers that fetch the same kind of URLs, and what waits for them: http and https, or one scheme that somebody's own
 /// workers have registered.
 struct WorkerPool {
@@ -16,4 +18,6 @@ struct WorkerPool {
     var isClosed = false
     /// Flights whose worker was lost: they wait in the queue, but are looked at first.
     var returned: [FlightName] = []
+    /// Suspects that wait for an empty worker, in order.
+    var suspects: Deque<FlightName> = []
 }

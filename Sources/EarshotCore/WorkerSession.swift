@@ -11,6 +11,13 @@ struct WorkerSession {
         case draining
     }
 
+    /// An attempt that runs alone because an earlier worker died while it ran the same flight.
+    struct Isolation {
+        let attempt: AttemptID
+        /// End of the time in which the worker gets no other work.
+        let end: Tick
+    }
+
     /// A worker's hold on an attempt.
     struct Lease {
         var origin: Int32
@@ -71,6 +78,8 @@ struct WorkerSession {
     /// Those of them whose HOLDS is still to come. Until then it gets no work: it could be its own transfer again.
     var untold: Set<AttemptID> = []
     var cancelling = 0
+    /// The suspect that it runs alone; nil for a worker that takes other work.
+    var isolation: Isolation?
     /// Leases of lower classes than `high`.
     var lower = 0
     var lastHeard: Tick
@@ -96,7 +105,10 @@ struct WorkerSession {
     var slots: Int { min(offered, wish ?? offered) }
 
     @inline(__always)
-    var freeSlots: Int { phase == .ready && untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
+    var freeSlots: Int {
+        guard phase == .ready, untold.isEmpty, isolation == nil else { return 0 }
+        return max(0, slots - leases.count - foreign.count)
+    }
 
     /// It said how many transfers it runs. One that fetches nothing for us stays with none.
     mutating func offers(_ slots: Int) {

@@ -120,7 +120,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .originCooling: "The server asked to be left alone for a long time."
         case .workerLost: "The worker that fetched it was lost."
         case .workerFailed: "The worker for this scheme could not do it."
-        case .poisonous: "Two workers were lost while they fetched it."
+        case .poisonous: "Workers died repeatedly while they ran it alone."
         case .notCached: "The cache has no answer, and nothing else may be asked."
         case .notStored: "It could not be kept on the disk."
         case .expired: "It was kept for as long as durable requests are."

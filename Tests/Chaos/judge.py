@@ -22,7 +22,7 @@ EXPLAINED = {
 }
 """Failures that a disturbance explains, and in what."""
 
-DEATHS_OF_POISON = 2
+DEATHS_OF_POISON = 3
 
 AFTER_GREETING = 2.0
 """Seconds after a client met a broker from which on what it writes down came from that one."""

@@ -167,12 +167,14 @@ class JudgeTests(unittest.TestCase):
                 self.disturb(about, 10, 11)
                 self.assertEqual(self.verdict(), [])
 
-    def test_poison_takes_two_deaths(self):
+    def test_poison_takes_three_deaths(self):
         self.ask()
         self.fail_with("poisonous")
         self.disturb("worker", 10.1, 10.2)
         self.assertEqual(self.verdict(), ["unexplained"])
         self.disturb("worker", 10.3, 10.4)
+        self.assertEqual(self.verdict(), ["unexplained"])
+        self.disturb("worker", 10.5, 10.6)
         self.assertEqual(self.verdict(), [])
 
     def test_removed_takes_somebody_who_removed_it(self):

@@ -21,12 +21,13 @@ struct AttemptTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `a flight that two workers died of is failed`() {
+    @Test mutating func `a flight whose first worker and two that ran it alone died is poisonous`() {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
-        for number in 1...2 as ClosedRange<UInt64> {
+        for number in 1...3 as ClosedRange<UInt64> {
             rig.pass { _ = $0.worker(number) }
             #expect(rig.jobs.count == 1)
+            #expect(rig.terminals(for: a) == [])
             rig.pass { $0.core.workerLost(WorkerID(rawValue: number), now: $0.now) }
         }
         #expect(rig.terminals(for: a) == ["h 1 poisonous"])

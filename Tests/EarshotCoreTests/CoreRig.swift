@@ -91,6 +91,8 @@ struct CoreRig {
         core.workerSaid(.done(completion), body: BodyID(rawValue: lastBody), by: worker, now: now)
     }
 
+    mutating func pong(by worker: WorkerID) { core.workerSaid(.pong, body: nil, by: worker, now: now) }
+
     mutating func failed(_ job: Job, _ code: String, by worker: WorkerID) {
         core.workerSaid(
             .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)

@@ -1,6 +1,5 @@
 """Transfers outlive the broker that asked for them: the next one goes on with them."""
 
-import collections
 import os
 import shutil
 import signal
@@ -290,8 +289,6 @@ class ManyDeathsTests(TestCase):
         return [Asker(parts.runtime, number, each, url) for number in range(self.CLIENTS)]
 
     def assert_all_answered_once(self, askers):
-        """How many were given up because two workers died with them: no other failure is allowed."""
-        given_up = 0
         for number, asker in enumerate(askers):
             asker.join(300)
             if asker.error:
@@ -300,12 +297,7 @@ class ManyDeathsTests(TestCase):
             self.assertEqual(asker.rest, [])
             for (_, request), messages in asker.answers.items():
                 self.assertEqual(len(messages), 1, messages)
-                if messages[0].operands[2:] == ["poisonous"]:
-                    self.assertEqual(messages[0].fields["attempts"], "2", messages)
-                    given_up += 1
-                else:
-                    self.assertResult(messages[0], body(self.SIZE, f"{number}-{request}"))
-        return given_up
+                self.assertResult(messages[0], body(self.SIZE, f"{number}-{request}"))
 
     def over_broker_deaths(self, deaths, end):
         # As under `serve`: that nothing is fetched twice at once is promised where it is known how many workers there are.
@@ -321,7 +313,7 @@ class ManyDeathsTests(TestCase):
                 observer = parts.client()
                 eventually(lambda: len(observer.query("workers")["workers"]) == 2, "both workers are back", 30)
                 slowest = max(slowest, time.monotonic() - began)
-            self.assertEqual(self.assert_all_answered_once(askers), 0)
+            self.assert_all_answered_once(askers)
             again = origin.total - self.TRANSFERS
             tell(f"{origin.total} requests for {self.TRANSFERS} answers over {deaths} ends of the broker, after each of"
                  f" which the workers were back in {slowest:.2f} s")
@@ -363,21 +355,15 @@ class ManyDeathsTests(TestCase):
                 victim.kill()
                 parts.workers.append(parts.start("worker", "--runtime", parts.runtime, "--slots", 24))
                 origin.catch_up()
-                # What two dead workers were at is given up.
                 eventually(lambda: self.has_caught_up(origin), "what was cut off has run elsewhere")
-            given_up = self.assert_all_answered_once(askers)
-            tell(f"{given_up} of {self.TRANSFERS} were given up: two workers died with them")
-            # What a dead worker had and the origin had not heard of is not seen to be caught up with, and on a busy
-            # machine that is much: half of what the dead ones could have is the most.
-            self.assertLessEqual(given_up, deaths if LONG else deaths * 24 // 2)
+            self.assert_all_answered_once(askers)
             self.tell_delays(origin, moments)
 
     def has_caught_up(self, origin):
-        """Whether each transfer that was cut off lately has ended since, or was given up."""
+        """Whether each transfer that was cut off lately has ended since."""
         lately = origin.log()[-500:]
         ended = {request.target for request in lately if request.ended}
-        cut = collections.Counter(request.target for request in lately if request.aborted)
-        return all(target in ended or times > 1 for target, times in cut.items())
+        return all(request.target in ended for request in lately if request.aborted)
 
     def tell_delays(self, origin, moments):
         """From a worker's death to the second request of each thing that it was fetching."""
@@ -390,8 +376,7 @@ class ManyDeathsTests(TestCase):
                 delays.append(other.started - max(moment for moment in moments if moment <= other.started))
         tell(f"{len(delays)} transfers of {len(moments)} dead workers ran elsewhere after {milliseconds(delays):.0f} ms "
              f"(median), {milliseconds(delays, 99):.0f} ms (p99), {1000 * max(delays):.0f} ms (most)")
-        # What it must not wait for is a sign of life that does not come. On a machine with nothing else to do half of
-        # them take less than 50 ms.
+        # They must not wait for a heartbeat timeout. On an idle machine half of them take less than 50 ms.
         self.assertLess(milliseconds(delays), 200 if LONG else 2_000)
 
 

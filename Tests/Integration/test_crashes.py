@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
+import signal
 import time
 
 from harness import Bus, TestCase, temporary_folder
 from origin import Origin, body
-from processes import eventually, kill, started_at
+from processes import Watched, eventually, kill, started_at
 
 
 class WorkerDeathTests(TestCase):
@@ -41,13 +42,53 @@ class WorkerDeathTests(TestCase):
         with Origin() as origin, Bus(workers=1) as bus:
             client = bus.client()
             client.fetch("poison", 1, f"{origin.url}/hang", retries=10)
-            for death in (1, 2):
+            for death in (1, 2, 3):
                 origin.await_count("/hang", death)
                 kill(bus.workers[0])
             self.assertFailed(client.terminal(), "poisonous")
             client.fetch("poison", 2, f"{origin.url}/bytes/4")
             self.assertResult(client.terminal(), body(4))
-            self.assertEqual(origin.count("/hang"), 2)
+            self.assertEqual(origin.count("/hang"), 3)
+
+    def test_of_50_flights_only_the_one_that_kills_its_workers_is_poisonous(self):
+        origins, each = 10, 5
+        with Origin(ports=origins) as origin, Bus(workers=1, slots=80) as bus:
+            client = bus.client()
+            for index in range(origins * each - 1):
+                client.fetch("held", index, f"{origin.urls[index % origins]}/gate/held?bytes=900&seed={index}")
+            client.fetch("held", "killer", f"{origin.urls[-1]}/hang")
+            for death in (1, 2, 3, 4):
+                origin.await_count("/hang", death)
+                if death == 1:
+                    origin.await_running(50)
+                elif death == 2:
+                    origin.await_count("/gate/held", 98)
+                    origin.open_gate("held")
+                kill(bus.workers[0])
+            for answer in client.terminals(50):
+                if answer.id[1] == "killer":
+                    self.assertFailed(answer, "poisonous")
+                else:
+                    self.assertResult(answer, body(900, answer.id[1]))
+            self.assertEqual(client.rest(), [], "each once")
+            self.balance(client)
+
+    def test_a_kill_of_all_workers_at_once_fails_no_request(self):
+        with Origin() as origin, Bus(workers=2) as bus:
+            client = bus.client()
+            for death in range(5):
+                client.fetch("held", death, f"{origin.url}/gate/{death}?bytes=900&seed={death}")
+                origin.await_running(1)
+                workers = [Watched(pid) for pid in bus.workers]
+                for worker in workers:
+                    worker.signal(signal.SIGKILL)
+                for worker in workers:
+                    self.assertTrue(worker.await_death())
+                    worker.close()
+                origin.await_aborts(f"/gate/{death}", 1)
+                origin.open_gate(str(death))
+                self.assertResult(client.terminal(timeout=60), body(900, str(death)))
+            self.balance(client)
 
     def test_no_half_file_stays_after_a_worker_or_all_of_them_were_killed(self):
         folder = temporary_folder()

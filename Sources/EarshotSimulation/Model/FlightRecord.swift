@@ -75,6 +75,9 @@ final class FlightRecord {
     var attempts: UInt32 = 0
     var failures = 0
     var deaths = 0
+    var deathsAlone = 0
+    /// Whether it is to run in a worker of its own.
+    var isSuspect = false
     var retries = 0
     /// The running attempt, or the last one.
     var attempt: AttemptID?

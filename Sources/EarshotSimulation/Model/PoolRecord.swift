@@ -39,6 +39,8 @@ final class PoolRecord {
     var foreign: Set<AttemptID> = []
     /// Those of them that it has to tell of before it gets work.
     var untold: Set<AttemptID> = []
+    /// The suspect that it runs alone, and until when.
+    var isolation: (attempt: AttemptID, end: Tick)?
     /// When it was asked for a sign of life that it has not given.
     var askedAt: Tick?
 
@@ -46,11 +48,21 @@ final class PoolRecord {
         self.id = id
     }
 
+    /// Whether all of its flights are cleared suspects, or are cancelled.
+    func runsClearedOnly(_ limits: CoreLimits) -> Bool {
+        foreign.isEmpty
+            && leases.values.allSatisfy { lease in
+                !lease.isOrphan && lease.flight.map { $0.deaths >= limits.deathsOfSuspect } ?? true
+            }
+    }
+
     /// Whether it is a user's own.
     var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
     var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
-    var freeSlots: Int { takesWork && untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
+    var freeSlots: Int {
+        takesWork && untold.isEmpty && isolation == nil ? max(0, slots - leases.count - foreign.count) : 0
+    }
 
     func serves(_ scheme: Substring) -> Bool { schemes.contains(scheme) }
 }

@@ -292,6 +292,16 @@ extension ReferenceModel {
         expect(
             worker.leases.count + worker.foreign.count < worker.slots, 11,
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
+        expect(worker.isolation == nil, 8, "\(content) goes to a worker that isolates a suspect")
+        if flight.isSuspect {
+            let isAlone = worker.leases.isEmpty && worker.foreign.isEmpty
+            expect(
+                isAlone || flight.deaths == limits.deathsOfSuspect && worker.runsClearedOnly(limits), 8,
+                "suspect \(content) goes to a worker with other transfers")
+            let further = flight.deaths - limits.deathsOfSuspect
+            let end = now.advanced(byMilliseconds: limits.isolationMilliseconds << further)
+            worker.isolation = (job.attempt, end)
+        }
         checkSize(job, flight)
         checkForm(of: job, flight)
         checkTurn(of: flight)
@@ -364,7 +374,8 @@ extension ReferenceModel {
             return
         }
         let priority = servedClass(of: flight)
-        let isHigh = priority == .high || flight.isReturned
+        let isReturned = flight.isReturned || flight.isSuspect
+        let isHigh = priority == .high || isReturned
         expect(
             origin.hasRoom(true), 9,
             "\(job.origin) has \(origin.running) transfers of \(origin.limit), and one more starts")
@@ -372,7 +383,7 @@ extension ReferenceModel {
         expect(
             origin.mayStart(now: now), 9,
             "\(job) starts \(origin.spacedUntil.milliseconds(since: now)) ms too soon after the last from its origin")
-        expect(priority != nil || flight.isReturned, 7, "\(job) starts only for clients whose window is full")
+        expect(priority != nil || isReturned, 7, "\(job) starts only for clients whose window is full")
         let slots = slots(for: job.scheme)
         expect(
             isHigh || slots.lower < slots.total - slots.total / 4, 7,
@@ -394,7 +405,9 @@ extension ReferenceModel {
         guard !isDraining, isOpen else { return violation }
         let schemes = Set(openFlights.keys.map(\.job.scheme))
         let slots = Dictionary(uniqueKeysWithValues: schemes.map { ($0, self.slots(for: $0)) })
-        for flight in openFlights.values where flight.phase == .waiting {
+        // A worker that isolates a suspect gives away no other slot.
+        guard !pool.values.contains(where: { $0.isolation != nil }) else { return violation }
+        for flight in openFlights.values where flight.phase == .waiting && !flight.isSuspect {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),
                 let origin = origins[flight.content.job.origin], origin.mustStart(now: now),

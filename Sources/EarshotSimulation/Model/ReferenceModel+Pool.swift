@@ -1,5 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
+internal import HeapModule
 
 /// Workers: what they hold, what they report, and what follows for flights.
 extension ReferenceModel {
@@ -9,7 +10,8 @@ extension ReferenceModel {
         worker.askedAt = nil
         guard worker.isReady else { return }
         switch message {
-        case .pong, .ready: break
+        case .pong: ponged(worker)
+        case .ready: break
         case .holds(let held): told(held, by: worker)
         case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
@@ -83,6 +85,10 @@ extension ReferenceModel {
             return nil
         }
         transferEnded(lease)
+        if worker.isolation?.attempt == attempt {
+            worker.isolation = nil
+            lease.flight?.isSuspect = false
+        }
         if lease.isOrphan { orphanEnded(lease, answer) }
         guard let flight = lease.flight else { return nil }
         return (flight, lease)
@@ -106,27 +112,52 @@ extension ReferenceModel {
         }
     }
 
-    /// Its flights want another worker; one that lost two is given up.
+    /// Its flights run again; one that lost two workers is a suspect, one that lost too many is poisonous.
     func workerLost(_ id: WorkerID) { workerGone(id, isDeath: true) }
 
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
         leaveSchemes(worker)
         for lease in worker.leases.values where lease.isOrphan { orphans[lease.content] = nil }
-        for lease in worker.leases.values {
+        let culprit = culprit(in: worker)
+        for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
             scopeEnded(flight, isAnswered: false)
-            if isDeath { flight.deaths += 1 }
-            if flight.deaths >= limits.workerDeathsPerFlight {
+            if isDeath {
+                flight.deaths += 1
+                if attempt == culprit { flight.deathsAlone += 1 }
+            }
+            if isDeath,
+                flight.deaths >= limits.workerDeathsPerFlight || flight.deathsAlone >= limits.deathsAlonePerFlight
+            {
                 end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
             } else if !flight.content.job.isRepeatable {
                 end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
             } else {
                 flight.phase = .waiting
                 flight.isReturned = true
+                guard flight.deaths >= limits.deathsOfSuspect else { continue }
+                flight.isSuspect = true
+                let end = now.advanced(byMilliseconds: limits.suspicionMilliseconds)
+                moments.insert(Moment(at: end, subject: .suspicion(flight, deaths: flight.deaths)))
             }
         }
+    }
+
+    /// The attempt to blame for the death of a worker: its only one, after an earlier death.
+    private func culprit(in worker: PoolRecord) -> AttemptID? {
+        guard worker.leases.count == 1, worker.foreign.isEmpty, let (attempt, lease) = worker.leases.first,
+            let flight = lease.flight, flight.deaths > 0
+        else { return nil }
+        return attempt
+    }
+
+    /// Clears a suspect whose worker answers a PING after the isolation.
+    func ponged(_ worker: PoolRecord) {
+        guard let (attempt, end) = worker.isolation, end <= now else { return }
+        worker.isolation = nil
+        worker.leases[attempt]?.flight?.isSuspect = false
     }
 
     // MARK: Answers
@@ -227,7 +258,7 @@ extension ReferenceModel {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
-        if isNew { child.deaths = flight.deaths }
+        if isNew { (child.deaths, child.deathsAlone) = (flight.deaths, flight.deathsAlone) }
         child.retries = max(child.retries, flight.retries)
         child.parents.append(flight)
         flight.child = child

@@ -322,6 +322,7 @@ extension ReferenceModel {
                 settle(request, Ending(code: "deadline", attempts: attempts))
             case .lease(let client, let until): leaseEnded(client, until: until)
             case .deserted(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
+            case .suspicion(let flight, let deaths): if flight.deaths == deaths { flight.isSuspect = false }
             case .silence(let worker, let askedAt): silenceEnded(worker, askedAt: askedAt)
             case .grace(let request): if request.phase == .held { orphan(request) }
             case .spoolRetry: isSpoolFull = false

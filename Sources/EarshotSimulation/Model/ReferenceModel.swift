@@ -17,6 +17,8 @@ final class ReferenceModel {
             case lease(SessionRecord, until: Tick)
             /// The end of a time without workers, if it is still that one.
             case deserted(Substring, absence: Int)
+            /// A flight has waited for a worker of its own long enough, if no other died of it since.
+            case suspicion(FlightRecord, deaths: Int)
             case silence(WorkerID, askedAt: Tick)
             /// What could not be written is tried again.
             case spoolRetry

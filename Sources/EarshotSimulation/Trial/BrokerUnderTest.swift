@@ -112,6 +112,7 @@ struct BrokerUnderTest {
                 OriginRules.Terms(limit: $0.limit, spacingMilliseconds: 0)
             }
         }
+        if canary == .crowdedSuspect { limits.isolationMilliseconds = 0 }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         if canary == .desertedScheme { limits.poolAbsenceMilliseconds *= 1_000 }
         return limits

@@ -51,6 +51,9 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A transfer goes on at another byte than the one behind what is kept.
     case splicedBody = "spliced-body"
 
+    /// A worker that isolates a suspect gets other jobs.
+    case crowdedSuspect = "crowded-suspect"
+
     /// A user's own worker gets jobs of schemes that it did not name.
     case foreignScheme = "foreign-scheme"
 
@@ -84,7 +87,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .inheritedCancellation: [5]
         case .staleCompletion: [6]
         case .wrongClass: [7]
-        case .sharedDeadline: [8]
+        case .sharedDeadline, .crowdedSuspect: [8]
         case .originOverLimit, .unspacedStarts: [9]
         case .uncountedAcknowledgement: [10]
         case .unboundedClient, .ignoredFullDisk: [11]

@@ -73,6 +73,9 @@ struct Setting {
         if own.perMille(500) { faults.remove(.splitPasses) }
         limits.handOverMessages = [1, 4, 512][own.below(3)]
         limits.keptReplies = [2, 8, 256][own.below(3)]
+        limits.deathsOfSuspect = 1 + own.below(2)
+        limits.isolationMilliseconds = [5, 50, 200][own.below(3)]
+        limits.suspicionMilliseconds = [20, 500, 60_000][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {
