@@ -21,4 +21,24 @@ enum Checkout {
     static func names(_ path: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: root.appending(path: path).path()).sorted()
     }
+
+    /// A relative link of a document in a folder, as a path of the checkout.
+    static func path(_ link: String, in folder: String) -> String {
+        var parts = folder.split(separator: "/")
+        for part in link.split(separator: "/") {
+            if part == ".." { _ = parts.popLast() } else if part != "." { parts.append(part) }
+        }
+        return parts.joined(separator: "/")
+    }
+
+    static func exists(_ path: String) -> Bool {
+        FileManager.default.fileExists(atPath: root.appending(path: path).path())
+    }
+
+    /// The anchor that Markdown derives from a heading.
+    static func anchor(of heading: some StringProtocol) -> String {
+        let words = heading.drop { $0 == "#" || $0 == " " }.lowercased()
+        return words.filter { $0.isLetter || $0.isNumber || $0 == " " || $0 == "-" || $0 == "_" }
+            .replacingOccurrences(of: " ", with: "-")
+    }
 }
