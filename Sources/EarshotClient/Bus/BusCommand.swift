@@ -50,4 +50,6 @@ struct BusCensus: Equatable, Sendable {
     var names = 0
     var requests = 0
     var watches = 0
+    /// Whether its thread knows that there is no connection to a broker.
+    var isApart = false
 }

@@ -200,7 +200,8 @@ final class BusLoop {
         case .endWatch(let state): watches.removeValue(forKey: ObjectIdentifier(state))?.end(CancellationError())
         case .count(let continuation):
             let census = BusCensus(
-                handlers: handlers.count, names: names.count, requests: requests.count, watches: watches.count)
+                handlers: handlers.count, names: names.count, requests: requests.count, watches: watches.count,
+                isApart: !isConnected)
             continuation.resume(returning: census)
         case .close: close()
         }
