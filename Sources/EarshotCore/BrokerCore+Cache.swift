@@ -23,7 +23,11 @@ extension BrokerCore {
         case .validate(let index, let conditions):
             cachePlans[flight] = CachePlan(adding: conditions, stored: variants[index])
             enqueue(flight: flight)
-        case .fetch(let adding): fetch(flight, adding: adding)
+        case .fetch(let adding, let stale):
+            if stale != nil || !adding.isEmpty {
+                cachePlans[flight] = CachePlan(adding: adding, stored: stale.map { variants[$0] })
+            }
+            enqueue(flight: flight)
         case .notCached: fail(flight, .notCached, now: now)
         }
     }
@@ -128,13 +132,7 @@ extension BrokerCore {
         return flight
     }
 
-    /// Lets a flight be fetched, its request with these fields besides.
-    private mutating func fetch(_ flight: Int32, adding: HeaderFields, first: Bool = false) {
-        cachePlans[flight] = adding.isEmpty ? nil : CachePlan(adding: adding)
-        enqueue(flight: flight, first: first)
-    }
-
-    /// The same, as if nothing were kept: it is not, or not any more.
+    /// Fetches a flight as if nothing were kept: it is not, or not any more.
     private mutating func fetchAnew(_ flight: Int32) {
         cachePlans[flight] = nil
         planFields(of: flight)
@@ -145,7 +143,7 @@ extension BrokerCore {
     private mutating func planFields(of flight: Int32) {
         let record = flights[flight]
         let decision = CacheRule().decision(for: record.request, mode: record.mode, stored: [], now: calendarSeconds)
-        guard case .fetch(let adding) = decision, !adding.isEmpty else { return }
+        guard case .fetch(let adding, _) = decision, !adding.isEmpty else { return }
         cachePlans[flight] = CachePlan(adding: adding)
     }
 
@@ -235,13 +233,13 @@ extension BrokerCore {
         }
         let requestTime = calendarSeconds - Int64(now.milliseconds(since: response.startedAt) / 1_000)
         if let stored = cachePlans[flight]?.stored {
-            if response.status == 304 {
+            if response.status == 304, !stored.response.conditions.isEmpty {
                 drop(response)
                 validated(flight, stored, fields, requestTime: requestTime, now: now)
                 return true
             }
             replace(stored, of: flight, response, fields, requestTime: requestTime)
-        } else {
+        } else if !triesAgain(flight, after: response.status) {
             store(flight, response, fields, requestTime: requestTime)
         }
         guard endRevalidation(of: flight) else { return false }
@@ -254,7 +252,7 @@ extension BrokerCore {
     mutating func useAsStored(_ response: Outcome.Response, for flight: Int32) {
         let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
         var isStored = false
-        if isCaching, cachePlans[flight]?.stored == nil {
+        if isCaching, cachePlans[flight]?.stored?.response.conditions.isEmpty != false {
             let fields = HeaderFields(lines: response.fields)
             isStored = store(flight, response, fields, requestTime: requestTime) != nil
             flights[flight].isStored = false
@@ -286,8 +284,8 @@ extension BrokerCore {
         }
     }
 
-    /// Something else than a 304 came: what was asked about is not the server's answer any more, unless it is in
-    /// trouble.
+    /// Something else than a 304 came: the kept response is not the server's any more, unless the server is in trouble.
+    /// An error of the server never replaces it.
     private mutating func replace(
         _ stored: CacheVariant, of flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields,
         requestTime: Int64
@@ -304,10 +302,10 @@ extension BrokerCore {
             }
             return
         }
+        guard response.status < 500, response.status != 429 else { return }
         let kept = store(flight, response, fields, requestTime: requestTime)
         let isReplaced = kept.map { $0.varyKey == stored.response.varyKey } ?? false
-        guard !isReplaced, response.status < 500, response.status != 429 else { return }
-        actions.append(.discard(key, stored.entry))
+        if !isReplaced { actions.append(.discard(key, stored.entry)) }
     }
 
     /// - Returns: what is kept; nil for nothing.
@@ -339,10 +337,10 @@ extension BrokerCore {
         return stored
     }
 
-    /// Whether an answer that may be kept can ever be used: it is fresh for a while, a server can be asked whether it
-    /// has changed, or somebody means to use it whatever it says.
+    /// Whether a response that may be kept can ever be used: by the rules of HTTP, or because somebody means to use it
+    /// whatever it says.
     private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
-        if rule.isFresh(stored, now: calendarSeconds) || !stored.conditions.isEmpty { return true }
+        if rule.isUsable(stored, now: calendarSeconds) { return true }
         if flights[flight].mode == .forceCache { return true }
         var isWarm = false
         forEachInterest(of: flight) { core, interest in if core.interests[interest].isWarm { isWarm = true } }

@@ -155,6 +155,16 @@ extension BrokerCore {
         }
     }
 
+    /// Whether another attempt follows a response with this status: then it is not the answer that is kept.
+    func triesAgain(_ flight: Int32, after status: Int) -> Bool {
+        guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
+        let record = flights[flight]
+        let decision = RetryRule().decision(
+            after: .httpStatus, status: status, method: record.method, attempts: Int(record.failures) + 1,
+            fruitless: Int(record.fruitless) + 1, retries: Int(record.retries), retryAfter: nil, random: 0)
+        return decision != .giveUp
+    }
+
     /// 429 and 503, RFC 6585 section 4 and RFC 9110 section 15.6.4: the origin, not the request, is the trouble.
     private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 

@@ -1,11 +1,11 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What a flight has to do with the cache, if that is more than to be looked up and stored.
+/// Cache state of a flight with more than a lookup and a store: fields to add, a kept response, or a pending read.
 struct CachePlan {
     /// Fields that its JOB has besides those of the request: conditions, and words to other caches.
     var adding = HeaderFields()
-    /// The kept answer that is validated, or whose body is read.
+    /// The kept response that is validated, that may stand in for a failure, or whose body is read.
     var stored: CacheVariant?
     /// What a terminal says of the answer whose body is read; nil if none is.
     var reading: Terminal.Source?

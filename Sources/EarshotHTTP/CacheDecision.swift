@@ -6,8 +6,9 @@ public enum CacheDecision: Hashable, Sendable {
     case useAndRevalidate(Int, adding: HeaderFields)
     /// By the server's answer to the request with `adding`, or by this variant, if that is a 304.
     case validate(Int, adding: HeaderFields)
-    /// By the server's answer to the request with `adding`.
-    case fetch(adding: HeaderFields)
+    /// By the server's answer to the request with `adding`. `stale` is the kept variant without a validator that may
+    /// stand in for a failure (`CacheRule.mayUseStale`), and that an answer to HEAD may update.
+    case fetch(adding: HeaderFields, stale: Int? = nil)
     /// Not at all: nothing may be asked of a server, and nothing that is there may be used.
     case notCached
 }

@@ -32,14 +32,14 @@ extension CacheRule {
     ///
     /// - Parameters:
     ///   - status: That of the answer. Another than 200 says nothing.
-    ///   - fields: Those of the answer. Without a validator they can contradict what is kept, but not confirm it.
+    ///   - fields: Those of the answer. Without a validator they update only a response that has none either.
     public func freshening(
         of stored: StoredResponse, byHead status: Int, _ fields: HeaderFields, to request: HTTPRequest,
         requestTime: Int64, responseTime: Int64
     ) -> Freshening {
         guard status == 200 else { return .unrelated }
         guard stored.status == 200 else { return .mismatch }
-        var isConfirmed = false
+        var isConfirmed = stored.validator.isEmpty
         for name in ["etag", "last-modified", "content-length"] where fields.contains(name) {
             guard let value = fields.agreed(name), value == stored.fields.agreed(name) else { return .mismatch }
             if name != "content-length" { isConfirmed = true }

@@ -45,7 +45,7 @@ extension CacheRule {
         case .whileValidating: return mayAsk ? .useAndRevalidate(index, adding: conditions) : .use(index)
         case .afterValidation:
             guard mayAsk else { return .notCached }
-            guard !conditions.isEmpty else { return .fetch(adding: adding) }
+            guard !conditions.isEmpty else { return .fetch(adding: adding, stale: index) }
             for field in adding { conditions.add(field.name, field.value) }
             return .validate(index, adding: conditions)
         }

@@ -27,8 +27,12 @@ public struct CacheRule: Hashable, Sendable {
     /// Redirects of the moment: kept where the server allows it.
     static let temporaryStatuses: Set = [302, 303, 307]
 
-    /// Errors about the resource, not about the server or the client: kept for as long as the server says.
-    static let errorStatuses: Set = [404, 405, 410, 414, 451, 501]
+    /// Errors whose meaning is known and says nothing about the moment, as `must-understand` demands.
+    static let understoodErrors: Set = [404, 405, 410, 414, 451, 501]
+
+    /// Statuses that are never kept: a part (206) and a validation (304) are no whole response, 407 is a proxy's, and
+    /// RFC 6585 forbids it for the others.
+    static let unkeptStatuses: Set = [206, 304, 407, 428, 429, 431, 511]
 
     /// Whether the answer to `request` is kept: RFC 9111, section 3.
     ///
@@ -42,12 +46,13 @@ public struct CacheRule: Hashable, Sendable {
     ) -> StoreDecision {
         guard request.method == .get else { return .refuse(.method) }
         guard mode != .noStore, !request.choosesItsAnswer else { return .refuse(.pastCache) }
-        let isError = Self.errorStatuses.contains(status)
-        guard isError || Self.heuristicStatuses.contains(status) || Self.temporaryStatuses.contains(status) else {
-            return .refuse(.status)
-        }
-        // Each status above is understood, so `must-understand` lifts the `no-store` beside it: section 5.2.2.3.
+        guard (200..<600).contains(status), !Self.unkeptStatuses.contains(status) else { return .refuse(.status) }
         let control = CacheControl(response: response)
+        let isLasting = Self.heuristicStatuses.contains(status)
+        let isTemporary = Self.temporaryStatuses.contains(status)
+        // With an understood status `must-understand` lifts the `no-store` beside it: section 5.2.2.3.
+        let isUnderstood = isLasting || isTemporary || Self.understoodErrors.contains(status)
+        guard isUnderstood || !control.mustUnderstand else { return .refuse(.status) }
         guard !CacheControl(request: request.fields).noStore, !control.noStore || control.mustUnderstand else {
             return .refuse(.noStore)
         }
@@ -56,14 +61,24 @@ public struct CacheRule: Hashable, Sendable {
         guard fields.bytes.count <= HTTPLimits.headerBytes else { return .refuse(.tooLarge) }
         let stored = StoredResponse(
             status: status, fields: fields, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey)
-        if isError {
+        if isTemporary {
+            guard stored.explicitLifetime != nil || control.allowsStoring else { return .refuse(.notAllowed) }
+        } else if !isLasting {
             guard let lifetime = stored.explicitLifetime, lifetime > stored.age(now: responseTime) else {
                 return .refuse(.notAllowed)
             }
-        } else if !Self.heuristicStatuses.contains(status) {
-            guard stored.explicitLifetime != nil || control.allowsStoring else { return .refuse(.notAllowed) }
         }
         return .store(stored)
+    }
+
+    /// Whether a kept response can ever answer a request of mode `default`: it is fresh, a server can validate it, or
+    /// the server allows a stale answer for a while (RFC 5861).
+    public func isUsable(_ stored: StoredResponse, now: Int64) -> Bool {
+        if isFresh(stored, now: now) || !stored.conditions.isEmpty { return true }
+        let control = stored.control
+        guard !control.noCache, !control.mustRevalidate else { return false }
+        let allowed = max(control.staleWhileRevalidate ?? 0, control.staleIfError ?? 0)
+        return allowed > 0 && stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored), allowed)
     }
 
     /// Seconds after which `stored` is stale for a request of this mode, 0 to 2^31: RFC 9111, section 4.2.1.

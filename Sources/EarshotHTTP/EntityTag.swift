@@ -5,7 +5,10 @@ public struct EntityTag: Sendable {
     /// Whether the tag stands for what is equivalent, and not for what is the same byte by byte.
     public let isWeak: Bool
 
-    /// What is between the quotation marks; need not be UTF-8.
+    /// Whether the tag was written with quotation marks.
+    let isQuoted: Bool
+
+    /// The text between the quotation marks; need not be UTF-8.
     private let opaque: ArraySlice<UInt8>
 
     /// Reads the value of an `ETag` field; nil for other text and for more than `HTTPLimits.entityTagBytes`.
@@ -22,8 +25,24 @@ public struct EntityTag: Sendable {
             return nil
         }
         opaque = quoted.dropFirst().dropLast()
-        // etagc: no escapes, no blanks.
-        guard opaque.allSatisfy({ $0 > 0x20 && $0 != UInt8(ascii: "\"") && $0 != 0x7f }) else { return nil }
+        isQuoted = true
+        guard opaque.allSatisfy(Self.isTagByte) else { return nil }
+    }
+
+    /// Reads a tag that some servers write without quotation marks; nil for other text. Conditions name it with marks,
+    /// as browsers do. It is never strong enough to continue a body.
+    init?(unquoted bytes: ArraySlice<UInt8>) {
+        guard !bytes.isEmpty, bytes.count <= HTTPLimits.entityTagBytes - 2, !bytes.starts(with: "W/".utf8),
+            !bytes.starts(with: "w/".utf8), bytes.allSatisfy(Self.isTagByte)
+        else { return nil }
+        isWeak = false
+        isQuoted = false
+        opaque = bytes
+    }
+
+    /// etagc: no escapes, no blanks.
+    private static func isTagByte(_ byte: UInt8) -> Bool {
+        byte > 0x20 && byte != UInt8(ascii: "\"") && byte != 0x7f
     }
 
     /// Whether both stand for the same bytes.

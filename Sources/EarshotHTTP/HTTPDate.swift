@@ -5,7 +5,8 @@ public struct HTTPDate: Hashable, Sendable {
 
     /// Reads an IMF-fixdate, or one of the obsolete forms, RFC 850 and asctime; nil for other text.
     ///
-    /// A day's name has to be one, but need not be the right one.
+    /// As in browsers, names are read in any case, and day and hour may have one digit in the first two forms. The name
+    /// of the day need not be the right one.
     ///
     /// - Parameter now: Seconds since 1970; decides the century of an RFC 850 date, which is never more than 50 years
     ///   ahead of it.
@@ -24,32 +25,39 @@ public struct HTTPDate: Hashable, Sendable {
                 let yearNumber = decimal(bytes, 20..<24, maximum: 9999)
             else { return nil }
             (year, day, month, time) = (yearNumber, dayNumber, 4, 11)
-        } else if bytes[3] == UInt8(ascii: ",") {
-            // Sun, 06 Nov 1994 08:49:37 GMT
-            guard Self.isDay(bytes, 0..<3, Self.shortDays),
-                Self.matches(", __ ___ ____ __:__:__ GMT", bytes, at: 3),
-                let dayNumber = decimal(bytes, 5..<7, maximum: 31),
-                let yearNumber = decimal(bytes, 12..<16, maximum: 9999)
-            else { return nil }
-            (year, day, month, time) = (yearNumber, dayNumber, 8, 17)
         } else {
-            // Sunday, 06-Nov-94 08:49:37 GMT
-            let comma = bytes.count - 24
-            guard Self.isDay(bytes, 0..<comma, Self.longDays),
-                Self.matches(", __-___-__ __:__:__ GMT", bytes, at: comma),
-                let dayNumber = decimal(bytes, comma + 2..<comma + 4, maximum: 31),
-                let yearNumber = decimal(bytes, comma + 9..<comma + 11, maximum: 99)
+            // Sun, 06 Nov 1994 08:49:37 GMT, or Sunday, 06-Nov-94 08:49:37 GMT
+            let isShort = bytes[3] == UInt8(ascii: ",")
+            guard let comma = isShort ? 3 : (6...9).first(where: { bytes[$0] == UInt8(ascii: ",") }),
+                Self.isDay(bytes, 0..<comma, isShort ? Self.shortDays : Self.longDays)
             else { return nil }
-            (year, day, month, time) = (Self.fullYear(yearNumber, now: now), dayNumber, comma + 5, comma + 12)
+            let first = comma + 2
+            let end = Self.endOfNumber(bytes, at: first)
+            let yearDigits = isShort ? 4 : 2
+            month = end + 1
+            time = month + 5 + yearDigits
+            let isHourShort = bytes.count == time + 11
+            let pattern = isShort ? " ___ ____ " : "-___-__ "
+            guard bytes[comma + 1] == UInt8(ascii: " "), let dayNumber = decimal(bytes, first..<end, maximum: 31),
+                Self.matches(pattern + (isHourShort ? "_:__:__ GMT" : "__:__:__ GMT"), bytes, at: end),
+                let yearNumber = decimal(bytes, month + 4..<month + 4 + yearDigits, maximum: 9999)
+            else { return nil }
+            (year, day) = (isShort ? yearNumber : Self.fullYear(yearNumber, now: now), dayNumber)
         }
+        let colon = Self.endOfNumber(bytes, at: time)
         guard let monthNumber = Self.month(bytes, at: month), day > 0, day <= Self.days(in: monthNumber, of: year),
-            let hour = decimal(bytes, time..<time + 2, maximum: 23),
-            let minute = decimal(bytes, time + 3..<time + 5, maximum: 59),
+            let hour = decimal(bytes, time..<colon, maximum: 23),
+            let minute = decimal(bytes, colon + 1..<colon + 3, maximum: 59),
             // 60 is a leap second.
-            let second = decimal(bytes, time + 6..<time + 8, maximum: 60)
+            let second = decimal(bytes, colon + 4..<colon + 6, maximum: 60)
         else { return nil }
         let days = Self.daysSince1970(year: year, month: monthNumber, day: day)
         secondsSince1970 = Int64(days * 86_400 + hour * 3600 + minute * 60 + second)
+    }
+
+    /// The index after a number of one or two digits at `start`.
+    private static func endOfNumber(_ bytes: Span<UInt8>, at start: Int) -> Int {
+        start + 1 < bytes.count && bytes[start + 1].isDigit ? start + 2 : start + 1
     }
 
     private static let shortDays = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -58,12 +66,13 @@ public struct HTTPDate: Hashable, Sendable {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// Whether `bytes` from `start` to their end are `pattern`, in which `_` stands for any byte.
+    /// Whether `bytes` from `start` to their end are `pattern` in any case, in which `_` stands for any byte.
     private static func matches(_ pattern: String, _ bytes: Span<UInt8>, at start: Int) -> Bool {
         let utf8 = pattern.utf8
         let wanted = utf8.span
         guard bytes.count == start + wanted.count else { return false }
-        for index in wanted.indices where wanted[index] != UInt8(ascii: "_") && wanted[index] != bytes[start + index] {
+        for index in wanted.indices
+        where wanted[index] != UInt8(ascii: "_") && wanted[index].lowercased != bytes[start + index].lowercased {
             return false
         }
         return true
@@ -78,8 +87,10 @@ public struct HTTPDate: Hashable, Sendable {
         months.firstIndex { isEqual(bytes, start..<start + 3, $0) }.map { $0 + 1 }
     }
 
+    /// Whether `bytes` in `range` are `name` in any case.
     private static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ name: String) -> Bool {
-        range.count == name.utf8.count && zip(range, name.utf8).allSatisfy { bytes[$0] == $1 }
+        range.count == name.utf8.count
+            && zip(range, name.utf8).allSatisfy { bytes[$0].lowercased == $1.lowercased }
     }
 
     /// The year that ends in `twoDigits` and is at most 50 after and less than 50 before that of `now`.

@@ -8,3 +8,15 @@ extension HTTPRequest {
         }
     }
 }
+
+extension HeaderFields {
+    /// Whether a response with this status can answer a request with these fields: a 304 needs a condition (RFC 9110,
+    /// section 15.4.5), a 206 a range (section 15.3.7).
+    public func allow(status: Int) -> Bool {
+        switch status {
+        case 206: contains("range")
+        case 304: contains("if-none-match") || contains("if-modified-since")
+        default: true
+        }
+    }
+}

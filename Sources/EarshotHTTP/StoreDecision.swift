@@ -13,8 +13,7 @@ public enum StoreDecision: Equatable, Sendable {
         case pastCache
         /// `no-store` in the request or the response.
         case noStore
-        /// A status whose meaning is for this request or this moment: 206, 304, 401, 429, 500 and all others that
-        /// `CacheRule` does not name.
+        /// A status that is never kept, such as 206, 304 and 429; or one that is unknown, beside `must-understand`.
         case status
         /// The status is kept only if the server says for how long, and it does not.
         case notAllowed

@@ -1,7 +1,8 @@
 /// What tells one representation of a resource from another: `ETag` and `Last-Modified` of a response, RFC 9110,
 /// section 8.8.
 public struct Validator: Sendable {
-    /// Nil if there is none, if it cannot be read, or if there are several that differ.
+    /// Nil if there is none, if it cannot be read, or if there are several that differ. A tag without quotation marks is
+    /// read as if it had them.
     public let entityTag: EntityTag?
 
     /// `Last-Modified`, seconds since 1970; nil as for `entityTag`.
@@ -20,7 +21,7 @@ public struct Validator: Sendable {
     ///
     /// - Parameter now: Seconds since 1970, for the century of an obsolete date.
     public init(response fields: HeaderFields, now: Int64) {
-        entityTag = fields.agreed("etag").flatMap { EntityTag(bytes: $0) }
+        entityTag = fields.agreed("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
         hasEntityTagField = fields.contains("etag")
         let text = fields.agreed("last-modified")
         lastModified = text.flatMap { HTTPDate(String(decoding: $0, as: UTF8.self), now: now)?.secondsSince1970 }
@@ -63,7 +64,7 @@ public struct Validator: Sendable {
     /// What `If-Range` may name: a strong entity tag, or, without any tag, a date that is strong (RFC 9110,
     /// section 13.1.5); nil if there is no such thing.
     var strongText: [UInt8]? {
-        if let entityTag { return entityTag.isWeak ? nil : entityTag.bytes }
+        if let entityTag { return entityTag.isWeak || !entityTag.isQuoted ? nil : entityTag.bytes }
         return isLastModifiedStrong ? Array(lastModifiedText) : nil
     }
 

@@ -187,6 +187,10 @@ final class JobRun: TransferSink {
             refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
             return false
         }
+        guard plan.fields.allow(status: head.status) || lent != nil && head.status == 206 else {
+            refusal = Refusal(.protocolError, "The server sent a \(head.status) that was not asked for.")
+            return false
+        }
         if let lent {
             switch place(HeaderFields(lines: head.fields), behind: lent) {
             case .own: break

@@ -265,6 +265,68 @@ struct CacheTests {
         #expect(rig.terminals(for: client) == ["h q2 200"])
     }
 
+    @Test mutating func `RFC 5861: a stale answer without a validator makes up for a server in trouble`() throws {
+        try keep("cache-control: max-age=0, stale-if-error=100")
+        ask(url)
+        #expect(fieldsOfJob == [])
+        answer(try #require(rig.jobs.first), status: 500, "")
+        #expect(sources == ["cache"])
+        #expect(rig.terminals(for: client) == ["h q2 200"])
+        ask(url)
+        let (job, worker) = (try #require(rig.jobs.first), worker)
+        rig.pass { $0.failed(job, "reset", by: worker) }
+        settle()
+        #expect(sources == ["cache"])
+        ask(url)
+        answer(try #require(rig.jobs.first), "cache-control: no-store")
+        #expect(sources == ["network"])
+        #expect(cache.count == 0)
+    }
+
+    @Test mutating func `RFC 5861: a stale answer without a validator is used while another is fetched`() throws {
+        try keep("cache-control: max-age=0, stale-while-revalidate=100")
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(fieldsOfJob == [])
+        answer(try #require(rig.jobs.first), fresh)
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.jobs.isEmpty)
+    }
+
+    @Test mutating func `a HEAD brings a stale answer without a validator up to date`() throws {
+        try keep("cache-control: max-age=0, stale-if-error=100")
+        ask(url) { $0.options.method = "HEAD" }
+        let (job, worker) = (try #require(rig.jobs.first), worker)
+        rig.pass { $0.done(job, by: worker, length: 0, fields: "cache-control: max-age=100") }
+        settle()
+        #expect(sources == ["network"])
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.jobs.isEmpty)
+    }
+
+    @Test mutating func `an error of the server does not take the place of what is kept`() throws {
+        try keep(stale)
+        ask(url)
+        answer(try #require(rig.jobs.first), status: 500, fresh)
+        #expect(rig.terminals(for: client) == ["h q2 http-status"])
+        ask(url)
+        #expect(fieldsOfJob == ["if-none-match: \"1\""])
+    }
+
+    @Test mutating func `an error is kept if no other attempt follows it`() throws {
+        ask(url) { $0.options.retries = 1 }
+        answer(try #require(rig.jobs.first), status: 500, fresh)
+        #expect(cache.count == 0)
+        rig.wait(milliseconds: 1_000)
+        answer(try #require(rig.jobs.first), status: 500, fresh)
+        #expect(cache.count == 1)
+        ask(url)
+        #expect(sources == ["cache"])
+        #expect(rig.terminals(for: client) == ["h q2 http-status"])
+    }
+
     // MARK: Strictness
 
     @Test mutating func `a reload does not join what began before it, and others join the reload`() throws {

@@ -36,7 +36,7 @@ import Testing
             ("etag: \"a\"", "etag: \"a\"", "update"), ("etag: \"a\"", "etag: \"b\"", "mismatch"),
             ("etag: W/\"a\"", "etag: W/\"a\"", "update"), ("etag: W/\"a\"", "etag: W/\"b\"", "mismatch"),
             ("etag: W/\"a\"", "etag: \"a\"", "update"), ("etag: \"a\"", "", "update"),
-            ("etag: \"a\"", "etag: a", "mismatch"), ("etag: \"a\"", "etag: \"a\"\netag: \"b\"", "mismatch"),
+            ("etag: \"a\"", "etag: a b", "mismatch"), ("etag: \"a\"", "etag: \"a\"\netag: \"b\"", "mismatch"),
             (modified, "etag: \"a\"", "mismatch"), (modified, "etag: \"a\"\n\(modified)", "mismatch"),
             (modified, "etag: W/\"a\"\n\(modified)", "update"), (modified, "etag: W/\"a\"\n\(other)", "mismatch"),
             (modified, "etag: W/\"a\"", "mismatch"), ("x: y", "etag: W/\"a\"", "mismatch"),
@@ -142,6 +142,26 @@ import Testing
     func head(_ row: Case<String>) throws {
         let kept = try CacheWorld.stored("etag: \"a\"\ncontent-length: 10\n\(Self.modified)")
         #expect(try name(byHead(row.input, kept)) == row.expected)
+    }
+
+    @Test func `RFC 9111 4.3.5: without any validator an answer to HEAD updates what has none either`() throws {
+        let kept = try CacheWorld.stored("cache-control: max-age=5\ncontent-length: 10\nx-kept: 1")
+        guard case .update(let updated) = try byHead("cache-control: max-age=60\nx-new: 2", kept) else {
+            Issue.record("not updated")
+            return
+        }
+        #expect(updated.fields.first("x-kept") == "1" && updated.fields.first("x-new") == "2")
+        #expect(rule.isFresh(updated, now: later + 50))
+        #expect(try name(byHead("content-length: 10", kept)) == "update")
+        #expect(try name(byHead("content-length: 11", kept)) == "mismatch")
+        #expect(try name(byHead("etag: \"a\"", kept)) == "mismatch")
+    }
+
+    @Test func `a 304 with a tag without quotation marks is about what was kept with it`() throws {
+        let kept = try CacheWorld.stored("etag: a")
+        #expect(try name(by304("etag: a", kept)) == "update")
+        #expect(try name(by304("etag: \"a\"", kept)) == "update")
+        #expect(try name(by304("etag: b", kept)) == "mismatch")
     }
 
     @Test func `an answer to HEAD with another status is another matter`() throws {

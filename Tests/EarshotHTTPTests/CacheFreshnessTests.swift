@@ -11,6 +11,7 @@ import Testing
             Case("RFC 9111 5.3, max-age before Expires", "cache-control: max-age=60\nexpires: 0", 60),
             Case("RFC 9111 4.2.1, Expires", "expires: Sun, 06 Nov 1994 08:50:37 GMT", 60),
             Case("RFC 9111 4.2.1, obsolete Expires", "expires: Sunday, 06-Nov-94 08:50:37 GMT", 60),
+            Case("RFC 9111 4.2.1, Expires as browsers read it", "expires: SUN, 6 nov 1994 8:50:37 gmt", 60),
             Case("RFC 9111 5.3, Expires in the past", "expires: Sun, 06 Nov 1994 08:40:37 GMT", 0),
             Case("RFC 9111 5.3, no date", "expires: 0", 0),
             Case("RFC 9111 5.3, no date", "expires: -1", 0),
@@ -68,6 +69,28 @@ import Testing
             status: 200, fields: fields, requestTime: CacheWorld.now - 4, responseTime: CacheWorld.now,
             varyKey: VaryKey(canonical: []))
         #expect(stored.age(now: CacheWorld.now + 10) == row.expected)
+    }
+
+    @Test(
+        "a kept response can be of use while it is fresh, can be validated, or may be used stale",
+        arguments: [
+            Case("fresh", "cache-control: max-age=5", "4 yes"),
+            Case("stale", "cache-control: max-age=5", "5 no"),
+            Case("stale with a tag", "cache-control: max-age=5\netag: \"a\"", "5 yes"),
+            Case("stale with a date", "cache-control: max-age=5\n\(modified)", "5 yes"),
+            Case("RFC 5861 3, at once", "cache-control: max-age=0, stale-while-revalidate=5", "0 yes"),
+            Case("RFC 5861 3, at its end", "cache-control: max-age=1, stale-while-revalidate=5", "6 yes"),
+            Case("RFC 5861 3, behind it", "cache-control: max-age=1, stale-while-revalidate=5", "7 no"),
+            Case("RFC 5861 4, at once", "cache-control: max-age=0, stale-if-error=5", "0 yes"),
+            Case("RFC 5861 4, the longer one", "cache-control: stale-while-revalidate=2, stale-if-error=5", "5 yes"),
+            Case("RFC 5861 4, for no time", "cache-control: max-age=0, stale-if-error=0", "0 no"),
+            Case("RFC 9111 5.2.2.2", "cache-control: max-age=0, stale-if-error=5, must-revalidate", "0 no"),
+            Case("RFC 9111 5.2.2.4", "cache-control: max-age=0, stale-while-revalidate=5, no-cache", "0 no"),
+        ])
+    func use(_ row: Case<String>) throws {
+        let seconds = try #require(Int64(row.expected.prefix { $0 != " " }))
+        let isUsable = rule.isUsable(try CacheWorld.stored(row.input), now: CacheWorld.now + seconds)
+        #expect("\(seconds) \(isUsable ? "yes" : "no")" == row.expected)
     }
 
     @Test func `no clock makes an age overflow, and one set back makes it the greatest`() throws {

@@ -62,8 +62,9 @@ import Testing
         arguments: [
             (200, "cpf"), (203, "cpf"), (204, "cpf"), (300, "cpf"), (301, "cpf"), (308, "cpf"), (302, "pf"),
             (303, "pf"), (307, "pf"), (404, "f"), (405, "f"), (410, "f"), (414, "f"), (451, "f"), (501, "f"),
-            (100, ""), (201, ""), (206, ""), (226, ""), (304, ""), (400, ""), (401, ""), (403, ""), (407, ""),
-            (416, ""), (421, ""), (429, ""), (500, ""), (502, ""), (503, ""), (504, ""), (0, ""), (-1, ""),
+            (201, "f"), (226, "f"), (299, "f"), (399, "f"), (400, "f"), (401, "f"), (403, "f"), (416, "f"),
+            (421, "f"), (499, "f"), (500, "f"), (502, "f"), (503, "f"), (504, "f"), (599, "f"), (100, ""), (206, ""),
+            (304, ""), (407, ""), (428, ""), (429, ""), (431, ""), (511, ""), (600, ""), (0, ""), (-1, ""),
         ])
     func status(_ status: Int, _ stored: String) throws {
         let request = try CacheWorld.request()
@@ -71,6 +72,18 @@ import Testing
         let allowed = reason(world.storing("cache-control: public", status: status, to: request)) == nil
         let fresh = reason(world.storing("cache-control: max-age=5", status: status, to: request)) == nil
         #expect((bare ? "c" : "") + (allowed ? "p" : "") + (fresh ? "f" : "") == stored)
+    }
+
+    @Test func `RFC 9111 5.2.2.3: must-understand keeps a status only if its meaning is known`() throws {
+        let request = try CacheWorld.request()
+        for control in ["must-understand, max-age=5", "must-understand, no-store, max-age=5"] {
+            for (status, expected) in [(200, nil), (404, nil), (299, .status), (500, .status)]
+                as [(Int, StoreDecision.Reason?)]
+            {
+                let decision = world.storing("cache-control: \(control)", status: status, to: request)
+                #expect(reason(decision) == expected, "\(status) \(control)")
+            }
+        }
     }
 
     @Test func `an error that is stale when it comes is not kept`() throws {

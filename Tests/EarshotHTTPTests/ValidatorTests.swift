@@ -43,6 +43,15 @@ import Testing
         #expect(first.isWeaklyEqual(to: second) == weakly && second.isWeaklyEqual(to: first) == weakly)
     }
 
+    @Test func `a tag without quotation marks asks a server, and is not strong`() {
+        let unquoted = validator("etag: xyzzy")
+        #expect(unquoted.entityTag?.isWeaklyEqual(to: EntityTag("\"xyzzy\"")!) == true)
+        #expect(!unquoted.isStrong && unquoted.ifRange == nil && !unquoted.isEmpty)
+        for text in ["w/xyzzy", "W/", "a b", "a\"b", "", "\"a\", \"b\"", String(repeating: "a", count: 1_023)] {
+            #expect(validator("etag: \(text)").entityTag == nil, "\(text)")
+        }
+    }
+
     private static let modified = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT"
     private static let later = "date: Sun, 06 Nov 1994 08:49:38 GMT"
 
@@ -79,7 +88,7 @@ import Testing
 
     @Test func `a validator is empty if a server could not be asked by it`() {
         #expect(validator("").isEmpty)
-        #expect(validator("etag: a\nlast-modified: today").isEmpty)
+        #expect(validator("etag: a b\nlast-modified: today").isEmpty)
         #expect(!validator("etag: W/\"a\"").isEmpty)
         #expect(validator(Self.modified).lastModified == 784_111_777)
     }

@@ -81,6 +81,7 @@ import Testing
         }
         var job = bed.job()
         job.method = method
+        job.httpFields = Array("if-none-match: \"a\"".utf8)
         job.maxBytes = 10
         #expect(try bed.fetch(job))
         let (completion, body) = try #require(bed.broker.completion(job.attempt))
@@ -88,6 +89,25 @@ import Testing
         #expect(completion.sha256 == nil)
         #expect(body == nil)
         #expect(bed.origin.requests.first?.hasPrefix(method + " ") == true)
+    }
+
+    @Test(
+        arguments: [
+            (304, "", false), (304, "if-none-match: \"a\"", true), (304, "if-modified-since: x", true),
+            (304, "range: bytes=0-3", false), (206, "", false), (206, "range: bytes=0-3", true),
+            (206, "if-none-match: \"a\"", false),
+        ] as [(Int, String, Bool)])
+    func `a 304 answers a condition and a 206 a range, and nothing else`(
+        status: Int, fields: String, isRight: Bool
+    ) throws {
+        let bed = try Bed { _ in
+            .init("HTTP/1.1 \(status) X\r\nContent-Length: 4\r\n\r\n\(status == 304 ? "" : "body")")
+        }
+        var job = bed.job()
+        job.httpFields = Array(fields.utf8)
+        #expect(try bed.fetch(job))
+        #expect((bed.broker.completion(job.attempt)?.completion.status == status) == isRight)
+        #expect(bed.broker.failure(job.attempt) == (isRight ? nil : "protocol-error"))
     }
 
     @Test func `an interim answer is dropped and a folded field unfolded`() throws {

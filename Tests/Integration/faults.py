@@ -27,8 +27,8 @@
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 to one who has
                            that, else `bytes=N` bytes that depend on name and version. `vary=F` adds `Vary: F`, and the value
-                           of F to what they depend on; `status=S` is another status, `location=U` and `last-modified=D` add
-                           a field, `plain` leaves out the tag. While the test has NAME fail it is 503
+                           of F to what they depend on; `status=S` is another status, `location=U`, `last-modified=D` and
+                           `expires=D` add a field, `plain` leaves out the tag, `unquoted` its quotation marks. While the test has NAME fail it is 503
     /headers               the request as the origin saw it, in JSON
     /set-cookie/COOKIE     as /headers, and sets that cookie for every path; with `?location=U` redirects to U
     /drop-second           answers the first request of a connection, and closes it without a word at the second
@@ -302,8 +302,8 @@ async def kept(connection, request, origin, name):
     version = origin.versions.get(name, 0)
     tag = f'"{version}"'
     fields = [("Cache-Control", query["cc"])] if "cc" in query else []
-    fields += [] if "plain" in query else [("ETag", tag)]
-    fields += [(field, query[field]) for field in ("vary", "location", "last-modified") if field in query]
+    fields += [] if "plain" in query else [("ETag", tag.strip('"') if "unquoted" in query else tag)]
+    fields += [(field, query[field]) for field in ("vary", "location", "last-modified", "expires") if field in query]
     if request.headers.get("if-none-match") == tag:
         await connection.send(head(304, fields))
         return True

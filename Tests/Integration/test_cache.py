@@ -83,7 +83,8 @@ class ModeTests(CacheTestCase):
         self.assertFrom("cache", self.get(url, cache="only-if-cached"), "a")
 
     def test_what_must_not_be_kept_is_not(self):
-        for query in ({"cc": "no-store"}, {"cc": "max-age=1000", "vary": "*"}, {"cc": "max-age=1000", "status": 500}):
+        for query in ({"cc": "no-store"}, {"cc": "max-age=1000", "vary": "*"}, {"cc": "max-age=0", "plain": 1},
+                      {"cc": "max-age=1000", "status": 431}, {"cc": "public", "status": 500}):
             url = self.url("a", **query)
             for _ in range(2):
                 self.get(url, retries=0)
@@ -94,6 +95,37 @@ class ModeTests(CacheTestCase):
         for url in (kept, kept, other, other):
             self.assertFailed(self.get(url), "http-status")
         self.assertEqual((self.requests("a"), self.requests("b")), (1, 2))
+
+    def test_any_status_is_kept_for_as_long_as_the_server_says(self):
+        for status in (299, 400, 410, 499, 500, 502, 504, 599):
+            name = str(status)
+            url = self.url(name, status=status, cc="max-age=1000")
+            for _ in range(2):
+                message = self.get(url, retries=0)
+                if status < 400:
+                    self.assertResult(message, body(100, kept_seed(name)))
+                else:
+                    self.assertFailed(message, "http-status")
+            self.assertEqual(self.requests(name), 1, name)
+
+    def test_a_304_or_206_that_was_not_asked_for_is_a_failure(self):
+        for url in (f"{self.origin.url}/status/304", self.url("a", cc="max-age=1000", status=206)):
+            self.assertFailed(self.get(url), "protocol-error")
+        self.assertFailed(self.get(self.url("a", cc="max-age=1000"), cache="only-if-cached"), "not-cached")
+        message = self.get(f"{self.origin.url}/status/304", [("if-none-match", '"0"')])
+        self.assertEqual(message.verb, "RESULT", message)
+
+    def test_dates_are_read_in_any_case_and_with_single_digits(self):
+        for index, date in enumerate(("THU, 18 AUG 2050 02:01:18 gMT", "Thu, 4 Aug 2050 2:01:18 GMT")):
+            url = self.url(str(index), plain=1, expires=date)
+            self.assertFrom("network", self.get(url), str(index))
+            self.assertFrom("cache", self.get(url), str(index))
+
+    def test_a_tag_without_quotation_marks_validates(self):
+        url = self.url("a", cc="max-age=0", unquoted=1)
+        self.assertFrom("network", self.get(url), "a")
+        self.assertFrom("revalidated", self.get(url), "a")
+        self.assertEqual(self.origin.log("/kept/a")[1].headers["if-none-match"], '"0"')
 
     def test_requests_for_parts_and_conditions_go_past_it(self):
         url = self.url("a", cc="max-age=1000")
@@ -153,6 +185,22 @@ class ModeTests(CacheTestCase):
         self.origin.failing |= {"a", "b"}
         self.assertFrom("cache", self.get(allowed, retries=0), "a")
         self.assertFailed(self.get(other, retries=0), "http-status")
+
+    def test_stale_answers_need_no_validator(self):
+        url = self.url("a", cc="max-age=0, stale-if-error=1000", plain=1)
+        self.assertFrom("network", self.get(url), "a")
+        self.origin.failing.add("a")
+        self.assertFrom("cache", self.get(url, retries=0), "a")
+        self.origin.failing.clear()
+        self.origin.versions["a"] = 1
+        self.assertFrom("network", self.get(url), "a", version=1)
+        url = self.url("b", cc="max-age=0, stale-while-revalidate=1000", plain=1)
+        self.assertFrom("network", self.get(url), "b")
+        self.origin.versions["b"] = 1
+        self.assertFrom("cache", self.get(url), "b")
+        self.origin.await_count("/kept/b", 2)
+        eventually(lambda: self.client.query("status")["flights-now"]["running"] == 0, "it is brought up to date")
+        self.assertFrom("cache", self.get(url), "b", version=1)
 
     def test_100_clients_are_one_validation(self):
         url = self.url("a", cc="max-age=0", bytes=1000)
