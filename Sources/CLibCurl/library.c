@@ -1,6 +1,7 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <openssl/ssl.h>
 #include <stddef.h>
 
 // The interface of every version since 7.16, of 2006; all that is used here is there since 7.63, of 2018.
@@ -31,14 +32,57 @@ static const char library_name[] = "libcurl.so.4";
 #define POINTER(name) __typeof__(name) *name;
 static struct { FUNCTIONS(POINTER) } library;
 
-const char *curlshim_load(void) {
+// Functions of the OpenSSL that libcurl uses, with which the sessions were made.
+#define TLS_FUNCTIONS(USE) \
+    USE(CRYPTO_get_ex_new_index) \
+    USE(SSL_get_ex_data) \
+    USE(SSL_set_ex_data) \
+    USE(SSL_set_info_callback)
+
+static struct { TLS_FUNCTIONS(POINTER) } tls_library;
+// The places of context and number in each session; negative if libcurl uses no OpenSSL.
+static int tls_context = -1;
+static int tls_number = -1;
+static curlshim_goodbye tls_goodbye;
+
+static void load_tls(void *loaded) {
+// A handle's symbols include those of the libraries that it needs.
+#define LOOK_UP_TLS(name) \
+    if (!(*(void **)&tls_library.name = dlsym(loaded, #name))) return;
+    TLS_FUNCTIONS(LOOK_UP_TLS)
+    tls_context = tls_library.CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, NULL, NULL, NULL, NULL);
+    tls_number = tls_library.CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, NULL, NULL, NULL, NULL);
+}
+
+const char *curlshim_load(curlshim_goodbye goodbye) {
     void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
     if (!loaded) return dlerror();
 // POSIX has dlsym answer functions as objects: the same bits.
 #define LOOK_UP(name) \
     if (!(*(void **)&library.name = dlsym(loaded, #name))) return dlerror();
     FUNCTIONS(LOOK_UP)
+    tls_goodbye = goodbye;
+    load_tls(loaded);
     return NULL;
+}
+
+void *curlshim_easy_tls(CURL *handle) {
+    struct curl_tlssessioninfo *session = NULL;
+    if (tls_context < 0 || tls_number < 0) return NULL;
+    if ((library.curl_easy_getinfo)(handle, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || !session) return NULL;
+    return session->backend == CURLSSLBACKEND_OPENSSL ? session->internals : NULL;
+}
+
+static void tls_informed(const SSL *tls, int where, int value) {
+    if (where != SSL_CB_READ_ALERT || (value & 0xff) != SSL_AD_CLOSE_NOTIFY) return;
+    void *context = tls_library.SSL_get_ex_data(tls, tls_context);
+    if (context) tls_goodbye(context, (unsigned long)tls_library.SSL_get_ex_data(tls, tls_number));
+}
+
+void curlshim_tls_follow(void *tls, void *context, unsigned long number) {
+    if (tls_library.SSL_set_ex_data(tls, tls_number, (void *)number) != 1) return;
+    if (tls_library.SSL_set_ex_data(tls, tls_context, context) != 1) return;
+    tls_library.SSL_set_info_callback(tls, tls_informed);
 }
 
 CURLcode curlshim_global_init(long flags) { return library.curl_global_init(flags); }

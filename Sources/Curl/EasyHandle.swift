@@ -144,6 +144,19 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
     }
 
+    /// The TLS session of the connection that it uses; nil without TLS. To be asked while a request is under way.
+    var tlsSession: UnsafeMutableRawPointer? { unsafe curlshim_easy_tls(pointer) }
+
+    /// Reports the peer's close_notify on the TLS session of its connection to `notes`, which must outlive the session.
+    ///
+    /// - Returns: the session's number there; nil without TLS.
+    func followSession(_ notes: MultiNotes) -> UInt? {
+        guard let session = unsafe tlsSession else { return nil }
+        let number = notes.sessions.enter()
+        unsafe curlshim_tls_follow(session, Unmanaged.passUnretained(notes).toOpaque(), number)
+        return number
+    }
+
     // MARK: Results
 
     func long(_ info: CURLINFO) -> Int {

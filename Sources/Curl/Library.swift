@@ -5,7 +5,7 @@ enum Library {
     /// Why it cannot be used; nil once it is loaded and set up. Done once however many threads ask: a static's
     /// initialiser guards that.
     private static let failure: CurlError? = {
-        if let sentence = unsafe curlshim_load() {
+        if let sentence = unsafe curlshim_load(goodbyeSaid) {
             return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
         }
         let result = curlshim_global_init(Int(CURL_GLOBAL_DEFAULT))

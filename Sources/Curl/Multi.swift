@@ -140,6 +140,7 @@ internal import CLibCurl
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
         transfer.sink = nil
+        transfer.leaveSession()
         running[easy.address] = nil
         // What another transfer leaves behind is not looked into: one that never had a connection leaves a buffer and a
         // list of addresses in libcurl 7.88, which then refuses options.

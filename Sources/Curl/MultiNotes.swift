@@ -8,6 +8,8 @@ final class MultiNotes {
     private var opened: Set<Int32> = []
     /// The last word on the timer; nil if it did not change.
     var timeout: TimeoutChange?
+    /// The TLS sessions of its transfers.
+    var sessions = SessionTable()
 
     func note(descriptor: Int32, what: Int32) {
         interests[descriptor] = DescriptorInterest(
@@ -51,6 +53,13 @@ private func interestChanged(
     guard let context = unsafe context else { return -1 }
     unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().note(descriptor: descriptor, what: what)
     return 0
+}
+
+/// For `curlshim_load`: the peer of a TLS session has said close_notify.
+func goodbyeSaid(context: UnsafeMutableRawPointer?, number: UInt) {
+    guard let context = unsafe context else { return }
+    let notes = unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
+    notes.sessions.noteGoodbye(number)
 }
 
 private func timeoutChanged(

@@ -15,6 +15,8 @@ public final class Transfer {
     /// Whether an address was not admitted, and whether a connection to another was begun.
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
+    /// The number of the TLS session that the request went out on; nil without TLS.
+    private var session: UInt?
 
     init(easy: EasyHandle, notes: MultiNotes, sink: any TransferSink) {
         self.easy = easy
@@ -45,7 +47,21 @@ public final class Transfer {
     func maySend(to address: String) -> Bool {
         guard let sink, stoppedFor == nil else { return false }
         if !sink.admits(address: address) { stoppedFor = .addressRefused }
+        if stoppedFor == nil { followSession() }
         return stoppedFor == nil
+    }
+
+    /// Notes the TLS session that the request goes out on.
+    private func followSession() {
+        leaveSession()
+        session = easy.followSession(notes)
+    }
+
+    /// Forgets the TLS session. - Returns: whether its peer has said close_notify, or there was none.
+    @discardableResult func leaveSession() -> Bool {
+        guard let session else { return true }
+        self.session = nil
+        return notes.sessions.leave(session)
     }
 
     func received(headerLine line: Span<UInt8>) -> Bool {
@@ -68,8 +84,12 @@ public final class Transfer {
     /// How it ended; read before the handle leaves the multi.
     func result(_ code: CURLcode) -> TransferResult {
         let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
+        // Streams of HTTP/2 have ends of their own.
+        let lacksGoodbye = !leaveSession() && easy.long(CURLINFO_HTTP_VERSION) <= Int(CURL_HTTP_VERSION_1_1)
         if code == CURLE_OK, stoppedFor == nil {
-            return TransferResult(failure: nil, status: status, osError: 0, connectsMade: connectsMade, detail: "")
+            return TransferResult(
+                failure: nil, status: status, osError: 0, connectsMade: connectsMade, lacksGoodbye: lacksGoodbye,
+                detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
         // libcurl counts at least a microsecond for a step that was reached.
@@ -79,7 +99,7 @@ public final class Transfer {
             stoppedFor
             ?? (isRefused ? .addressRefused : TransferFailure(code, osError: osError, isConnected: isConnected))
         return TransferResult(
-            failure: failure, status: status, osError: osError, connectsMade: connectsMade,
+            failure: failure, status: status, osError: osError, connectsMade: connectsMade, lacksGoodbye: lacksGoodbye,
             detail: failure == nil ? "" : easy.errorSentence)
     }
 }

@@ -22,7 +22,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case tooManyRedirects = "too-many-redirects"
     /// `redirect: error`, another scheme than http and https, or more than one place to go.
     case redirectRefused = "redirect-refused"
-    /// Fewer bytes than announced.
+    /// Fewer bytes than announced, or no sign that all of them came.
     case truncated
     /// The connection broke.
     case reset

@@ -271,6 +271,9 @@ final class JobRun: TransferSink {
     /// Whether the answer has a body, be it an empty one: RFC 9112, section 6.3.
     private var hasBody: Bool { !plan.isHead && head.status != 204 && head.status != 304 }
 
+    /// Whether nothing but the end of its connection ends the body.
+    var endsWithConnection: Bool { hasBody && !isWhole && endOfRange == nil && !head.isFramed }
+
     // MARK: Time
 
     /// When to ask for `overdue`.

@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// The header lines of a response as libcurl hands them over, reduced to the last block.
@@ -40,6 +41,13 @@ struct ResponseHead {
     /// Whether a field of this name can be in `fields`. Most names that are not there have another length than all that
     /// are, so that nobody has to search for them.
     func mayHave(_ name: String) -> Bool { nameLengths & Self.bit(nameLength: name.utf8.count) != 0 }
+
+    /// Whether a field says where the body ends: RFC 9112, section 6.3.
+    var isFramed: Bool {
+        let fields = HeaderFields(lines: framingFields)
+        return fields.contains("content-length")
+            || fields.values("transfer-encoding").contains { $0.lowercased().contains("chunked") }
+    }
 
     /// Takes one line with its line end.
     ///

@@ -101,6 +101,9 @@ extension Worker {
                 let detail = finished.result.detail
                 throw Refusal(code, detail.isEmpty ? nil : Printable.sentence(detail))
             }
+            guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
+                throw Refusal(.truncated, "The TLS connection ended without close_notify: the body may be cut off.")
+            }
             run.phase = .sealing
             hashOn(run)
         } catch {

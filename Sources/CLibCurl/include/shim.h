@@ -10,10 +10,13 @@
 // of the processes that run this program only workers download. So nothing here is linked with it. What is called
 // `curlshim_NAME` is `curl_NAME` of the loaded library; before it is loaded none of them may be called.
 
-/// Loads libcurl and looks up what is called of it. To be called once.
+/// Called when the peer of a TLS session has said close_notify, with the arguments of `curlshim_tls_follow`.
+typedef void (*curlshim_goodbye)(void *context, unsigned long number);
+
+/// Loads libcurl and looks up its functions, and those of OpenSSL if libcurl was built with it. To be called once.
 ///
-/// Returns NULL, or a sentence about what is missing, which lives until the next error of the dynamic linker.
-const char *curlshim_load(void);
+/// Returns NULL, or a sentence about a missing function, which lives until the next error of the dynamic linker.
+const char *curlshim_load(curlshim_goodbye goodbye);
 
 CURLcode curlshim_global_init(long flags);
 const curl_version_info_data *curlshim_version_info(CURLversion version);
@@ -55,6 +58,13 @@ CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value)
 CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *value);
 CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback value);
 CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_callback value);
+
+/// The TLS session of the connection that `handle` uses, from its pre-request callback on. NULL without TLS, and with
+/// another TLS library than OpenSSL.
+void *curlshim_easy_tls(CURL *handle);
+
+/// Reports the peer's close_notify on `tls` with `context`, which must outlive the session, and `number`.
+void curlshim_tls_follow(void *tls, void *context, unsigned long number);
 
 /// Writes an address that libcurl is about to connect to as numeric text, without zone and port; 0 if it is of neither
 /// IP version. It lies behind the end of its struct as Swift knows it.

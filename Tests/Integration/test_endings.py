@@ -1,0 +1,116 @@
+"""Where an answer over TLS ends."""
+
+import shutil
+
+import certificate
+from harness import Bus, TestCase, temporary_folder
+from origin import body
+from script import ScriptedOrigin
+
+GOOD = body(3000, "good")
+
+
+def announced(content):
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
+
+
+def chunked(content):
+    return (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(content), content))
+
+
+def unannounced(content):
+    return b"HTTP/1.1 200 OK\r\n\r\n" + content
+
+
+class Case(TestCase):
+    def setUp(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        self.certificate = certificate.self_signed(folder)
+
+    def origin(self, script, tls=True):
+        return self.enterContext(ScriptedOrigin(script, self.certificate if tls else None))
+
+    def fetch(self, client, request, url, **fields):
+        client.fetch("h", request, url, ca_file=self.certificate[0], **{"retries": 0, **fields})
+        return client.terminal()
+
+
+class CloseNotifyTests(Case):
+    """A body that the end of its TLS connection ends is whole only with close_notify: RFC 9112, section 9.8."""
+
+    ANSWERS = {"announced": announced, "chunked": chunked, "unannounced": unannounced}
+
+    def serve(self, connection):
+        """Answers /FORM/END/… by that form; END is `kept`, `notified` or `cut`."""
+        while target := connection.request():
+            _, form, end, *_ = target.split("/")
+            connection.send(self.ANSWERS[form](GOOD))
+            if end == "notified":
+                connection.say_goodbye()
+            if end != "kept":
+                return
+
+    def test_a_body_that_only_the_connection_ends_is_whole_with_close_notify_and_truncated_without(self):
+        origin = self.origin(self.serve)
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, 1, f"{origin.url}/unannounced/notified"), GOOD)
+            self.assertFailed(self.fetch(client, 2, f"{origin.url}/unannounced/cut"), "truncated")
+
+    def test_a_body_with_a_length_of_its_own_needs_no_close_notify(self):
+        origin = self.origin(self.serve)
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for form in ("announced", "chunked"):
+                for end in ("cut", "notified", "kept"):
+                    self.assertResult(self.fetch(client, f"{form}-{end}", f"{origin.url}/{form}/{end}"), GOOD)
+
+    def test_so_it_is_on_a_connection_that_was_used_before(self):
+        origin = self.origin(self.serve)
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number, (end, code) in enumerate((("notified", None), ("cut", "truncated"))):
+                self.assertResult(self.fetch(client, f"{end}-1", f"{origin.url}/announced/kept/{end}"), GOOD)
+                answer = self.fetch(client, f"{end}-2", f"{origin.url}/unannounced/{end}")
+                if code:
+                    self.assertFailed(answer, code)
+                else:
+                    self.assertResult(answer, GOOD)
+                self.assertEqual(origin.accepted, number + 1)
+
+    def test_of_many_at_once_each_is_judged_by_its_own_connection(self):
+        origin = self.origin(self.serve)
+        with Bus(workers=1, origin_limit=40) as bus:
+            client = bus.client()
+            for number in range(40):
+                end = "cut" if number % 2 else "notified"
+                client.fetch("h", number, f"{origin.url}/unannounced/{end}/{number}", ca_file=self.certificate[0], retries=0)
+            ends = {int(answer.operands[1]): answer for answer in client.terminals(40)}
+            for number, answer in ends.items():
+                if number % 2:
+                    self.assertFailed(answer, "truncated")
+                else:
+                    self.assertResult(answer, GOOD)
+
+    def test_without_tls_there_is_no_close_notify_to_miss(self):
+        origin = self.origin(self.serve, tls=False)
+        with Bus(workers=1) as bus:
+            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/unannounced/cut"), GOOD)
+
+    def test_what_was_cut_is_not_kept_by_the_cache(self):
+        turns = []
+
+        def serve(connection):
+            if target := connection.request():
+                turns.append(target)
+                connection.send(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\n" + GOOD)
+                if len(turns) > 1:
+                    connection.say_goodbye()
+        origin = self.origin(serve)
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertFailed(self.fetch(client, 1, f"{origin.url}/x"), "truncated")
+            self.assertResult(self.fetch(client, 2, f"{origin.url}/x"), GOOD)
+            self.assertResult(self.fetch(client, 3, f"{origin.url}/x"), GOOD)
+            self.assertEqual(len(turns), 2)
