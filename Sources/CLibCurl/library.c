@@ -1,6 +1,8 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <stddef.h>
 
@@ -36,6 +38,7 @@ static struct { FUNCTIONS(POINTER) } library;
 #define TLS_FUNCTIONS(USE) \
     USE(CRYPTO_get_ex_new_index) \
     USE(SSL_get_ex_data) \
+    USE(SSL_has_pending) \
     USE(SSL_set_ex_data) \
     USE(SSL_set_info_callback)
 
@@ -83,6 +86,22 @@ void curlshim_tls_follow(void *tls, void *context, unsigned long number) {
     if (tls_library.SSL_set_ex_data(tls, tls_number, (void *)number) != 1) return;
     if (tls_library.SSL_set_ex_data(tls, tls_context, context) != 1) return;
     tls_library.SSL_set_info_callback(tls, tls_informed);
+}
+
+int curlshim_tls_has_pending(const void *tls) { return tls_library.SSL_has_pending(tls); }
+
+int curlshim_is_quiet(curl_socket_t descriptor) {
+    char byte;
+    return recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+int curlshim_local_port(curl_socket_t descriptor) {
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(descriptor, (struct sockaddr *)&address, &length) != 0) return -1;
+    if (address.ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)&address)->sin_port);
+    if (address.ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)&address)->sin6_port);
+    return -1;
 }
 
 CURLcode curlshim_global_init(long flags) { return library.curl_global_init(flags); }

@@ -15,6 +15,8 @@ internal import CLibCurl
     /// Instead of those, for one request.
     private var headerFields = StringList()
     private var resolve = StringList()
+    /// Whether the next transfer opens a connection though its request would allow to use one again.
+    private var isReuseForbidden = false
 
     /// What `pointer` points to, as a key.
     var address: UInt { UInt(bitPattern: unsafe pointer) }
@@ -53,6 +55,17 @@ internal import CLibCurl
             _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
             resolve = StringList()
         }
+        if isReuseForbidden {
+            _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 0)
+            isReuseForbidden = false
+        }
+    }
+
+    /// Has the next transfer open a connection, until the next `rest` or `reset`.
+    func forbidReuse() {
+        // libcurl only notes it.
+        _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 1)
+        isReuseForbidden = true
     }
 
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
@@ -62,6 +75,7 @@ internal import CLibCurl
         usualHeaderFields = StringList()
         headerFields = StringList()
         resolve = StringList()
+        isReuseForbidden = false
         unsafe errorText.pointee = 0
     }
 
@@ -146,6 +160,12 @@ internal import CLibCurl
 
     /// The TLS session of the connection that it uses; nil without TLS. To be asked while a request is under way.
     var tlsSession: UnsafeMutableRawPointer? { unsafe curlshim_easy_tls(pointer) }
+
+    /// Whether received bytes wait in the TLS session of its connection.
+    var hasPendingInput: Bool {
+        guard let session = unsafe tlsSession else { return false }
+        return unsafe curlshim_tls_has_pending(session) != 0
+    }
 
     /// Reports the peer's close_notify on the TLS session of its connection to `notes`, which must outlive the session.
     ///

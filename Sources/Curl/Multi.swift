@@ -126,12 +126,26 @@ internal import CLibCurl
         while let message = unsafe curlshim_multi_info_read(pointer, &left) {
             let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
             guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
+            guard !transfer.hasStaleConnection else {
+                startAnew(transfer)
+                continue
+            }
             // The message is gone once its handle is removed.
             let result = transfer.result(unsafe curlshim_message_result(message))
             guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
             remove(transfer, isWhole: result.failure == nil)
             finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
         }
+    }
+
+    /// Starts a transfer once more, with a connection of its own. Of its request nothing was sent.
+    private func startAnew(_ transfer: Transfer) {
+        let easy = transfer.easy
+        let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
+        transfer.beginAnew()
+        let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
+        precondition(
+            removed == CURLM_OK && added == CURLM_OK, "a transfer begins anew: \(removed.rawValue), \(added.rawValue)")
     }
 
     /// - Parameter isWhole: whether it ended well: then its handle can be used again.

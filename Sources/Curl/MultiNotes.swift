@@ -8,6 +8,8 @@ final class MultiNotes {
     private var opened: Set<Int32> = []
     /// The last word on the timer; nil if it did not change.
     var timeout: TimeoutChange?
+    /// The sockets of its connections.
+    var sockets = SocketTable()
     /// The TLS sessions of its transfers.
     var sessions = SessionTable()
 

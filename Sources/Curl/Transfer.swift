@@ -15,6 +15,12 @@ public final class Transfer {
     /// Whether an address was not admitted, and whether a connection to another was begun.
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
+    /// The sockets that were opened since a request last went out.
+    private var newSockets: [Int32] = []
+    /// Whether the connection that libcurl chose cannot be used again: nothing was sent on it, and another is needed.
+    private(set) var hasStaleConnection = false
+    /// Whether it had such a connection, and began anew with one of its own.
+    private var hasBegunAnew = false
     /// The number of the TLS session that the request went out on; nil without TLS.
     private var session: UInt?
 
@@ -40,18 +46,40 @@ public final class Transfer {
     }
 
     func opened(_ descriptor: Int32) {
-        if descriptor >= 0 { notes.noteOpened(descriptor) }
+        guard descriptor >= 0 else { return }
+        notes.noteOpened(descriptor)
+        newSockets.append(descriptor)
+    }
+
+    /// Prepares for a start with a connection of its own.
+    func beginAnew() {
+        hasStaleConnection = false
+        hasBegunAnew = true
+        easy.forbidReuse()
     }
 
     /// Whether the request may go out on a connection to this address, which may have been opened for another.
     func maySend(to address: String) -> Bool {
         guard let sink, stoppedFor == nil else { return false }
         if !sink.admits(address: address) { stoppedFor = .addressRefused }
-        if stoppedFor == nil { followSession() }
         return stoppedFor == nil
     }
 
-    /// Notes the TLS session that the request goes out on.
+    /// Whether the request may go out on the connection with these ends.
+    ///
+    /// Bytes that wait on a connection that was used before are no answer to this request: they came before it. libcurl
+    /// before 8.0 takes them for one.
+    func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
+        if !newSockets.isEmpty {
+            notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
+            newSockets.removeAll(keepingCapacity: true)
+        } else if !hasBegunAnew {
+            hasStaleConnection = !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
+        }
+        if !hasStaleConnection { followSession() }
+        return !hasStaleConnection
+    }
+
     private func followSession() {
         leaveSession()
         session = easy.followSession(notes)
@@ -122,9 +150,14 @@ private func requestPlanned(
     context: UnsafeMutableRawPointer?, address: UnsafeMutablePointer<CChar>?, ownAddress: UnsafeMutablePointer<CChar>?,
     port: Int32, ownPort: Int32
 ) -> Int32 {
-    guard let context = unsafe context, let address = unsafe address else { return CURL_PREREQFUNC_ABORT }
+    guard let context = unsafe context, let address = unsafe address, let ownAddress = unsafe ownAddress else {
+        return CURL_PREREQFUNC_ABORT
+    }
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
-    return transfer.maySend(to: unsafe String(cString: address)) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+    let ends = unsafe SocketTable.Ends(address: address, port: port, ownAddress: ownAddress, ownPort: ownPort)
+    let maySend =
+        transfer.maySend(to: unsafe String(cString: address)) && transfer.maySend(over: ends, ownPort: ownPort)
+    return maySend ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
 private func headerArrived(

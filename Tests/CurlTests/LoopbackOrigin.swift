@@ -69,6 +69,14 @@ final class LoopbackOrigin {
         }
     }
 
+    /// Sends bytes on each open connection, whether or not a request came there.
+    func sendUnsolicited(_ bytes: [UInt8]) {
+        for descriptor in connections.keys {
+            connections[descriptor]?.unsent += bytes
+            send(descriptor)
+        }
+    }
+
     private func receive(_ descriptor: Int32) {
         var buffer = [UInt8](repeating: 0, count: 65536)
         let count = unsafe recv(descriptor, &buffer, buffer.count, 0)

@@ -55,6 +55,15 @@ final class TestLoop {
         return true
     }
 
+    /// Sends bytes on each connection of the origin, and awaits them at this end of so many.
+    func sendUnsolicited(_ text: String, connections: Int) -> Bool {
+        origin.sendUnsolicited(Array(text.utf8))
+        return newDescriptors.suffix(connections).allSatisfy { descriptor in
+            var polled = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            return unsafe poll(&polled, 1, 10_000) == 1
+        }
+    }
+
     private func pass(deadline: Int) {
         var polled = origin.interests
         let ours = polled.count

@@ -1,6 +1,7 @@
-"""Where an answer over TLS ends."""
+"""Where an answer over TLS ends, and bytes that belong to none."""
 
 import shutil
+import threading
 
 import certificate
 from harness import Bus, TestCase, temporary_folder
@@ -114,3 +115,53 @@ class CloseNotifyTests(Case):
             self.assertResult(self.fetch(client, 2, f"{origin.url}/x"), GOOD)
             self.assertResult(self.fetch(client, 3, f"{origin.url}/x"), GOOD)
             self.assertEqual(len(turns), 2)
+
+
+class UnsolicitedTests(Case):
+    """Bytes that a server sends unasked never answer a request; their connection is not used again."""
+
+    EVIL = announced(body(3000, "evil"))
+
+    def setUp(self):
+        super().setUp()
+        self.answered = threading.Event()
+        self.sent = threading.Event()
+        self.closed = threading.Event()
+
+    def serve(self, connection):
+        """The first connection says more than it was asked: after `late` an answer, or together with it."""
+        target = connection.request()
+        if connection.number == 1 and target.endswith("together"):
+            connection.send(announced(GOOD), self.EVIL)
+        elif connection.number == 1:
+            connection.send(announced(GOOD))
+            self.answered.wait(10)
+            connection.send(self.EVIL)
+        if connection.number == 1:
+            self.sent.set()
+            if connection.is_closed():
+                self.closed.set()
+        while target:
+            connection.send(announced(GOOD))
+            target = connection.request()
+
+    def check(self, tls, target):
+        origin = self.origin(self.serve, tls)
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, 1, f"{origin.url}/1/{target}"), GOOD)
+            self.answered.set()
+            self.assertTrue(self.sent.wait(10))
+            for number in range(2, 6):
+                self.assertResult(self.fetch(client, number, f"{origin.url}/{number}/{target}"), GOOD)
+            self.assertTrue(self.closed.wait(10), "the client closed the connection")
+            self.assertEqual(origin.accepted, 2, "one more, and then that one again")
+
+    def test_an_answer_to_nothing_without_tls(self):
+        self.check(tls=False, target="late")
+
+    def test_an_answer_to_nothing_over_tls(self):
+        self.check(tls=True, target="late")
+
+    def test_an_answer_to_nothing_that_came_with_the_one_before_it_over_tls(self):
+        self.check(tls=True, target="together")

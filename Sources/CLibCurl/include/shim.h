@@ -66,6 +66,15 @@ void *curlshim_easy_tls(CURL *handle);
 /// Reports the peer's close_notify on `tls` with `context`, which must outlive the session, and `number`.
 void curlshim_tls_follow(void *tls, void *context, unsigned long number);
 
+/// Whether bytes that were received wait inside the session, decrypted or not.
+int curlshim_tls_has_pending(const void *tls);
+
+/// Whether the socket is open and has nothing to read.
+int curlshim_is_quiet(curl_socket_t descriptor);
+
+/// The port that the socket is bound to; -1 if `descriptor` is no socket of an IP version.
+int curlshim_local_port(curl_socket_t descriptor);
+
 /// Writes an address that libcurl is about to connect to as numeric text, without zone and port; 0 if it is of neither
 /// IP version. It lies behind the end of its struct as Swift knows it.
 static inline int curlshim_address_text(const struct curl_sockaddr *address, char text[INET6_ADDRSTRLEN]) {

@@ -1,0 +1,57 @@
+import Curl
+import Testing
+
+/// Bytes that a server sends on a connection that nobody uses.
+@Suite struct UnsolicitedBytesTests {
+    private static func answer(_ body: String) -> String { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\(body)" }
+
+    @Test(
+        "bytes that came before a request are no answer to it, and their connection is closed",
+        arguments: [answer("evil"), "HTTP/1.1 200 OK\r\nContent-Le", "\r\n", "x"])
+    func unsolicited(bytes: String) throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil)
+        #expect(loop.sendUnsolicited(bytes, connections: 1))
+
+        let second = RecordingSink()
+        let result = try #require(try loop.fetch(TransferRequest(url: loop.url), sink: second))
+        #expect(result.failure == nil, "\(result)")
+        #expect(second.text == "good")
+        #expect(result.connectsMade == 1)
+        #expect(loop.origin.accepted == 2)
+        #expect(loop.run { $0.origin.closedByPeer == 1 })
+
+        // The new connection is as good as any.
+        let third = RecordingSink()
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: third)?.connectsMade == 0)
+        #expect(third.text == "good")
+        #expect(loop.origin.accepted == 2)
+    }
+
+    @Test func `each of several connections is looked at before it is used again`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        for _ in 0..<3 {
+            let sinks = (0..<4).map { _ in RecordingSink() }
+            let count = loop.finished.count
+            for sink in sinks { _ = try loop.start(TransferRequest(url: loop.url), sink: sink) }
+            #expect(loop.run { $0.finished.count == count + 4 })
+            #expect(loop.finished.allSatisfy { $0.result.failure == nil })
+            #expect(sinks.allSatisfy { $0.text == "good" })
+            #expect(loop.sendUnsolicited(Self.answer("evil"), connections: 4))
+        }
+        #expect(loop.origin.accepted == 12)
+        #expect(loop.run { $0.origin.closedByPeer == 8 })
+    }
+
+    @Test func `a connection that was the second to be tried is used again`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        var request = TransferRequest(url: "http://name.test:\(loop.origin.port)/")
+        request.resolve = ["+name.test:\(loop.origin.port):[::1],127.0.0.1"]
+        #expect(try loop.fetch(request)?.connectsMade == 1)
+        #expect(try loop.fetch(request)?.connectsMade == 0)
+        #expect(loop.sendUnsolicited(Self.answer("evil"), connections: 1))
+        let sink = RecordingSink()
+        #expect(try loop.fetch(request, sink: sink)?.connectsMade == 1)
+        #expect(sink.text == "good")
+    }
+}
