@@ -55,6 +55,13 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // libidn2 is loaded when the first internationalized host name comes.
+        .target(
+            name: "CLibIDN2",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
         .systemLibrary(name: "CLinux"),
@@ -63,6 +70,7 @@ let package = Package(
         source("ZeroMQ", ["CLibZMQ"]),
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
+        source("IDN2", ["CLibIDN2"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
@@ -80,7 +88,7 @@ let package = Package(
             "EarshotBroker",
             [
                 "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
-                "EarshotLoop", "ZMTP", "LibCrypto", deque, logging,
+                "EarshotLoop", "ZMTP", "IDN2", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
@@ -119,6 +127,7 @@ let package = Package(
         tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
+        tests("IDN2Tests", ["IDN2"]),
         tests("LibCryptoTests", ["LibCrypto"]),
         tests(
             "EarshotWorkerTests",

@@ -113,6 +113,7 @@ public final class BrokerProcess {
         core.isKeeping = durable != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         core.identify = Self.identity
+        core.hosts = .international
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
         // Whoever writes files works for an earlier broker, be there a supervisor or not.

@@ -33,7 +33,8 @@ extension BrokerCore {
             follow(flight, next, now: now)
         case .refused(let code):
             drop(response)
-            fail(flight, code, now: now)
+            let detail = code == .malformedURL ? "The server redirects to a malformed URL." : nil
+            end(flight, Outcome(failure: code, detail: detail, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400 && response.source != nil:
             end(flight, Outcome(failure: .httpStatus, response: response, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400:
@@ -50,7 +51,7 @@ extension BrokerCore {
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         return rule.outcome(
             status: status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? ancestors(of: flight) : [])
+            ancestors: record.isAlone ? ancestors(of: flight) : [], hosts: hosts)
     }
 
     /// Waits for what becomes of the next hop, which others may want too.

@@ -71,7 +71,7 @@ extension BrokerCore {
             return
         }
         forgetDurable(interest)
-        turnAway(interest, isFull ? .queueFull : .notStored, telling: clients(of: entering))
+        turnAway(interest, Refusal(code: isFull ? .queueFull : .notStored), telling: clients(of: entering))
     }
 
     /// A result was written, or could not be.
@@ -121,7 +121,7 @@ extension BrokerCore {
         do throws(Refusal) {
             request = try keepable(interest, fetch, by: clients[client].id)
         } catch {
-            turnAway(interest, error.code, telling: [client])
+            turnAway(interest, error, telling: [client])
             return
         }
         lastDurable += 1
@@ -152,10 +152,10 @@ extension BrokerCore {
     }
 
     /// Ends a request that is not accepted. Subscribers get a terminal, and askers that are none a reply.
-    private mutating func turnAway(_ interest: Int32, _ code: FailureCode, telling askers: [Int32]) {
+    private mutating func turnAway(_ interest: Int32, _ refusal: Refusal, telling askers: [Int32]) {
         let listeners = listeners(of: interests[interest].handler)
-        refuse(interest, code, to: askers.filter { !listeners.contains($0) })
-        let outcome = outcomes.insert(Outcome(failure: code))
+        refuse(interest, refusal, to: askers.filter { !listeners.contains($0) })
+        let outcome = outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
         outcomes[outcome].holders += 1
         accountOutcome(of: interest, outcome)
         publish(interest, outcome, to: listeners)
@@ -164,11 +164,12 @@ extension BrokerCore {
 
     /// Answers the FETCH of clients that are not subscribed: the request was not accepted. As ACCEPTED this has no
     /// number and needs no acknowledgement.
-    mutating func refuse(_ interest: Int32, _ code: FailureCode, to askers: [Int32]) {
+    mutating func refuse(_ interest: Int32, _ refusal: Refusal, to askers: [Int32]) {
         guard !askers.isEmpty else { return }
         let record = interests[interest]
         let tag = record.extras >= 0 ? extras[record.extras].tag : nil
-        let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
+        let detail = refusal.detail ?? refusal.code.sentence
+        let failure = Terminal.Failure(code: refusal.code.rawValue, detail: detail)
         let terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: 0, tag: tag,
             outcome: .failed(failure))
@@ -203,7 +204,8 @@ extension BrokerCore {
             let asker = asker(client)
             if !entering.askers.contains(asker) { entering.askers.append(asker) }
         } else {
-            reply(.message(.accepted(handlers[interests[interest].handler].id, interests[interest].request)), to: client)
+            reply(
+                .message(.accepted(handlers[interests[interest].handler].id, interests[interest].request)), to: client)
         }
     }
 
@@ -218,7 +220,8 @@ extension BrokerCore {
             interests[interest].phase = .open
             wait(interest, for: request, fetch.options, body: nil, of: client)
         } catch {
-            settle(interest, with: outcomes.insert(Outcome(failure: error.code)), now: now)
+            let outcome = Outcome(failure: error.code, detail: error.detail)
+            settle(interest, with: outcomes.insert(outcome), now: now)
         }
     }
 

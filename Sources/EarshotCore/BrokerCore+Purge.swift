@@ -162,7 +162,7 @@ extension BrokerCore {
             ledger.deliveries.lost += 1
             if !clients[client].isClosed(limits) { queue.clientOpened(client) }
         }
-        refuse(interest, .removed, to: askers.filter { $0 != client && !listeners.contains($0) })
+        refuse(interest, Refusal(code: .removed), to: askers.filter { $0 != client && !listeners.contains($0) })
         publishRemoval(of: interest, to: listeners)
     }
 

@@ -64,7 +64,7 @@ extension BrokerCore {
         }
         account(interest) { $0.removed += 1 }
         let listeners = listeners(of: interests[interest].handler).filter { $0 != client }
-        refuse(interest, .removed, to: askers.filter { !listeners.contains($0) })
+        refuse(interest, Refusal(code: .removed), to: askers.filter { !listeners.contains($0) })
         publishRemoval(of: interest, to: listeners)
         return true
     }

@@ -47,12 +47,13 @@ extension BrokerCore {
             keep(interest, fetch, by: client)
             return
         }
-        guard let failure = join(interest, fetch, body, of: clients[client].id) else { return }
+        guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
         if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
             // Over the bound nothing is kept for those who may yet come to listen.
             orphan(interest)
         } else {
-            settle(interest, with: outcomes.insert(Outcome(failure: failure)), now: now)
+            let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
+            settle(interest, with: outcomes.insert(outcome), now: now)
         }
     }
 
@@ -148,24 +149,24 @@ extension BrokerCore {
     // MARK: Flights
 
     /// Puts a request into a flight, an open one with the same key or a new one.
-    /// - Returns: why that cannot be; nil if it is done.
+    /// - Returns: the reason if that is impossible.
     private mutating func join(
         _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
-    ) -> FailureCode? {
-        if let code = refusal(of: interest) { return code }
+    ) -> Refusal? {
+        if let code = refusal(of: interest) { return Refusal(code: code) }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
-            guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return .queueFull }
+            guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return Refusal(code: .queueFull) }
             if let body {
                 guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
                     requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
-                else { return .queueFull }
+                else { return Refusal(code: .queueFull) }
                 requestBodies.add(body, of: client)
             }
             wait(interest, for: request, fetch.options, body: body?.id, of: client)
             return nil
         } catch {
-            return error.code
+            return error
         }
     }
 
@@ -181,18 +182,20 @@ extension BrokerCore {
         return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : .queueFull
     }
 
-    /// Why one request cannot be served at all.
+    /// Reason why a request cannot be served at all.
     struct Refusal: Error {
         let code: FailureCode
+        /// Sentence that says more than the code's own; nil for that one.
+        var detail: String?
     }
 
     /// What is to be asked of a server, or of the cache.
     mutating func prepared(_ fetch: Fetch, for handler: Int32) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
-            url = try FetchURL(fetch.url)
+            url = try FetchURL(fetch.url, hosts: hosts)
         } catch {
-            throw Refusal(code: .malformedURL)
+            throw Refusal(code: .malformedURL, detail: error.description)
         }
         // A worker of the user's own may be gone when the broker has gone: who serves the scheme is not on the disk.
         guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme)) else {
@@ -208,7 +211,7 @@ extension BrokerCore {
         }
         let request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
         if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil {
-            throw Refusal(code: .malformedURL)
+            throw Refusal(code: .malformedURL, detail: "The proxy's URL is malformed.")
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
         let root = handlers[handler].root

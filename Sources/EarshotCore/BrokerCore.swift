@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import EarshotHTTP
+public import EarshotHTTP
 public import EarshotWire
 internal import HeapModule
 internal import OrderedCollections
@@ -44,6 +44,9 @@ public struct BrokerCore {
     /// What makes an identity of the bytes that tell a flight from others; nil for none, so that no later broker goes
     /// on with what runs for this one. To be said before anybody connects.
     public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
+    /// Encoder of internationalized host names in requests and redirects; without one they are malformed. Set before the
+    /// first message.
+    public var hosts: HostNameEncoder?
     /// Workers to hear of before anything is assigned; nil once that is done with.
     var awaitedWorkers: Int?
     /// Until when users' own workers that served an earlier broker may come back; nil if there was none.

@@ -1,6 +1,6 @@
 extension FetchURL {
     /// Why a text is no URL that could be fetched.
-    public enum ParseError: Error, Hashable, Sendable, CaseIterable, CustomStringConvertible {
+    public enum ParseError: Error, Hashable, Sendable, CustomStringConvertible {
         /// Longer than `HTTPLimits.urlBytes`, as given or in normal form.
         case tooLong
         /// A C0 control or DEL anywhere: tab, CR, LF and NUL among them.
@@ -13,8 +13,10 @@ extension FetchURL {
         case missingHost
         /// A percent-escape in the host.
         case escapedHost
-        /// A byte over 0x7f in the host.
+        /// A byte over 0x7f in the host of another scheme than http and https.
         case nonASCIIHost
+        /// An internationalized host name without an ASCII form, and the reason.
+        case invalidHostName(String)
         /// A byte, a label or a length that no host name has.
         case invalidHost
         /// A host that ends in a number, or stands in brackets, and is no address.
@@ -36,6 +38,7 @@ extension FetchURL {
             case .missingHost: "The URL has no host."
             case .escapedHost: "The host holds a percent-escape; write it plainly."
             case .nonASCIIHost: "The host is not ASCII; write it in its xn-- form."
+            case .invalidHostName(let reason): "The host is not a valid internationalized name: \(reason)."
             case .invalidHost: "The host is not a valid name."
             case .invalidAddress: "The host is not a valid IP address."
             case .invalidPort: "The port is not a number from 1 to 65535."

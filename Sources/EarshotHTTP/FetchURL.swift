@@ -47,8 +47,34 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// `init(_:)` on bytes, which need not be UTF-8: a remote server's `Location` is not always.
-    init(bytes: Span<UInt8>) throws(ParseError) {
+    /// Reads an absolute URL whose host may be an internationalized name.
+    ///
+    /// - Parameter hosts: Called for such names alone, so that URLs in ASCII cost no more. Without it they are refused.
+    public init(_ text: String, hosts: HostNameEncoder?) throws(ParseError) {
+        do throws(ParseError) { try self.init(text) } catch {
+            let utf8 = text.utf8
+            try self.init(encodingHost: utf8.span, hosts, after: error)
+        }
+    }
+
+    /// Reads bytes, which need not be UTF-8: the `Location` of a response is not always.
+    init(bytes: Span<UInt8>, hosts: HostNameEncoder? = nil) throws(ParseError) {
+        do throws(ParseError) { try self.init(serializing: bytes) } catch {
+            try self.init(encodingHost: bytes, hosts, after: error)
+        }
+    }
+
+    /// Reads bytes that were refused for `error`, once more with their host in ASCII.
+    private init(
+        encodingHost bytes: Span<UInt8>, _ hosts: HostNameEncoder?, after error: ParseError
+    ) throws(ParseError) {
+        guard let hosts, error == .nonASCIIHost || error == .escapedHost,
+            let ascii = try hosts.encodingHost(of: bytes)
+        else { throw error }
+        try self.init(serializing: ascii.span)
+    }
+
+    private init(serializing bytes: Span<UInt8>) throws(ParseError) {
         (description, layout) = try URLParts(bytes).serialized(bytes)
     }
 

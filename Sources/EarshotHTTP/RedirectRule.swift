@@ -28,8 +28,10 @@ public struct RedirectRule: Hashable, Sendable {
     ///   - hops: Redirects followed before this one.
     ///   - ancestors: The requests whose redirects led to `request`. One of the same method and URL is a loop, fields
     ///     notwithstanding: only credentials can have gone on the way.
+    ///   - hosts: Encoder of an internationalized host name in `Location`.
     public func outcome(
-        status: Int, response: HeaderFields, request: HTTPRequest, hops: Int, ancestors: some Sequence<HTTPRequest>
+        status: Int, response: HeaderFields, request: HTTPRequest, hops: Int, ancestors: some Sequence<HTTPRequest>,
+        hosts: HostNameEncoder? = nil
     ) -> RedirectOutcome {
         guard [301, 302, 303, 307, 308].contains(status), mode != .manual else { return .notARedirect }
         guard mode == .follow else { return .refused(.redirectRefused) }
@@ -39,7 +41,7 @@ public struct RedirectRule: Hashable, Sendable {
 
         var next = request
         do {
-            next.url = try request.url.resolve(location.span)
+            next.url = try request.url.resolve(location.span, hosts: hosts)
             guard next.url.isHTTP else { return .refused(.redirectRefused) }
             let isSameOrigin = next.url.origin == request.url.origin
             next.url = try next.url.withUserinfo(of: isSameOrigin ? request.url : nil)

@@ -16,6 +16,35 @@ struct URLAuthority {
     /// - Parameter defaultPort: The scheme's; nil for any but http and https, which alone may go without a host and
     ///   take a number for a name.
     init(_ bytes: Span<UInt8>, from start: Int, defaultPort: UInt16?) throws(FetchURL.ParseError) {
+        let (userinfo, hostRange, end) = try Self.split(bytes, from: start)
+        for index in userinfo where !bytes[index].isUserinfo { throw .invalidUserinfo }
+        let isBlank = userinfo.isEmpty || (userinfo.count == 1 && bytes[start] == UInt8(ascii: ":"))
+        let hasSeparator = hostRange.lowerBound > start
+        guard defaultPort == nil || !hostRange.isEmpty else { throw .missingHost }
+        let (host, isHostNormal) = try URLHost.parse(bytes, hostRange, allowsLegacyIPv4: defaultPort != nil)
+
+        self.userinfo = isBlank ? start..<start : userinfo
+        self.hostRange = hostRange
+        self.host = host
+        self.end = end
+        if hostRange.upperBound == end {
+            port = nil
+            isNormal = isHostNormal && !(isBlank && hasSeparator)
+        } else {
+            let digits = hostRange.upperBound + 1..<end
+            let given = try Self.port(bytes, digits)
+            port = given == defaultPort ? nil : given
+            isNormal =
+                isHostNormal && !(isBlank && hasSeparator) && port != nil
+                && bytes[digits.lowerBound] != UInt8(ascii: "0")
+        }
+    }
+
+    /// Finds user information, host and end of the authority that begins at `start`.
+    @inline(__always)
+    static func split(
+        _ bytes: Span<UInt8>, from start: Int
+    ) throws(FetchURL.ParseError) -> (userinfo: Range<Int>, host: Range<Int>, end: Int) {
         var end = start
         var at: Int?
         while end < bytes.count, bytes[end] != UInt8(ascii: "/"), bytes[end] != UInt8(ascii: "?") {
@@ -25,10 +54,6 @@ struct URLAuthority {
             }
             end += 1
         }
-        let userinfo = start..<(at ?? start)
-        for index in userinfo where !bytes[index].isUserinfo { throw .invalidUserinfo }
-        let isBlank = userinfo.isEmpty || (userinfo.count == 1 && bytes[start] == UInt8(ascii: ":"))
-
         let hostStart = at.map { $0 + 1 } ?? start
         var hostEnd = hostStart
         if hostStart < end, bytes[hostStart] == UInt8(ascii: "[") {
@@ -39,24 +64,7 @@ struct URLAuthority {
         } else {
             while hostEnd < end, bytes[hostEnd] != UInt8(ascii: ":") { hostEnd += 1 }
         }
-        guard defaultPort == nil || hostEnd > hostStart else { throw .missingHost }
-        let (host, isHostNormal) = try URLHost.parse(
-            bytes, hostStart..<hostEnd, allowsLegacyIPv4: defaultPort != nil)
-
-        self.userinfo = isBlank ? start..<start : userinfo
-        self.hostRange = hostStart..<hostEnd
-        self.host = host
-        self.end = end
-        if hostEnd == end {
-            port = nil
-            isNormal = isHostNormal && !(isBlank && at != nil)
-        } else {
-            let digits = hostEnd + 1..<end
-            let given = try Self.port(bytes, digits)
-            port = given == defaultPort ? nil : given
-            isNormal =
-                isHostNormal && !(isBlank && at != nil) && port != nil && bytes[digits.lowerBound] != UInt8(ascii: "0")
-        }
+        return (start..<(at ?? start), hostStart..<hostEnd, end)
     }
 
     /// The port that `digits` write; nil if they are empty, as RFC 3986, section 3.2.3, allows.

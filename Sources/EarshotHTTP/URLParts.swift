@@ -138,6 +138,19 @@ struct URLParts {
         return matches(bytes, scheme, lowercase: "http") ? 80 : nil
     }
 
+    /// The host of an http or https URL; nil for any other text, and for a host that is empty or in brackets.
+    static func httpHost(of bytes: Span<UInt8>) -> Range<Int>? {
+        guard let end = try? endBeforeFragment(bytes), let schemeEnd = schemeEnd(bytes),
+            defaultPort(bytes, 0..<schemeEnd) != nil
+        else { return nil }
+        let start = schemeEnd + 3
+        guard start < end, bytes[start - 2] == UInt8(ascii: "/"), bytes[start - 1] == UInt8(ascii: "/"),
+            let host = try? URLAuthority.split(bytes.extracting(0..<end), from: start).host,
+            !host.isEmpty, bytes[host.lowerBound] != UInt8(ascii: "[")
+        else { return nil }
+        return host
+    }
+
     /// Where the fragment or the text ends, once length, controls and backslashes have been seen to.
     private static func endBeforeFragment(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) -> Int {
         guard bytes.count <= HTTPLimits.urlBytes else { throw .tooLong }

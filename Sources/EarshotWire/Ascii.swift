@@ -20,6 +20,12 @@ enum Ascii {
 
     static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
 
+    /// `pct-encoded` of RFC 3986, in upper case.
+    static func percentEscape(_ byte: UInt8) -> [UInt8] {
+        let digits = Array("0123456789ABCDEF".utf8)
+        return [0x25, digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+    }
+
     /// The value of a lower-case hexadecimal digit.
     static func hexadecimalDigit(_ byte: UInt8) -> UInt8? {
         switch byte {

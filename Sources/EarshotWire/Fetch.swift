@@ -5,8 +5,8 @@
 public struct Fetch: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
-    /// As the client wrote it, without spaces and controls; 1 to 8,192 bytes. Whether it is a URL is judged by the
-    /// broker.
+    /// As the client wrote it, without spaces and controls, 1 to 8,192 bytes; bytes that are not UTF-8 are
+    /// percent-escapes. Whether it is a URL is judged by the broker.
     public var url: String
     public var options = Options()
     /// HTTP header fields to send, lines separated by LF, unchecked.
@@ -73,7 +73,7 @@ public struct Fetch: Equatable, Sendable {
     init(_ reader: HeadReader) throws(WireError) {
         handler = try reader.handler(0)
         request = try reader.request(1)
-        url = try reader.operand(2, "URL").string
+        url = try reader.operand(2, "URL").escapedString
         try reader.expectOperands(3)
         guard url.utf8.count <= WireLimits.urlBytes else {
             throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")

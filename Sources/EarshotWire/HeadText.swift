@@ -6,6 +6,26 @@ struct HeadText {
     /// Bytes that are not UTF-8 become U+FFFD.
     var string: String { String(decoding: bytes, as: UTF8.self) }
 
+    /// Text of a URL: bytes that are not UTF-8 become percent-escapes.
+    var escapedString: String {
+        if let text = String(validating: bytes, as: UTF8.self) { return text }
+        var text: [UInt8] = []
+        var parser = Unicode.UTF8.ForwardParser()
+        var rest = bytes.makeIterator()
+        var start = bytes.startIndex
+        while true {
+            switch parser.parseScalar(from: &rest) {
+            case .valid(let encoded):
+                text += encoded
+                start += encoded.count
+            case .error(let length):
+                for byte in bytes[start..<start + length] { text += Ascii.percentEscape(byte) }
+                start += length
+            case .emptyInput: return String(decoding: text, as: UTF8.self)
+            }
+        }
+    }
+
     /// Inlined: nearly all are told apart by their lengths, of which one is known to the compiler.
     @inline(__always)
     static func == (text: HeadText, name: String) -> Bool {

@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
@@ -20,6 +21,27 @@ struct CoalescingTests {
         #expect(rig.terminals(for: a) == ["x 1 200"])
         #expect(rig.terminals(for: b) == ["y 9 200"])
         #expect(rig.core.ledger.flights.joined == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `both forms of an internationalized host share a flight, and an invalid one says why`() {
+        rig.core.hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in
+            guard name == "bücher.example" else { throw HostNameEncoder.Failure("no such name") }
+            return "xn--bcher-kva.example"
+        }
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("x", "1", "http://xn--bcher-kva.example/é", by: a)
+            rig.fetch("x", "2", "http://bücher.example/%C3%A9", by: a)
+            rig.fetch("x", "3", "http://ü.example/", by: a)
+        }
+        #expect(rig.jobs.map(\.url) == ["http://xn--bcher-kva.example/%C3%A9"])
+        #expect(rig.terminals(for: a) == ["x 3 malformed-url"])
+        #expect(rig.details(for: a) == ["The host is not a valid internationalized name: no such name."])
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 302, fields: "location: http://bücher.example/b") }
+        #expect(rig.jobs.map(\.url) == ["http://xn--bcher-kva.example/b"])
         #expect(rig.core.audit() == [])
     }
 

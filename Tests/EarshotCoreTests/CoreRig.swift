@@ -115,6 +115,16 @@ struct CoreRig {
         actions.compactMap { if case .deliver(client, let terminal, _) = $0 { text(of: terminal) } else { nil } }
     }
 
+    /// Sentences of the failures among those terminals.
+    func details(for client: ClientID) -> [String?] {
+        actions.compactMap { action in
+            guard case .deliver(client, let terminal, _) = action, case .failed(let failure) = terminal.outcome else {
+                return nil
+            }
+            return failure.detail
+        }
+    }
+
     /// Failures without a number, which answer a client's FETCH, in the same form.
     func refusals(for client: ClientID) -> [String] {
         actions.compactMap { action in

@@ -7,10 +7,11 @@ enum Rules {
 
     /// What each target may import besides the standard library. A target that is not here may not exist.
     static let imports: [String: Set<String>] = [
-        "CLibZMQ": [], "CLibCurl": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
+        "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
+        "IDN2": ["CLibIDN2", "Glibc"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "ZMTP": ["EarshotLoop", "DequeModule"],
@@ -25,7 +26,7 @@ enum Rules {
         ],
         "EarshotBroker": [
             "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-            "ZMTP", "LibCrypto", "Logging",
+            "ZMTP", "IDN2", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
@@ -58,7 +59,8 @@ enum Rules {
 
     /// Targets whose public declarations others read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "LibCrypto", "EarshotLoop", "ZMTP", "EarshotWire", "EarshotHTTP", "EarshotCore",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "LibCrypto", "EarshotLoop", "ZMTP", "EarshotWire", "EarshotHTTP",
+        "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 

@@ -51,7 +51,7 @@ public final class Handler: Sendable {
     /// somebody else wants the same. It is asked for before the task waits for the first time: what an actor's tasks
     /// fetch is asked for in the order in which they call this.
     ///
-    /// - Parameter url: 1 to 8,192 bytes of ASCII without spaces, `http` or `https`, or a scheme that a worker
+    /// - Parameter url: 1 to 8,192 bytes of UTF-8 without spaces, `http` or `https`, or a scheme that a worker
     ///   registers.
     /// - Throws: ``BusError``; `CancellationError` when the task is cancelled.
     public nonisolated(nonsending) func fetch(

@@ -1,0 +1,27 @@
+internal import CLibIDN2
+internal import Glibc
+
+/// Internationalized host names: UTS 46, non-transitional, by libidn2.
+public enum DomainName {
+    /// Message of the dynamic linker if the library cannot be used; nil once it is loaded. The initializer of a static
+    /// runs once, however many threads ask.
+    private static let loadFailure: String? = unsafe idn2shim_load().map { unsafe String(cString: $0) }
+
+    /// Returns the ASCII form of `name`, such as `xn--bcher-kva.example` for `bücher.example`.
+    ///
+    /// The result may hold any ASCII character: UTS 46 maps a fullwidth solidus to `/`. The caller checks that it is a
+    /// host name.
+    ///
+    /// - Throws: `DomainNameError` for an invalid name, or if the library is not installed.
+    public static func ascii(_ name: String) throws(DomainNameError) -> String {
+        if let loadFailure { throw DomainNameError(.notLoaded, detail: loadFailure) }
+        guard !name.utf8.contains(0) else { throw DomainNameError(.invalidName, detail: "NUL in the name") }
+        var result: UnsafeMutablePointer<CChar>?
+        if let message = unsafe idn2shim_to_ascii(name, &result) {
+            throw DomainNameError(.invalidName, detail: unsafe String(cString: message))
+        }
+        guard let text = unsafe result else { throw DomainNameError(.invalidName, detail: "empty result") }
+        defer { unsafe free(text) }
+        return unsafe String(cString: text)
+    }
+}

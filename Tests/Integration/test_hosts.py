@@ -1,0 +1,76 @@
+"""Internationalized host names, and URLs with bytes above 7F: one form on the wire, in the queue and in the cache."""
+
+import urllib.parse
+
+from harness import Bus, TestCase
+from names import NameServer
+from origin import Origin, body
+
+HOST = "xn--bcher-kva.example"
+
+
+def octets(text):
+    """UTF-8 as the text whose Latin-1 bytes it is, which the test client sends."""
+    return text.encode().decode("latin-1")
+
+
+class HostNameTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.port = urllib.parse.urlsplit(self.origin.url).port
+        names = self.enterContext(NameServer({HOST: ["127.0.0.1"]}, ttl=600))
+        self.bus = self.enterContext(Bus(workers=1, arguments=("--dns-server", names.address)))
+
+    def test_the_command_and_a_client_fetch_from_an_internationalized_host(self):
+        got = self.bus.run("get", f"http://bücher.example:{self.port}/bytes/9?command")
+        self.assertEqual((got.status, got.stdout), (0, body(9)), got.describe())
+        client = self.bus.client()
+        for number, host in enumerate(("bücher.example", "BÜCHER.EXAMPLE", "b%C3%BCcher.example")):
+            client.fetch("h", number, octets(f"http://{host}:{self.port}/bytes/9?{number}"))
+            answer = client.terminal()
+            self.assertResult(answer, body(9))
+            self.assertEqual(answer.fields["url"], f"http://{HOST}:{self.port}/bytes/9?{number}")
+        self.assertEqual({r.headers["host"] for r in self.origin.log()}, {f"{HOST}:{self.port}"})
+
+    def test_a_redirect_leads_to_an_internationalized_host(self):
+        client = self.bus.client()
+        target = urllib.parse.quote(octets(f"http://bücher.example:{self.port}/bytes/5"), safe="")
+        client.fetch("h", 1, f"{self.origin.url}/redirect-to?url={target}")
+        answer = client.terminal()
+        self.assertResult(answer, body(5))
+        self.assertEqual(answer.fields["url"], f"http://{HOST}:{self.port}/bytes/5")
+
+    def test_both_forms_share_a_transfer_and_the_limit_of_their_origin(self):
+        client = self.bus.client()
+        self.assertEqual(client.set(f"origin http://{HOST}:{self.port} limit=1").verb, "CHANGED")
+        client.fetch("h", 1, f"http://{HOST}:{self.port}/gate/both?bytes=6")
+        self.origin.await_count("/gate/both", 1)
+        client.fetch("h", 2, octets(f"http://bücher.example:{self.port}/gate/both?bytes=6"))
+        client.fetch("h", 3, octets(f"http://bücher.example:{self.port}/bytes/3"))
+        rows = client.query("origins")["origins"]
+        self.assertEqual([(row["running"], row["flights"]) for row in rows], [(1, 2)], rows)
+        self.origin.open_gate("both")
+        self.assertEqual({answer.verb for answer in client.terminals(3)}, {"RESULT"})
+        self.assertEqual(self.origin.count("/gate/both"), 1)
+
+    def test_an_invalid_name_fails_with_the_reason(self):
+        client = self.bus.client()
+        for number, (host, reason) in enumerate((("\u202ea.example", "disallowed character"),
+                                                 ("-ü.example", "forbidden hyphen"),
+                                                 ("a／b.example", "disallowed character"),
+                                                 ("caf%E9.example", "not UTF-8"))):
+            client.fetch("h", number, octets(f"http://{host}/"))
+            answer = client.terminal()
+            self.assertFailed(answer, "malformed-url")
+            self.assertIn(reason, answer.fields["detail"])
+        got = self.bus.run("get", "http://-ü.example/")
+        self.assertEqual(got.status, 3)
+        self.assertIn("forbidden hyphen", got.stderr)
+
+    def test_bytes_above_7F_in_path_and_query_arrive_as_they_were_sent(self):
+        client = self.bus.client()
+        client.fetch("h", 1, f"{self.origin.url}/bytes/7?caf\xe9&\xf0\x9f&{octets('ä')}")
+        answer = client.terminal()
+        self.assertResult(answer, body(7))
+        self.assertEqual(self.origin.log()[0].target, "/bytes/7?caf%E9&%F0%9F&%C3%A4")
+        self.assertEqual(answer.fields["url"], f"{self.origin.url}/bytes/7?caf%E9&%F0%9F&%C3%A4")
