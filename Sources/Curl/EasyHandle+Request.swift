@@ -25,6 +25,8 @@ extension EasyHandle {
     private func configureLasting(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
         try configureMethod(request)
+        // The path is a cache key already: libcurl removes no dot segments of its own.
+        try set(CURLOPT_PATH_AS_IS, 1)
         try set(CURLOPT_FOLLOWLOCATION, 0)
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         try configureProxy(request)

@@ -100,7 +100,8 @@ internal import CLibCurl
     /// Taken apart beforehand: what libcurl takes apart itself it prints anew, byte by byte. What it cannot take apart
     /// it gets as it is, to say at the end of the transfer what is wrong.
     func setUsualURL(_ url: String) throws(CurlError) {
-        let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, 0) == CURLUE_OK
+        let flags = UInt32(CURLU_PATH_AS_IS)
+        let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, flags) == CURLUE_OK
         try check(unsafe curlshim_easy_set_url(pointer, isTaken ? parsedURL : nil))
         if !isTaken { try set(CURLOPT_URL, url) }
     }

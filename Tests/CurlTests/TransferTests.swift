@@ -30,6 +30,20 @@ import Testing
         #expect(asked.contains("\r\nAccept-Encoding: "))
     }
 
+    @Test(
+        "the path and the query arrive byte by byte",
+        arguments: ["/a/../b/./c", "/..", "/a/%2e%2e/b/%2E", "//a//b/", "/a%2fb/%zz%", "/?", "/a?../b?./c", "/;p=1/."])
+    func pathAsIs(target: String) throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        // With user information libcurl takes the URL apart in another way.
+        for userinfo in ["", "u@"] {
+            let url = "http://\(userinfo)127.0.0.1:\(origin.port)\(target)"
+            #expect(try loop.fetch(TransferRequest(url: url))?.failure == nil)
+            #expect(origin.requests.last?.hasPrefix("GET \(target) HTTP/1.1\r\n") == true, "\(origin.requests)")
+        }
+    }
+
     @Test func `HEAD ends with the head although a length is announced`() throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
         let loop = try TestLoop(origin: origin)
