@@ -162,6 +162,12 @@ CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value)
     return (library.curl_easy_setopt)(handle, option, value);
 }
 
+CURLcode curlshim_easy_set_blob(CURL *handle, CURLoption option, const void *bytes, size_t count) {
+    // libcurl does not write to it.
+    struct curl_blob blob = {(void *)bytes, count, CURL_BLOB_COPY};
+    return (library.curl_easy_setopt)(handle, option, &blob);
+}
+
 CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value) {
     return (library.curl_easy_setopt)(handle, CURLOPT_CURLU, value);
 }

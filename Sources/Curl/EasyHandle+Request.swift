@@ -53,7 +53,13 @@ extension EasyHandle {
         try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_PROXY_SSL_VERIFYPEER, 1)
         try set(CURLOPT_PROXY_SSL_VERIFYHOST, 2)
-        if let caFile = request.caFile { try set(CURLOPT_PROXY_CAINFO, caFile) }
+        if let certificates = request.caCertificates {
+            try set(CURLOPT_PROXY_CAINFO_BLOB, certificates)
+            try clear(CURLOPT_PROXY_CAPATH)
+        } else if let caFile = request.caFile {
+            try set(CURLOPT_PROXY_CAINFO, caFile)
+            try clear(CURLOPT_PROXY_CAPATH)
+        }
     }
 
     private func configureMethod(_ request: TransferRequest) throws(CurlError) {
@@ -76,10 +82,19 @@ extension EasyHandle {
         try set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_SSL_VERIFYPEER, 1)
         try set(CURLOPT_SSL_VERIFYHOST, 2)
-        if let caFile = request.caFile { try set(CURLOPT_CAINFO, caFile) }
+        // A folder that libcurl was built with would be trusted beside the file.
+        if let certificates = request.caCertificates {
+            try set(CURLOPT_CAINFO_BLOB, certificates)
+            try clear(CURLOPT_CAPATH)
+        } else if let caFile = request.caFile {
+            try set(CURLOPT_CAINFO, caFile)
+            try clear(CURLOPT_CAPATH)
+        }
         if let certificate = request.clientCertificate {
-            try set(CURLOPT_SSLCERT, certificate)
-            try set(CURLOPT_SSLKEY, request.clientKey ?? certificate)
+            try set(CURLOPT_SSLCERT_BLOB, certificate)
+            try set(CURLOPT_SSLKEY_BLOB, request.clientKey ?? certificate)
+            // Without one OpenSSL asks the terminal for the passphrase of an encrypted key.
+            try set(CURLOPT_KEYPASSWD, "")
         }
         switch request.version {
         case .http1:
@@ -101,7 +116,9 @@ extension TransferRequest {
     /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be
     /// met by another, and no password of its URL.
     fileprivate var lastingOptions: LastingOptions? {
-        guard method == .get, body == nil, proxy.isEmpty, caFile == nil, clientCertificate == nil, version == .http1,
+        guard method == .get, body == nil, proxy.isEmpty, caFile == nil, caCertificates == nil,
+            clientCertificate == nil,
+            version == .http1,
             hasUsualURL
         else { return nil }
         return LastingOptions(userAgent: userAgent, decodes: decodes)

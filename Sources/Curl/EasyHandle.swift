@@ -90,6 +90,17 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_string(pointer, option, value))
     }
 
+    /// libcurl copies the bytes.
+    func set(_ option: CURLoption, _ bytes: [UInt8]) throws(CurlError) {
+        try check(
+            unsafe bytes.withUnsafeBytes { unsafe curlshim_easy_set_blob(pointer, option, $0.baseAddress, $0.count) })
+    }
+
+    /// Removes the default of an option that is a string.
+    func clear(_ option: CURLoption) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_string(pointer, option, nil))
+    }
+
     /// Whole milliseconds, rounded up so that a short time does not become "none"; capped at what libcurl takes.
     func set(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
         try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))

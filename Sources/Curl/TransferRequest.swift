@@ -53,12 +53,14 @@ public struct TransferRequest: Sendable {
     public var totalTimeout = Duration.zero
     /// A proxy's URL; empty for none. The environment's proxies are never used.
     public var proxy = ""
-    /// A file of certificates to trust instead of the system's.
+    /// A file of certificates to trust instead of the system's, opened by libcurl, which waits for a FIFO's writer.
     public var caFile: String?
-    /// A file with the certificate to show, in PEM.
-    public var clientCertificate: String?
-    /// A file with its key; nil if that is in the same file.
-    public var clientKey: String?
+    /// Certificates to trust instead of those and the system's, in PEM.
+    public var caCertificates: [UInt8]?
+    /// The certificate to show, in PEM.
+    public var clientCertificate: [UInt8]?
+    /// Its key, in PEM and without a passphrase; nil if it is beside the certificate.
+    public var clientKey: [UInt8]?
     public var version = Version.http1
 
     public init(url: String) {

@@ -128,8 +128,13 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int, by worker: Int32, now: Tick
     ) {
         let known = code.flatMap { Self.ownCodes.contains($0) ? $0 : nil }
-        let words = detail.map { String(decoding: $0.utf8.prefix(Self.detailBytes), as: UTF8.self) }
+        let words = detail.map(Self.words)
         attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
+    }
+
+    /// The part of a worker's sentence that clients get.
+    static func words(_ detail: String) -> String {
+        String(decoding: detail.utf8.prefix(detailBytes), as: UTF8.self)
     }
 
     /// Ends a connection to a worker that does not keep to the protocol, and tells it why. One that the supervisor

@@ -92,7 +92,8 @@ extension BrokerCore {
             if isOwn(worker) {
                 ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
             } else {
-                attemptFailed(attempt, code ?? .internalError, received, by: worker, now: now)
+                let words = detail == code?.sentence ? nil : detail.map(Self.words)
+                attemptFailed(attempt, code ?? .internalError, received, detail: words, by: worker, now: now)
             }
         case .progress(let attempt, let received, let total, let part):
             partTold(part, of: attempt, at: worker)

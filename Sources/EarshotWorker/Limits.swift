@@ -46,6 +46,8 @@ enum Limits {
     static let unknownNameLifetime = Duration.seconds(5)
     /// How long a failed lookup is not tried again: it may be over soon.
     static let failedNameLifetime = Duration.seconds(1)
+    /// Bytes of a file of certificates or of a key: four times the bundle of a system.
+    static let certificateBytes = 1 << 20
     /// How long what runs may go on once the worker shall leave.
     static let drainTime = Duration.seconds(10)
     /// Bytes of a frame of the broker: a request's body, or a head with some room.

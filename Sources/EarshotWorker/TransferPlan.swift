@@ -41,9 +41,18 @@ struct TransferPlan {
         request.headerFields = list(fields)
         request.userAgent = options.userAgent
         if let proxy { request.proxy = proxy.url }
-        request.caFile = job.route.caFile ?? options.caFile
-        request.clientCertificate = job.route.clientCertificate
-        request.clientKey = job.route.clientKey
+        request.caFile = options.caFile
+        if url.scheme == "https" || proxy?.kind == .https {
+            request.caCertificates = try job.route.caFile.map { path throws(Refusal) in
+                try CertificateFile.read(path, "ca-file")
+            }
+            request.clientCertificate = try job.route.clientCertificate.map { path throws(Refusal) in
+                try CertificateFile.read(path, "client-certificate")
+            }
+            request.clientKey = try job.route.clientKey.map { path throws(Refusal) in
+                try CertificateFile.read(path, "client-key")
+            }
+        }
         return TransferPlan(
             url: url, isHead: method == .head, request: request, fields: fields, proxy: proxy,
             host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)

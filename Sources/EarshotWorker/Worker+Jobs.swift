@@ -97,9 +97,12 @@ extension Worker {
             }
             if let refusal = run.refusal { throw refusal }
             if let failure = finished.result.failure {
-                let code = FailureCode(failure)
-                let detail = finished.result.detail
-                throw Refusal(code, detail.isEmpty ? nil : Printable.sentence(detail))
+                logger.debug(
+                    "a transfer failed",
+                    metadata: [
+                        "attempt": "\(run.job.attempt)", "libcurl": "\(Printable.sentence(finished.result.detail))",
+                    ])
+                throw Refusal(FailureCode(failure))
             }
             guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
                 throw Refusal(.truncated, "The TLS connection ended without close_notify: the body may be cut off.")

@@ -5,15 +5,19 @@ final class TLSOrigin {
     let port: UInt16
     /// The file of the certificate.
     let certificate: String
+    /// The file of its key.
+    let key: String
     private let folder: URL
     private let server: Process
     private let output = Pipe()
 
-    init() throws {
+    /// - Parameter arguments: More of them for `openssl s_server`.
+    init(arguments: [String] = []) throws {
         folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let (certificate, key) = (folder.appending(path: "cert.pem").path, folder.appending(path: "key.pem").path)
         self.certificate = certificate
+        self.key = key
         let maker = Self.openssl([
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
@@ -21,7 +25,8 @@ final class TLSOrigin {
         maker.standardError = FileHandle.nullDevice
         try maker.run()
         maker.waitUntilExit()
-        server = Self.openssl(["s_server", "-accept", "127.0.0.1:0", "-cert", certificate, "-key", key, "-www"])
+        server = Self.openssl(
+            ["s_server", "-accept", "127.0.0.1:0", "-cert", certificate, "-key", key, "-www"] + arguments)
         server.standardInput = FileHandle.nullDevice
         server.standardOutput = output
         server.standardError = FileHandle.nullDevice
@@ -44,6 +49,18 @@ final class TLSOrigin {
         kill(server.processIdentifier, SIGKILL)
         server.waitUntilExit()
         try? FileManager.default.removeItem(at: folder)
+    }
+
+    /// Its key, with a passphrase.
+    func encryptedKey() throws -> [UInt8] {
+        let encrypted = folder.appending(path: "encrypted.pem")
+        let maker = Self.openssl([
+            "rsa", "-in", key, "-aes128", "-passout", "pass:secret", "-out", encrypted.path,
+        ])
+        maker.standardError = FileHandle.nullDevice
+        try maker.run()
+        maker.waitUntilExit()
+        return Array(try Data(contentsOf: encrypted))
     }
 
     private static func openssl(_ arguments: [String]) -> Process {

@@ -1,4 +1,5 @@
 import Curl
+import Foundation
 import Testing
 
 @Suite struct TLSTests {
@@ -9,7 +10,7 @@ import Testing
         request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
         #expect(try loop.fetch(request)?.failure == .tls)
 
-        request.caFile = tls.certificate
+        request.caCertificates = try contents(tls.certificate)
         let sink = RecordingSink()
         let result = try #require(try loop.fetch(request, sink: sink))
         #expect(result.failure == nil, "\(result)")
@@ -19,5 +20,23 @@ import Testing
         request.url = "https://other.test:\(tls.port)/"
         request.resolve = ["+other.test:\(tls.port):127.0.0.1"]
         #expect(try loop.fetch(request)?.failure == .tls)
+        request.caCertificates = nil
+        request.caFile = tls.certificate
+        #expect(try loop.fetch(request)?.failure == .tls)
+    }
+
+    @Test func `an encrypted key is a TLS failure, and nobody is asked for its passphrase`() throws {
+        let tls = try TLSOrigin()
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "https://localhost:\(tls.port)/")
+        request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
+        request.caCertificates = try contents(tls.certificate)
+        request.clientCertificate = try contents(tls.certificate)
+        request.clientKey = try tls.encryptedKey()
+        #expect(try loop.fetch(request)?.failure == .tls)
+    }
+
+    private func contents(_ path: String) throws -> [UInt8] {
+        Array(try Data(contentsOf: URL(filePath: path)))
     }
 }

@@ -1,6 +1,7 @@
 """By which way a request goes: proxies, certificates to trust and to show."""
 
 import json
+import os
 import shutil
 import urllib.parse
 
@@ -127,6 +128,30 @@ class CertificateTests(TestCase):
             self.assertFailed(client.terminal(), "tls")
             got = bus.run("get", "--ca-file", self.certificate, url)
             self.assertEqual(got.status, 0, got.describe())
+
+    def test_a_file_that_is_no_certificate_harms_nobody_else(self):
+        fifo, large, empty = (self.folder / name for name in ("fifo", "large.pem", "empty.pem"))
+        os.mkfifo(fifo)
+        empty.touch()
+        large.write_bytes(self.certificate.read_bytes() + b"\n" * (1 << 20))
+        with Origin(certificate=(self.certificate, self.key)) as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            worker = bus.workers
+            client.fetch("h", "other", f"{origin.url}/gate/other?bytes=5", ca_file=self.certificate)
+            origin.await_count("/gate/other", 1)
+            for number, (path, reason) in enumerate(((fifo, "not a regular file"), (self.folder, "not a regular file"),
+                                                     ("/dev/zero", "not a regular file"), (large, "longer than"),
+                                                     (empty, "empty"), (self.folder / "none", "No such file"))):
+                usual = {"ca_file": self.certificate, "client_certificate": self.certificate, "client_key": self.key}
+                for field in usual:
+                    client.fetch("h", f"{number}-{field}", f"{origin.url}/bytes/5", **{**usual, field: path})
+                    answer = client.terminal(timeout=5)
+                    self.assertFailed(answer, "tls")
+                    self.assertIn(reason, answer.fields["detail"])
+                    self.assertEqual(answer.fields["attempts"], "1")
+            origin.open_gate("other")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            self.assertEqual(bus.workers, worker)
 
     def test_a_certificate_is_shown_to_the_origin_it_is_for_and_to_no_other(self):
         own = self.folder / "own"

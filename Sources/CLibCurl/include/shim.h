@@ -45,6 +45,8 @@ CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value);
 CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value);
 CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value);
 CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value);
+/// Hands over bytes that libcurl copies.
+CURLcode curlshim_easy_set_blob(CURL *handle, CURLoption option, const void *bytes, size_t count);
 CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value);
 CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
 CURLcode curlshim_easy_set_data_callback(CURL *handle, CURLoption option, curl_write_callback value);
