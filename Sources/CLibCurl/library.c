@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <stddef.h>
 
@@ -194,6 +195,13 @@ CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value) {
 
 CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value) {
     return (library.curl_easy_getinfo)(handle, info, value);
+}
+
+long curlshim_socket_silence(curl_socket_t descriptor) {
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length)) return -1;
+    return info.tcpi_last_data_recv;
 }
 
 CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value) {

@@ -5,6 +5,8 @@
 public struct DescriptorInterest: Hashable, Sendable {
     /// The socket, open now.
     public let descriptor: Int32
+    /// `EasyHandle.address` of a transfer that the socket is for.
+    let owner: UInt
     public let reads: Bool
     public let writes: Bool
 

@@ -97,7 +97,13 @@ internal import CLibCurl
     // MARK: What the owner takes
 
     /// The descriptors to watch otherwise than before, each once.
-    public func takeInterests() -> [DescriptorInterest] { notes.takeInterests() }
+    public func takeInterests() -> [DescriptorInterest] {
+        let interests = notes.takeInterests()
+        for interest in interests where !interest.isForgotten {
+            running[interest.owner]?.descriptor = interest.descriptor
+        }
+        return interests
+    }
 
     /// When to call `timerFired()`; nil if nothing changed.
     public func takeTimeout() -> TimeoutChange? {

@@ -13,9 +13,10 @@ final class MultiNotes {
     /// The TLS sessions of its transfers.
     var sessions = SessionTable()
 
-    func note(descriptor: Int32, what: Int32) {
+    /// - Parameter owner: `EasyHandle.address` of a transfer that the socket is for.
+    func note(descriptor: Int32, what: Int32, owner: UInt) {
         interests[descriptor] = DescriptorInterest(
-            descriptor: descriptor,
+            descriptor: descriptor, owner: owner,
             reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
             writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT,
             isNew: opened.contains(descriptor))
@@ -53,7 +54,8 @@ private func interestChanged(
     socketContext: UnsafeMutableRawPointer?
 ) -> Int32 {
     guard let context = unsafe context else { return -1 }
-    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().note(descriptor: descriptor, what: what)
+    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
+        .note(descriptor: descriptor, what: what, owner: UInt(bitPattern: easy))
     return 0
 }
 

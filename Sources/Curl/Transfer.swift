@@ -8,6 +8,8 @@ public final class Transfer {
     let easy: EasyHandle
     /// Those of its multi handle.
     private let notes: MultiNotes
+    /// The socket that libcurl last had watched for it; nil before.
+    var descriptor: Int32?
     /// The header bytes seen so far, in all blocks.
     private var headerBytes = 0
     /// What we stopped it for; libcurl only says that a callback failed.
@@ -36,6 +38,14 @@ public final class Transfer {
             header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
         try unsafe easy.setAddressCallbacks(
             open: connectionPlanned, request: requestPlanned, context: Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    /// Milliseconds since its connection last received bytes, parts of lines included; nil without a connection, and once
+    /// it has ended.
+    public var silentMilliseconds: Int? {
+        guard sink != nil, let descriptor else { return nil }
+        let milliseconds = curlshim_socket_silence(descriptor)
+        return milliseconds < 0 ? nil : milliseconds
     }
 
     /// Whether a connection to this address may be opened.
@@ -120,15 +130,20 @@ public final class Transfer {
                 detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
-        // libcurl counts at least a microsecond for a step that was reached.
-        let isConnected = easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
+        // libcurl counts at least a microsecond for a step that was reached, but connecting as one with the handshake. It
+        // knows its own port once TCP is connected.
+        let stage: TransferFailure.Stage =
+            easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
+            ? .connected : easy.long(CURLINFO_LOCAL_PORT) > 0 ? .preparing : .connecting
+        let sentence = easy.errorSentence
         let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
         let failure =
             stoppedFor
-            ?? (isRefused ? .addressRefused : TransferFailure(code, osError: osError, isConnected: isConnected))
+            ?? (isRefused
+                ? .addressRefused : TransferFailure(code, osError: osError, stage: stage, sentence: sentence))
         return TransferResult(
             failure: failure, status: status, osError: osError, connectsMade: connectsMade, lacksGoodbye: lacksGoodbye,
-            detail: failure == nil ? "" : easy.errorSentence)
+            detail: failure == nil ? "" : sentence)
     }
 }
 

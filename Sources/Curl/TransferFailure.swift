@@ -7,14 +7,18 @@ public enum TransferFailure: Hashable, Sendable {
     case connectRefused
     /// The host could not be reached.
     case connectFailed
-    /// No connection was ready in time.
+    /// No connection was made in time.
     case connectTimeout
+    /// A connection was made, but TLS or the proxy behind it was not ready in time.
+    case handshakeTimeout
     /// The whole took longer than allowed.
     case timeout
     /// The name has no address.
     case resolve
     /// Handshake or certificate.
     case tls
+    /// The server wants another client certificate, or one at all.
+    case clientCertificateRefused
     /// The sink admitted no address of the host, and nothing was sent.
     case addressRefused
     /// The connection broke before the answer was whole, or without any.
@@ -38,30 +42,51 @@ public enum TransferFailure: Hashable, Sendable {
 }
 
 extension TransferFailure {
-    /// What libcurl's result means, given what else is known of the transfer.
+    /// How far a transfer came.
+    enum Stage: Comparable {
+        /// No connection was made.
+        case connecting
+        /// TLS or a proxy was not ready.
+        case preparing
+        /// The connection was ready for the request.
+        case connected
+    }
+
+    /// The meaning of libcurl's result.
     ///
-    /// - Parameter isConnected: whether the connection was ready for the request.
+    /// - Parameter sentence: libcurl's error message. It alone tells some failures of receiving apart, which share a code.
     /// - Returns: nil for success.
-    init?(_ result: CURLcode, osError: Int32, isConnected: Bool) {
+    init?(_ result: CURLcode, osError: Int32, stage: Stage, sentence: String) {
+        let isConnected = stage == .connected
         switch result {
         case CURLE_OK:
             return nil
         case CURLE_COULDNT_CONNECT:
             self = osError == ECONNREFUSED ? .connectRefused : .connectFailed
         case CURLE_OPERATION_TIMEDOUT:
-            self = isConnected ? .timeout : .connectTimeout
+            self =
+                switch stage {
+                case .connecting: .connectTimeout
+                case .preparing: .handshakeTimeout
+                case .connected: .timeout
+                }
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             self = .resolve
-        case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_GOT_NOTHING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
+        case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CLIENTCERT:
+            self = Self.failure(sentence) ?? (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR ? .reset : .tls)
+        case CURLE_GOT_NOTHING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
             self = .reset
         case CURLE_PARTIAL_FILE:
             self = .truncated
         case CURLE_WEIRD_SERVER_REPLY:
             self = .protocolError
-        case CURLE_OUT_OF_MEMORY where isConnected:
-            // What libcurl says of one line of more than 100 KiB. Where memory is short it is Swift that ends the
-            // process.
+        case CURLE_OUT_OF_MEMORY, CURLcode(100):
+            // One line of more than 100 KiB, or of more than 16 KiB of a proxy: CURLE_TOO_LARGE (100) since libcurl 8.6.
+            // Where memory is short Swift ends the process.
             self = .headerTooLarge
+        case CURLE_BAD_FUNCTION_ARGUMENT where isConnected:
+            // Result of libcurl 7.88 for a header line that is a continuation of none, or has no colon.
+            self = .protocolError
         case CURLE_UNSUPPORTED_PROTOCOL:
             // Also what libcurl says to an answer without a status line (HTTP/0.9).
             self = isConnected ? .protocolError : .unsupportedScheme
@@ -70,13 +95,23 @@ extension TransferFailure {
         case CURLE_BAD_CONTENT_ENCODING, CURLE_WRITE_ERROR:
             // A write error that the sink did not ask for comes from a decoder.
             self = .encoding
-        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_ENGINE_SETFAILED, CURLE_SSL_CERTPROBLEM,
+        case CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_ENGINE_SETFAILED, CURLE_SSL_CERTPROBLEM,
             CURLE_SSL_CIPHER, CURLE_PEER_FAILED_VERIFICATION, CURLE_USE_SSL_FAILED, CURLE_SSL_ENGINE_INITFAILED,
             CURLE_SSL_CACERT_BADFILE, CURLE_SSL_SHUTDOWN_FAILED, CURLE_SSL_CRL_BADFILE, CURLE_SSL_ISSUER_ERROR,
-            CURLE_SSL_PINNEDPUBKEYNOTMATCH, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_CLIENTCERT:
+            CURLE_SSL_PINNEDPUBKEYNOTMATCH, CURLE_SSL_INVALIDCERTSTATUS:
             self = .tls
         default:
             self = .other(code: Int(result.rawValue))
         }
+    }
+    /// The failure that an error message of libcurl tells; nil if it is another one.
+    private static func failure(_ sentence: String) -> TransferFailure? {
+        let sentence = sentence.lowercased()
+        // `Illegal or missing hexadecimal sequence in chunked-encoding` and others.
+        if sentence.contains("chunk") { return .protocolError }
+        if sentence.contains("too large") { return .headerTooLarge }
+        // OpenSSL's names of the alerts of RFC 8446, section 6.2, with which a server answers a client's certificate.
+        let isAnswer = ["certificate", "unknown ca", "access denied"].contains { sentence.contains($0) }
+        return sentence.contains(" alert ") && isAnswer ? .clientCertificateRefused : nil
     }
 }

@@ -8,10 +8,10 @@ extension FailureCode {
         case .connectRefused: self = .connectRefused
         case .connectFailed: self = .connectFailed
         case .addressRefused: self = .addressRefused
-        case .connectTimeout: self = .connectTimeout
+        case .connectTimeout, .handshakeTimeout: self = .connectTimeout
         case .timeout: self = .timeout
         case .resolve: self = .dnsFailed
-        case .tls: self = .tls
+        case .tls, .clientCertificateRefused: self = .tls
         case .reset: self = .reset
         case .truncated: self = .truncated
         case .protocolError, .headerTooLarge: self = .protocolError

@@ -65,6 +65,8 @@ final class JobRun: TransferSink {
     /// When its time began to count.
     private var begun: LoopTime
     private var lastByte: LoopTime
+    /// When the header of the response began; nil before.
+    private var headBegan: LoopTime?
     /// When the pass began in which the last bytes of body came, and how many there were before it.
     private var lastBytes: (pass: LoopTime, before: Int)?
     private let loop: EventLoop
@@ -99,6 +101,7 @@ final class JobRun: TransferSink {
         wantsWhole = false
         refusal = nil
         head = ResponseHead()
+        headBegan = nil
         announcedBytes = nil
         stopHashing()
         body = makeBody()
@@ -140,6 +143,7 @@ final class JobRun: TransferSink {
 
     func received(headerLine: Span<UInt8>) -> Bool {
         lastByte = loop.now
+        if headBegan == nil { headBegan = loop.now }
         do throws(ResponseHead.Fault) {
             return try !head.append(headerLine) || accepted()
         } catch {
@@ -284,15 +288,33 @@ final class JobRun: TransferSink {
         case .hashing, .sealing: return loop.now.advanced(milliseconds: job.timeoutMilliseconds)
         case .resolving: return min(silence, connectDeadline, totalDeadline ?? silence)
         // libcurl watches over the other two.
-        case .transferring: return silence
+        case .transferring: return head.isComplete ? silence : min(silence, headDeadline ?? silence)
         }
     }
 
     /// Why the job has taken too long; nil if it has not.
     func overdue(_ now: LoopTime) -> Refusal? {
         guard deadline <= now else { return nil }
-        guard case .resolving = phase, connectDeadline == deadline else { return Refusal(.timeout) }
-        return Refusal(.connectTimeout)
+        switch phase {
+        case .resolving where connectDeadline == deadline: return Refusal(.connectTimeout)
+        case .transferring(let running) where !head.isComplete:
+            if let headDeadline, headDeadline <= now {
+                return Refusal(.timeout, "The header of the response did not end in time.")
+            }
+            // The kernel also knows of the bytes of a line that is not whole.
+            guard let silent = running.silentMilliseconds, silent < job.timeoutMilliseconds else {
+                return Refusal(.timeout)
+            }
+            if headBegan == nil { headBegan = now }
+            lastByte = now.advanced(milliseconds: -silent)
+            return nil
+        case .hashing, .resolving, .transferring, .sealing: return Refusal(.timeout)
+        }
+    }
+
+    /// By when the header of the response must be complete; nil before it has begun.
+    private var headDeadline: LoopTime? {
+        headBegan?.advanced(milliseconds: Limits.headTimeouts * job.timeoutMilliseconds)
     }
 
     /// What is left for connecting and for all; at least a moment, since nothing means for ever to libcurl.

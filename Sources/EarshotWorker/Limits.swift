@@ -48,6 +48,9 @@ enum Limits {
     static let failedNameLifetime = Duration.seconds(1)
     /// Bytes of a file of certificates or of a key: four times the bundle of a system.
     static let certificateBytes = 1 << 20
+    /// Periods of `timeout` in which the header of a response must be complete, from its first byte: a server that
+    /// sends a byte in each would hold a slot for days.
+    static let headTimeouts = 10
     /// How long what runs may go on once the worker shall leave.
     static let drainTime = Duration.seconds(10)
     /// Bytes of a frame of the broker: a request's body, or a head with some room.

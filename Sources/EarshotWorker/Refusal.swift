@@ -27,7 +27,7 @@ struct Refusal: Error, Equatable {
     init(head fault: ResponseHead.Fault) {
         switch fault {
         case .malformed: self.init(.protocolError, "A line of the response's header is malformed.")
-        case .tooLong: self.init(.protocolError, "The response's header is too long.")
+        case .tooLong: self.init(.protocolError, "The header of the response is too long.")
         }
     }
 }

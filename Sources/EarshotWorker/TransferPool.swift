@@ -7,6 +7,9 @@ final class TransferPool {
     struct Running {
         fileprivate let shard: Shard
         fileprivate let transfer: Transfer
+
+        /// Milliseconds since its connection last received bytes; nil without a connection.
+        var silentMilliseconds: Int? { transfer.silentMilliseconds }
     }
 
     /// One multi handle and its timer.

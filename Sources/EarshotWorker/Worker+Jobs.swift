@@ -102,7 +102,7 @@ extension Worker {
                     metadata: [
                         "attempt": "\(run.job.attempt)", "libcurl": "\(Printable.sentence(finished.result.detail))",
                     ])
-                throw Refusal(FailureCode(failure))
+                throw Refusal(failure, run.plan)
             }
             guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
                 throw Refusal(.truncated, "The TLS connection ended without close_notify: the body may be cut off.")

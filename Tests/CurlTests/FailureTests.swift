@@ -14,6 +14,12 @@ import Testing
             ("", .close, .reset),
             ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this", .reset, .reset),
             ("not HTTP at all\r\n\r\n", .close, .protocolError),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", .open, .protocolError),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n", .open, .protocolError),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", .open, .protocolError),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", .open, .protocolError),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", .open, .protocolError),
+            ("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok", .open, .protocolError),
             ("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", .open, .encoding),
             ("HTTP/1.1 200 OK\r\nContent-Encoding: unheard\r\nContent-Length: 1\r\n\r\nx", .open, .encoding),
         ])
@@ -38,10 +44,27 @@ import Testing
         // The queue of a listener holds one more than its backlog; what comes after waits.
         let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
         defer { for descriptor in waiting + [listener] { close(descriptor) } }
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         var request = TransferRequest(url: "http://127.0.0.1:\(port)/")
         request.connectTimeout = .milliseconds(100)
         #expect(try loop.fetch(request)?.failure == .connectTimeout)
+        // By a handle that was connected before.
+        var usual = TransferRequest(url: loop.url)
+        usual.connectTimeout = .seconds(9)
+        #expect(try loop.fetch(usual) != nil)
+        #expect(try loop.fetch(request)?.failure == .connectTimeout)
+    }
+
+    @Test func `the silence of a connection ends with each byte, and not only with each line`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200"))
+        let sink = RecordingSink()
+        let transfer = try loop.start(TransferRequest(url: loop.url), sink: sink)
+        #expect(transfer.silentMilliseconds == nil)
+        #expect(loop.run { _ in transfer.silentMilliseconds.map { $0 < 1_000 } ?? false })
+        #expect(sink.head.isEmpty)
+        #expect(loop.run { _ in transfer.silentMilliseconds.map { $0 >= 30 } ?? false })
+        loop.cancel(transfer)
+        #expect(transfer.silentMilliseconds == nil)
     }
 
     @Test func `an origin that stays silent is a timeout`() throws {
@@ -57,15 +80,18 @@ import Testing
         #expect(result?.status == 200)
     }
 
-    @Test func `silence in the TLS handshake is a connect timeout, and no certificates to trust a TLS failure`() throws
+    @Test func `silence in the TLS handshake has its own cause, and no certificates to trust is a TLS failure`() throws
     {
         let origin = try LoopbackOrigin("")
         let loop = try TestLoop(origin: origin)
         var request = TransferRequest(url: "https://127.0.0.1:\(origin.port)/")
         request.connectTimeout = .milliseconds(200)
-        #expect(try loop.fetch(request)?.failure == .connectTimeout)
+        #expect(try loop.fetch(request)?.failure == .handshakeTimeout)
         request.connectTimeout = .seconds(9)
         request.caFile = "/nonexistent/ca.pem"
+        #expect(try loop.fetch(request)?.failure == .tls)
+        request.caFile = nil
+        request.caCertificates = Array("no certificate".utf8)
         #expect(try loop.fetch(request)?.failure == .tls)
     }
 

@@ -25,6 +25,23 @@ import Testing
         #expect(try loop.fetch(request)?.failure == .tls)
     }
 
+    @Test(arguments: ["-tls1_2", "-tls1_3"])
+    func `a server that refuses the client certificate, or misses it, is told apart`(version: String) throws {
+        let tls = try TLSOrigin(arguments: ["-Verify", "1", "-verify_return_error", version])
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "https://localhost:\(tls.port)/")
+        request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
+        request.caCertificates = try contents(tls.certificate)
+        let missing = try #require(try loop.fetch(request))
+        // TLS 1.2 has no alert for that: it is a failed handshake.
+        #expect(missing.failure == (version == "-tls1_3" ? .clientCertificateRefused : .tls), "\(missing)")
+        // The server does not trust it.
+        request.clientCertificate = try contents(tls.certificate)
+        request.clientKey = try contents(tls.key)
+        let refused = try #require(try loop.fetch(request))
+        #expect(refused.failure == .clientCertificateRefused, "\(refused)")
+    }
+
     @Test func `an encrypted key is a TLS failure, and nobody is asked for its passphrase`() throws {
         let tls = try TLSOrigin()
         let loop = try TestLoop(origin: LoopbackOrigin(""))

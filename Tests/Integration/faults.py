@@ -8,6 +8,7 @@
     /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
     /first/COUNT/NAME?bytes=N  as /slow/0.02 the first so many times, whatever is asked for, then as /gate/NAME
     /drip?bytes=N&seconds=S  N bytes spread evenly over S seconds
+    /drip-head?bytes=N&seconds=S  a header in N even parts over S seconds, one line of it being nearly all; then `ok`
     /steps/NAME/…?bytes=N  N bytes in as many even parts as there are names, and one more: before each but the first it
                            waits until the test opens the gate of that name
     /stall/BYTES           promises twice as many and one more, sends BYTES, then nothing; with `gate=NAME` it says
@@ -183,6 +184,16 @@ async def cut(connection, request, _, size, promised):
     return False
 
 
+async def drip_head(connection, request, _):
+    count, seconds = int(request.query["bytes"]), float(request.query["seconds"])
+    whole = head(200, [("X-Drip", "x" * 2 * count)], 2)
+    for part in range(count):
+        await connection.send(whole[len(whole) * part // count:len(whole) * (part + 1) // count])
+        await pace(seconds / count)
+    await connection.send(b"ok")
+    return True
+
+
 async def hang(*_):
     await forever()
 
@@ -321,7 +332,7 @@ def kept_seed(name, version=0, variant=""):
 
 FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "coded": coded, "slow": slow, "gate": gate, "first": first,
-    "drip": drip, "steps": steps, "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status,
+    "drip": drip, "drip-head": drip_head, "steps": steps, "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status,
     "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
     "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,

@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import socket
+import ssl
+import threading
 import urllib.parse
 
 import certificate
@@ -110,6 +113,55 @@ class ProxyTests(TestCase):
             self.assertEqual(bus.run("get", "--proxy", "ftp://x", self.origin.url).status, 64)
 
 
+class DemandingServer:
+    """A TLS server that ends each handshake with an alert, unless the client shows the certificate `wanted`."""
+
+    def __init__(self, certificate, key, wanted):
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+        self._context.load_verify_locations(wanted)
+        self._context.verify_mode = ssl.CERT_REQUIRED
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._listener.close()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                # Without a socket of its own it closes nothing before the client has read the alert.
+                received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+                tls = self._context.wrap_bio(received, sent, server_side=True)
+                try:
+                    while data := connection.recv(65_536):
+                        received.write(data)
+                        try:
+                            tls.do_handshake()
+                        except ssl.SSLWantReadError:
+                            pass
+                        except ssl.SSLError:
+                            connection.sendall(sent.read())
+                            connection.shutdown(socket.SHUT_WR)
+                            while connection.recv(65_536):
+                                pass
+                            break
+                        connection.sendall(sent.read())
+                except OSError:
+                    pass
+
+
 class CertificateTests(TestCase):
     def setUp(self):
         self.folder = temporary_folder()
@@ -152,6 +204,22 @@ class CertificateTests(TestCase):
             origin.open_gate("other")
             self.assertEqual(client.terminal().verb, "RESULT")
             self.assertEqual(bus.workers, worker)
+
+    def test_a_refused_client_certificate_says_so_and_is_not_tried_again(self):
+        own = self.folder / "own"
+        own.mkdir()
+        wanted, _ = certificate.self_signed(own)
+        with DemandingServer(self.certificate, self.key, wanted) as server, Bus() as bus:
+            client = bus.client()
+            client.fetch("h", 1, server.url, ca_file=self.certificate, client_certificate=self.certificate,
+                         client_key=self.key)
+            answer = client.terminal()
+            self.assertFailed(answer, "tls")
+            self.assertEqual(answer.fields["detail"], "The server refused the client certificate.")
+            client.fetch("h", 2, server.url, ca_file=self.certificate)
+            answer = client.terminal()
+            self.assertFailed(answer, "tls")
+            self.assertIn("requires a client certificate", answer.fields["detail"])
 
     def test_a_certificate_is_shown_to_the_origin_it_is_for_and_to_no_other(self):
         own = self.folder / "own"

@@ -56,6 +56,9 @@ CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback va
 CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value);
 CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
 
+/// Milliseconds since the kernel last received bytes on a TCP connection; -1 if it is none.
+long curlshim_socket_silence(curl_socket_t descriptor);
+
 CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value);
 CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *value);
 CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback value);

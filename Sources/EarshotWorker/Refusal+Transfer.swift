@@ -1,0 +1,20 @@
+internal import Curl
+internal import EarshotHTTP
+
+extension Refusal {
+    /// The refusal of a transfer that failed. Its detail is ours: libcurl's message can hold what the server sent.
+    init(_ failure: TransferFailure, _ plan: TransferPlan) {
+        let detail: String? =
+            switch failure {
+            case .handshakeTimeout where plan.proxy == nil:
+                "The server took the connection, but did not complete the TLS handshake in time."
+            case .handshakeTimeout: "The proxy took the connection, but did not connect to the server in time."
+            case .clientCertificateRefused where plan.request.clientCertificate == nil:
+                "The server requires a client certificate; name one with client-certificate."
+            case .clientCertificateRefused: "The server refused the client certificate."
+            case .headerTooLarge: "The header of the response is too long."
+            default: nil
+            }
+        self.init(FailureCode(failure), detail)
+    }
+}
