@@ -184,18 +184,30 @@ extension Worker {
 
     private func resolve(_ run: JobRun) {
         if IPAddress(run.plan.host) != nil {
-            transfer(run, resolve: [])
+            connect(run, to: [run.plan.host], resolve: { _ in [] })
         } else if let answer = names.lookUp(run.plan.host, for: run.job.attempt) {
             begin(run, answer)
         }
     }
 
     private func begin(_ run: JobRun, _ answer: NameAnswer) {
-        if let entries = answer.resolveEntries(host: run.plan.host, port: run.plan.hostPort) {
-            transfer(run, resolve: entries)
-        } else {
-            fail(run, Refusal(answer == .unknown ? .unknownHost : .dnsFailed))
+        switch answer {
+        case .addresses(let addresses):
+            connect(run, to: addresses) { NameAnswer.resolveEntries(host: run.plan.host, port: run.plan.hostPort, $0) }
+        case .unknown: fail(run, Refusal(.unknownHost))
+        case .failed: fail(run, Refusal(.dnsFailed))
         }
+    }
+
+    /// Starts the transfer with the addresses that the policy admits. libcurl asks again before it connects, but after an
+    /// address that it may not have it can wait for a part of the time to connect.
+    private func connect(_ run: JobRun, to addresses: [String], resolve: ([String]) -> [String]) {
+        let admitted = addresses.filter { run.admits(address: $0) }
+        guard !admitted.isEmpty else {
+            fail(run, Refusal(.addressRefused))
+            return
+        }
+        transfer(run, resolve: resolve(admitted))
     }
 
     private func transfer(_ run: JobRun, resolve: [String]) {

@@ -35,6 +35,17 @@ struct AddressTests {
         #expect(bed.origin.accepted == 0)
     }
 
+    @Test(arguments: [3, 25] as [UInt8])
+    func `a name with many addresses that are all denied is refused at once`(count: UInt8) throws {
+        let bed = try Bed(addressPolicy: "public-only", names: .knowsMany(count)) { _ in .ok([]) }
+        var job = bed.job(bed.origin.url(host: "name.example"))
+        // A part of it is more than the patience of the bed.
+        job.connectMilliseconds = 1_000_000
+        job.timeoutMilliseconds = 1_000_000
+        #expect(try bed.failure(job) == "address-refused")
+        #expect(bed.origin.accepted == 0)
+    }
+
     @Test func `a name with an address that is allowed is fetched from there`() throws {
         let bed = try Bed(addressPolicy: "deny ::1") { _ in .ok([]) }
         let job = bed.job(bed.origin.url(host: "localhost"))

@@ -4,9 +4,11 @@ import Glibc
 /// A DNS server on the test's own loop.
 final class NameServer {
     /// What it answers.
-    enum Habit {
+    enum Habit: Equatable {
         /// Every name has the address 127.0.0.1.
         case knowsAll
+        /// Every name has the addresses from 127.0.0.1 on, so many of them.
+        case knowsMany(UInt8)
         /// No name exists.
         case knowsNone
         case isSilent
@@ -45,15 +47,25 @@ final class NameServer {
         }
     }
 
-    /// RFC 1035, section 4: the header, the question as it came, and at most one answer.
+    /// IPv4 addresses of every name, by their last bytes.
+    private var lastBytes: [UInt8] {
+        switch habit {
+        case .knowsAll: [1]
+        case .knowsMany(let count): Array(1...count)
+        case .knowsNone, .isSilent: []
+        }
+    }
+
+    /// RFC 1035, section 4: the header, the question as it came, and the answers.
     private func reply(to query: [UInt8]) -> [UInt8] {
         var end = 12
         while query[end] != 0 { end += Int(query[end]) + 1 }
         let isIPv4 = query[end + 2] == 1
         if isIPv4 { questions += 1 }
-        let answer: [UInt8] =
-            isIPv4 && habit == .knowsAll ? [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1] : []
-        let head: [UInt8] = [0x81, habit == .knowsAll ? 0x80 : 0x83, 0, 1, 0, answer.isEmpty ? 0 : 1, 0, 0, 0, 0]
-        return Array(query[..<2]) + head + query[12..<(end + 5)] + answer
+        let answers = (isIPv4 ? lastBytes : []).map { byte -> [UInt8] in
+            [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, byte]
+        }
+        let head: [UInt8] = [0x81, lastBytes.isEmpty ? 0x83 : 0x80, 0, 1, 0, UInt8(answers.count), 0, 0, 0, 0]
+        return Array(query[..<2]) + head + query[12..<(end + 5)] + answers.flatMap { $0 }
     }
 }
