@@ -30,7 +30,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 /// Only for `bin/fuzz`, which links it with libFuzzer: it has no main.
 let fuzzing =
     Context.environment["EARSHOT_FUZZ"] == nil
-    ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP"])]
+    ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression"])]
 
 let package = Package(
     name: "earshot",
@@ -64,6 +64,9 @@ let package = Package(
             ]),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
+        .systemLibrary(name: "CLibZ"),
+        .systemLibrary(name: "CLibBrotli"),
+        .systemLibrary(name: "CLibZstd"),
         .systemLibrary(name: "CLinux"),
 
         // Their owned handles: each the only importer of its C module.
@@ -72,6 +75,7 @@ let package = Package(
         source("Cares", ["CLibCares"]),
         source("IDN2", ["CLibIDN2"]),
         source("LibCrypto", ["CLibCrypto"]),
+        source("Decompression", ["CLibZ", "CLibBrotli", "CLibZstd"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
 
@@ -92,7 +96,11 @@ let package = Package(
             ]),
         source(
             "EarshotWorker",
-            ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", deque, heap, logging]),
+            [
+                "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", "Decompression",
+                deque,
+                heap, logging,
+            ]),
         source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", deque, ordered]),
         .executableTarget(
             name: "earshot",
@@ -129,6 +137,7 @@ let package = Package(
         tests("CaresTests", ["Cares"]),
         tests("IDN2Tests", ["IDN2"]),
         tests("LibCryptoTests", ["LibCrypto"]),
+        tests("DecompressionTests", ["Decompression"]),
         tests(
             "EarshotWorkerTests",
             [

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// What is fuzzed: `wire`, the default, `core` or `stream`; from the environment, EARSHOT_FUZZ_TARGET.
+/// What is fuzzed: `wire`, the default, `core`, `stream` or `decoder`; from the environment, EARSHOT_FUZZ_TARGET.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
 /// Whether there is a trap to be found, to show that finds are told: EARSHOT_FUZZ_CANARY.
@@ -17,6 +17,7 @@ public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     switch target {
     case "core": CoreTarget.run(bytes)
     case "stream": StreamTarget.run(bytes)
+    case "decoder": DecoderTarget.run(bytes)
     default: WireTarget.run(bytes)
     }
     return 0

@@ -8,11 +8,13 @@ enum Rules {
     /// What each target may import besides the standard library. A target that is not here may not exist.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
+        "CLibZ": [], "CLibBrotli": [], "CLibZstd": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
         "IDN2": ["CLibIDN2", "Glibc"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
+        "Decompression": ["CLibZ", "CLibBrotli", "CLibZstd"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "ZMTP": ["EarshotLoop", "DequeModule"],
         "EarshotWire": [],
@@ -31,7 +33,9 @@ enum Rules {
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotWorker": [
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", "Logging", "Glibc",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Curl", "Cares", "LibCrypto", "Decompression",
+            "Logging",
+            "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
@@ -39,7 +43,7 @@ enum Rules {
             "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
-        "EarshotFuzz": ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Glibc"],
+        "EarshotFuzz": ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression", "Glibc"],
         "earshot-lab": [
             "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
             "ArgumentParser", "Glibc",
@@ -59,7 +63,8 @@ enum Rules {
 
     /// Targets whose public declarations others read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "IDN2", "LibCrypto", "EarshotLoop", "ZMTP", "EarshotWire", "EarshotHTTP",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP", "EarshotWire",
+        "EarshotHTTP",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]

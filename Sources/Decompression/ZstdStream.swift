@@ -1,0 +1,45 @@
+internal import CLibZstd
+
+/// Frames of Zstandard in a row, read by libzstd.
+@safe struct ZstdStream: ~Copyable {
+    /// The largest window, as a power of two: RFC 9659, section 3.
+    private static let windowBits: Int32 = 23
+
+    /// Owned; freed by `deinit`.
+    private let context: OpaquePointer
+    /// Whether the last byte read was the last one of a frame, and all of the frame has been written.
+    private var isAtEnd = false
+
+    init() {
+        guard let context = unsafe ZSTD_createDCtx() else { preconditionFailure("ZSTD_createDCtx: out of memory") }
+        unsafe self.context = unsafe context
+        let result = unsafe ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, Self.windowBits)
+        precondition(ZSTD_isError(result) == 0, "ZSTD_d_windowLogMax: \(result)")
+    }
+
+    deinit {
+        unsafe ZSTD_freeDCtx(context)
+    }
+
+    mutating func step(
+        _ input: Span<UInt8>, into output: inout [UInt8]
+    ) throws(DecompressionError) -> Decompressor.Step {
+        // Called without input, the library would begin another frame.
+        guard !input.isEmpty || !isAtEnd else { return Decompressor.Step(consumed: 0, produced: 0, isAtEnd: true) }
+        var consumed = 0
+        var produced = 0
+        let hint = unsafe input.withUnsafeBufferPointer { input in
+            unsafe output.withUnsafeMutableBufferPointer { output in
+                var source = unsafe ZSTD_inBuffer(src: input.baseAddress, size: input.count, pos: 0)
+                var target = unsafe ZSTD_outBuffer(dst: output.baseAddress, size: output.count, pos: 0)
+                let hint = unsafe ZSTD_decompressStream(context, &target, &source)
+                consumed = unsafe source.pos
+                produced = unsafe target.pos
+                return hint
+            }
+        }
+        guard ZSTD_isError(hint) == 0 else { throw DecompressionError(.zstd, ZSTD_getErrorCode(hint).rawValue) }
+        isAtEnd = hint == 0
+        return Decompressor.Step(consumed: consumed, produced: produced, isAtEnd: isAtEnd)
+    }
+}

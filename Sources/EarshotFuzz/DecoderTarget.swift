@@ -1,0 +1,58 @@
+internal import Decompression
+
+/// A decompressor that reads whatever the input says. However the bytes are cut, the same bytes come of them, and the
+/// stream ends or fails in the same way.
+///
+/// The first byte chooses the format, by its remainder, and how many bytes come at a time.
+enum DecoderTarget {
+    /// The effect of one input.
+    private struct Outcome: Equatable {
+        var output: [UInt8] = []
+        var isAtEnd = false
+        var isDamaged = false
+    }
+
+    /// Bytes of output that are looked at, so that bombs stay quick to run.
+    private static let outputBytes = 1 << 16
+
+    static func run(_ bytes: [UInt8]) {
+        guard let first = bytes.first else { return }
+        let formats = CompressionFormat.allCases
+        let format = formats[Int(first) % formats.count]
+        let input = Array(bytes.dropFirst())
+        let whole = outcome(of: input, format, pieceBytes: max(1, input.count), room: 1 << 12)
+        let cut = outcome(of: input, format, pieceBytes: Int(first) / formats.count + 1, room: 61)
+        // How far a damaged stream is read before that is seen depends on the pieces.
+        precondition(whole.isDamaged == cut.isDamaged, "damaged \(whole.isDamaged), and cut \(cut.isDamaged)")
+        guard !whole.isDamaged else { return }
+        precondition(whole == cut, "\(whole.output.count) bytes, and cut \(cut.output.count)")
+    }
+
+    private static func outcome(of input: [UInt8], _ format: CompressionFormat, pieceBytes: Int, room: Int) -> Outcome {
+        var decompressor = Decompressor(format)
+        var place = [UInt8](repeating: 0, count: room)
+        var outcome = Outcome()
+        var start = 0
+        var isFull = false
+        while start < input.count || isFull, outcome.output.count < outputBytes {
+            let end = min(input.count, start + pieceBytes)
+            do throws(DecompressionError) {
+                let step = try decompressor.step(input.span.extracting(start..<end), into: &place)
+                precondition(step.consumed > 0 || step.produced > 0 || isFull, "a step that does nothing")
+                start += step.consumed
+                isFull = step.produced == room
+                outcome.output += place.prefix(step.produced)
+                outcome.isAtEnd = step.isAtEnd
+            } catch {
+                outcome.isDamaged = true
+                return outcome
+            }
+        }
+        // Both have as much, and nobody looks at the rest.
+        if outcome.output.count >= outputBytes {
+            outcome.output.removeLast(outcome.output.count - outputBytes)
+            outcome.isAtEnd = false
+        }
+        return outcome
+    }
+}
