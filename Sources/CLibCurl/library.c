@@ -12,7 +12,6 @@ static const char library_name[] = "libcurl.so.4";
 
 #define FUNCTIONS(USE) \
     USE(curl_global_init) \
-    USE(curl_version_info) \
     USE(curl_slist_append) \
     USE(curl_slist_free_all) \
     USE(curl_url) \
@@ -23,6 +22,7 @@ static const char library_name[] = "libcurl.so.4";
     USE(curl_easy_reset) \
     USE(curl_easy_setopt) \
     USE(curl_easy_getinfo) \
+    USE(curl_easy_pause) \
     USE(curl_multi_init) \
     USE(curl_multi_cleanup) \
     USE(curl_multi_add_handle) \
@@ -107,8 +107,6 @@ int curlshim_local_port(curl_socket_t descriptor) {
 
 CURLcode curlshim_global_init(long flags) { return library.curl_global_init(flags); }
 
-const curl_version_info_data *curlshim_version_info(CURLversion version) { return library.curl_version_info(version); }
-
 struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string) {
     return library.curl_slist_append(list, string);
 }
@@ -128,6 +126,8 @@ CURL *curlshim_easy_init(void) { return library.curl_easy_init(); }
 void curlshim_easy_cleanup(CURL *handle) { library.curl_easy_cleanup(handle); }
 
 void curlshim_easy_reset(CURL *handle) { library.curl_easy_reset(handle); }
+
+CURLcode curlshim_easy_pause(CURL *handle, int directions) { return library.curl_easy_pause(handle, directions); }
 
 CURLM *curlshim_multi_init(void) { return library.curl_multi_init(); }
 

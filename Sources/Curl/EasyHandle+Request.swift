@@ -36,8 +36,8 @@ extension EasyHandle {
         // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.
         try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
         try configureTLS(request)
-        // An empty value stands for all encodings built in.
-        if request.decodes { try set(CURLOPT_ACCEPT_ENCODING, "") }
+        // libcurl decodes a whole buffer at once, however large it becomes, and takes a stream that ends early for whole.
+        try set(CURLOPT_HTTP_CONTENT_DECODING, 0)
         // libcurl would print the two anew for each request, byte by byte.
         try setUsualHeaderFields(request.usualHeaderLines)
     }
@@ -110,7 +110,7 @@ extension TransferRequest {
     /// Options that a handle may keep for its next request, if that has the same.
     struct LastingOptions: Equatable {
         let userAgent: String
-        let decodes: Bool
+        let acceptEncoding: String
     }
 
     /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be
@@ -121,7 +121,8 @@ extension TransferRequest {
             version == .http1,
             hasUsualURL
         else { return nil }
-        return LastingOptions(userAgent: userAgent, decodes: decodes)
+        let namesCodings = hasField("accept-encoding")
+        return LastingOptions(userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding)
     }
 
     /// Whether the URL has no user information, and no IPv6 address: the zone of one is lost in libcurl 7.88 when a URL
@@ -135,14 +136,13 @@ extension TransferRequest {
         return true
     }
 
-    /// Whether content codings are undone. A caller with a field of its own wants the bytes as sent.
-    fileprivate var decodes: Bool { alwaysDecodes || !hasField("accept-encoding") }
-
     /// What goes out with a request that says nothing of it.
     fileprivate var usualHeaderLines: [[UInt8]] {
         var lines: [[UInt8]] = []
         if !userAgent.isEmpty, !hasField("user-agent") { lines.append(Array("User-Agent: \(userAgent)".utf8)) }
-        if !hasField("accept-encoding") { lines.append(Array("Accept-Encoding: \(Library.codings)".utf8)) }
+        if !acceptEncoding.isEmpty, !hasField("accept-encoding") {
+            lines.append(Array("Accept-Encoding: \(acceptEncoding)".utf8))
+        }
         return lines
     }
 

@@ -16,15 +16,4 @@ enum Library {
     static func initialize() throws(CurlError) {
         if let failure { throw failure }
     }
-
-    /// The content codings that are built in, as `Accept-Encoding` lists them.
-    static let codings: String = {
-        guard let information = unsafe curlshim_version_info(CURLVERSION_FIRST) else { return "identity" }
-        let features = unsafe information.pointee.features
-        let known = [
-            (CURL_VERSION_LIBZ, "deflate, gzip"), (CURL_VERSION_BROTLI, "br"), (CURL_VERSION_ZSTD, "zstd"),
-        ]
-        let codings = known.filter { features & $0.0 != 0 }.map(\.1)
-        return codings.isEmpty ? "identity" : codings.joined(separator: ", ")
-    }()
 }

@@ -78,6 +78,15 @@ internal import CLibCurl
         remove(transfer, isWhole: false)
     }
 
+    /// Continues a transfer whose sink postponed bytes: it gets them again before this returns. Does nothing for one
+    /// that has ended.
+    public func resume(_ transfer: Transfer) {
+        guard running[transfer.easy.address] === transfer else { return }
+        let resumed = inside { unsafe curlshim_easy_pause(transfer.easy.pointer, Int32(CURLPAUSE_CONT)) }
+        // Only the sink's refusal makes it fail, and nothing else would tell of that.
+        if resumed != CURLE_OK { finish(transfer, transfer.result(resumed)) }
+    }
+
     // MARK: Events
 
     /// The descriptor can be read or written, or has failed.
@@ -137,10 +146,7 @@ internal import CLibCurl
                 continue
             }
             // The message is gone once its handle is removed.
-            let result = transfer.result(unsafe curlshim_message_result(message))
-            guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
-            remove(transfer, isWhole: result.failure == nil)
-            finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
+            finish(transfer, transfer.result(unsafe curlshim_message_result(message)))
         }
     }
 
@@ -152,6 +158,12 @@ internal import CLibCurl
         let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
         precondition(
             removed == CURLM_OK && added == CURLM_OK, "a transfer begins anew: \(removed.rawValue), \(added.rawValue)")
+    }
+
+    private func finish(_ transfer: Transfer, _ result: TransferResult) {
+        guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
+        remove(transfer, isWhole: result.failure == nil)
+        finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
     }
 
     /// - Parameter isWhole: whether it ended well: then its handle can be used again.
@@ -169,7 +181,7 @@ internal import CLibCurl
         idle.append(easy)
     }
 
-    private func inside(_ call: () -> CURLMcode) -> CURLMcode {
+    private func inside<Code>(_ call: () -> Code) -> Code {
         precondition(!isInside, "libcurl entered from one of its callbacks")
         isInside = true
         defer { isInside = false }

@@ -113,10 +113,11 @@ public final class Transfer {
         return stoppedFor == nil
     }
 
-    func received(body: Span<UInt8>) -> Bool {
-        guard let sink, stoppedFor == nil else { return false }
-        if !sink.received(body: body) { stoppedFor = .aborted }
-        return stoppedFor == nil
+    func received(body: Span<UInt8>) -> Reception {
+        guard let sink, stoppedFor == nil else { return .refused }
+        let reception = sink.received(body: body)
+        if reception == .refused { stoppedFor = .aborted }
+        return reception
     }
 
     /// How it ended; read before the handle leaves the multi.
@@ -178,7 +179,7 @@ private func requestPlanned(
 private func headerArrived(
     bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
 ) -> Int {
-    unsafe arrived(bytes, size * count, context) { $0.received(headerLine: $1) }
+    unsafe arrived(bytes, size * count, context) { $0.received(headerLine: $1) ? .taken : .refused }
 }
 
 private func bodyArrived(
@@ -188,13 +189,17 @@ private func bodyArrived(
     size * count == 0 ? 0 : unsafe arrived(bytes, size * count, context) { $0.received(body: $1) }
 }
 
-/// - Returns: what libcurl expects of its data callbacks: all of `length`, or the code that aborts.
+/// - Returns: the value that libcurl expects of its data callbacks: all of `length`, or the code that pauses or aborts.
 private func arrived(
     _ bytes: UnsafeMutablePointer<CChar>?, _ length: Int, _ context: UnsafeMutableRawPointer?,
-    take: (Transfer, Span<UInt8>) -> Bool
+    take: (Transfer, Span<UInt8>) -> Reception
 ) -> Int {
     guard let context = unsafe context else { return Int(CURL_WRITEFUNC_ERROR) }
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
     let buffer = unsafe UnsafeRawBufferPointer(start: bytes, count: length).assumingMemoryBound(to: UInt8.self)
-    return take(transfer, unsafe buffer.span) ? length : Int(CURL_WRITEFUNC_ERROR)
+    switch take(transfer, unsafe buffer.span) {
+    case .taken: return length
+    case .postponed: return Int(CURL_WRITEFUNC_PAUSE)
+    case .refused: return Int(CURL_WRITEFUNC_ERROR)
+    }
 }

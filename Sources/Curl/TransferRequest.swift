@@ -40,13 +40,13 @@ public struct TransferRequest: Sendable {
     /// What is sent, with its length; nil for none. A GET or HEAD has none.
     public var body: [UInt8]?
     public var headerFields: [HeaderField] = []
-    /// Whether content codings are undone even if `headerFields` has an `accept-encoding` of the caller's own, who else
-    /// wants the bytes as sent.
-    public var alwaysDecodes = false
     /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
     public var resolve: [String] = []
     /// What `User-Agent` says unless `headerFields` has one; empty for none.
     public var userAgent = ""
+    /// The content codings that `Accept-Encoding` names unless `headerFields` has one; empty for none. They are the
+    /// sink's to undo.
+    public var acceptEncoding = ""
     /// From the start until a connection is ready for the request, TLS included. Zero is libcurl's 300 s.
     public var connectTimeout = Duration.zero
     /// From the start until the last byte. Zero is no limit.

@@ -14,8 +14,6 @@ public protocol TransferSink: AnyObject {
     /// - Returns: false to abort the transfer.
     func received(headerLine: Span<UInt8>) -> Bool
 
-    /// Some bytes of the body, decoded from transfer and content encoding; never empty.
-    ///
-    /// - Returns: false to abort the transfer.
-    func received(body: Span<UInt8>) -> Bool
+    /// Some bytes of the body, without transfer coding and with content coding; never empty.
+    func received(body: Span<UInt8>) -> Reception
 }

@@ -320,7 +320,7 @@ extension BrokerCore {
         let decision = rule.storing(
             status: response.status, response: fields, to: record.request, mode: record.mode,
             requestTime: requestTime, responseTime: calendarSeconds - age)
-        guard case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
+        guard !response.isCut, case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
             if record.mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
             return nil
         }

@@ -171,6 +171,7 @@ extension BrokerCore {
             job.streams = true
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
+        job.redirect = record.redirect
         job.inlineBytes = inlineBytes(of: flight)
         job.resume = lent?.resume
         // A later broker would not know the fields of the response that it goes on with.

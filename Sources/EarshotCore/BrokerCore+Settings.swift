@@ -32,6 +32,8 @@ extension BrokerCore {
         var terms = workerLimits
         terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
         terms.spoolFreeBytes = settings[.spoolFree] ?? terms.spoolFreeBytes
+        terms.maxRatio = settings[.maxRatio] ?? terms.maxRatio
+        terms.pageBytes = settings[.pageBytes] ?? terms.pageBytes
         terms.slots = settings[.slots]
         terms.addressPolicy = settings.addressPolicy
         guard terms != workerLimits else { return }

@@ -188,6 +188,7 @@ extension BrokerCore {
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
             file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
             fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+        response.isCut = completion.isCut
         if lease.heldAt != nil {
             response.endedAt = min(now, lease.startedAt.advanced(byMilliseconds: completion.elapsedMilliseconds))
         }

@@ -185,6 +185,8 @@ public struct BrokerCore {
         purgeBudget = limits.purgesPerPass
         settings = Settings(limits)
         self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0
+        self.workerLimits.maxRatio = settings[.maxRatio] ?? 0
+        self.workerLimits.pageBytes = settings[.pageBytes]
         generator = SplitMix(seed: seed)
         let web = pools.insert(WorkerPool(scheme: nil))
         precondition(web == WorkerPool.web, "the pool of http and https is number \(web)")

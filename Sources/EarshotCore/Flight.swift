@@ -254,6 +254,8 @@ struct Outcome {
         var endedAt: Tick
         /// Whether it began with what an earlier transfer had brought.
         var isResumed = false
+        /// Whether its body was left out: it is followed, or an error page, and not kept.
+        var isCut = false
         /// The attempt that brought the first byte of a body that is a file; nil if nothing was told of it.
         var generation: AttemptID?
         /// Nil for a transfer.

@@ -15,6 +15,8 @@ public enum SettingName: String, CaseIterable, Sendable {
     case requestBodyBytes = "request-body-bytes"
     case spoolSize = "spool-size"
     case spoolFree = "spool-free"
+    case maxRatio = "max-ratio"
+    case pageBytes = "page-bytes"
     case drainSeconds = "drain-seconds"
     case cacheSize = "cache-size"
     case durableSize = "durable-size"
@@ -34,7 +36,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .originSpacing, .coolDown, .drainSeconds, .durableTime, .cookieTime: true
         case .workers, .slots, .workerMemory, .originLimit, .requests, .requestsPerClient, .requestsPerHandler,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .cacheSize, .durableSize:
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .maxRatio, .pageBytes, .cacheSize, .durableSize:
             false
         }
     }
@@ -44,7 +46,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         switch self {
         case .workers, .workerMemory: true
         case .slots, .originLimit, .originSpacing, .requests, .requestsPerClient, .requestsPerHandler, .coolDown,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .drainSeconds, .cacheSize,
+            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .maxRatio, .pageBytes, .drainSeconds, .cacheSize,
             .durableSize, .durableTime, .cookieTime:
             false
         }
@@ -65,7 +67,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .cookieTime: 0...30 * WireLimits.seconds * 1_000
         case .durableTime: 1_000...365 * WireLimits.seconds * 1_000
         case .spoolSize: 1 << 20...1 << 50
-        case .spoolFree: 0...1 << 50
+        case .spoolFree, .pageBytes: 0...1 << 50
+        case .maxRatio: 0...WireLimits.ratio
         }
     }
 
@@ -89,6 +92,8 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .cookieTime: "seconds that cookies are kept without a handler of their root"
         case .spoolSize: "bytes of bodies that may be in the spool"
         case .spoolFree: "bytes that the spool leaves free on its disk"
+        case .maxRatio: "maximum decoded bytes per encoded byte of a body over 16 MiB; 0 for none"
+        case .pageBytes: "maximum bytes of the body of a redirect or an error page"
         case .drainSeconds: "seconds that running work has when its process shall end"
         }
     }

@@ -56,6 +56,8 @@ public struct Settings: Equatable, Sendable {
         put(.requestBodyBytes, limits.requestBodyBytes)
         put(.spoolSize, limits.spoolBytes)
         put(.spoolFree, 256 << 20)
+        put(.maxRatio, 200)
+        put(.pageBytes, 1 << 20)
         put(.drainSeconds, 10_000)
         put(.cacheSize, 1 << 30)
         put(.durableSize, 1 << 30)

@@ -110,7 +110,8 @@ extension FailureCode {
         case .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset,
             .protocolError, .originCooling, .workerLost:
             true
-        case .addressRefused, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused, .unsupportedScheme,
+        case .addressRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
+            .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
             .digestMismatch,
             .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .notStored,

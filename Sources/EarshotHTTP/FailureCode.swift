@@ -16,6 +16,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case connectTimeout = "connect-timeout"
     /// More bytes, decoded, than asked for.
     case tooLarge = "too-large"
+    /// More decoded bytes for each encoded one than allowed.
+    case tooCompressed = "too-compressed"
     /// A certificate or a handshake.
     case tls
     case redirectLoop = "redirect-loop"
@@ -33,7 +35,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case unsupportedMethod = "unsupported-method"
     /// The answer is not HTTP.
     case protocolError = "protocol-error"
-    /// The answer's content encoding is broken or unknown.
+    /// The body is damaged in its content coding, or has a transfer coding that nobody asked for.
     case encodingError = "encoding-error"
     case spoolFull = "spool-full"
     /// The body's file could not be made or written, for another reason than a full disk.
@@ -76,7 +78,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost,
             .spoolFailed:
             true
-        case .addressRefused, .unknownHost, .tooLarge, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
+        case .addressRefused, .unknownHost, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects,
+            .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
             .digestMismatch, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
@@ -98,6 +101,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .timeout: "The server sent nothing for too long."
         case .connectTimeout: "Connecting to the server took too long."
         case .tooLarge: "The body is larger than allowed."
+        case .tooCompressed: "The body decodes to more than the setting max-ratio allows for its size."
         case .tls: "The secure connection failed: its certificate or its handshake."
         case .redirectLoop: "The redirects lead back to where they began."
         case .tooManyRedirects: "There are too many redirects."
@@ -109,7 +113,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .badHeader: "The request's header fields are malformed or not allowed."
         case .unsupportedMethod: "The method is not supported."
         case .protocolError: "The server does not speak HTTP."
-        case .encodingError: "The content encoding of the body is broken or unknown."
+        case .encodingError: "The body is damaged in its content coding."
         case .spoolFull: "There is no room left for the body."
         case .spoolFailed: "The folder for the body cannot be used."
         case .deadline: "The deadline of the request passed."

@@ -21,6 +21,9 @@ public enum HTTPLimits {
     /// Redirects followed for one request. The Fetch standard says 20, which no honest chain needs.
     public static let redirectHops = 10
 
+    /// Content codings of one body that are undone: a stored one, and one that was applied on the way.
+    public static let contentCodings = 2
+
     /// Seconds of the longest `Retry-After` told apart, a year: a longer one means the same to everybody.
     public static let retryAfterSeconds: Int64 = 365 * 86_400
 }

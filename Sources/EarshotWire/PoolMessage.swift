@@ -77,6 +77,10 @@ public struct WorkerLimits: Equatable, Sendable {
     public var addressPolicy = ""
     /// Bytes to be left free on the spool's disk.
     public var spoolFreeBytes = 0
+    /// Decoded bytes for each encoded one, beyond which a body ends as `too-compressed`; 0 for any number.
+    public var maxRatio = 0
+    /// Maximum size of the body of an error page or of a redirect that is followed; nil for any.
+    public var pageBytes: Int?
     /// Whether HOLDS is to be said for what the worker holds of earlier brokers: some of it may be gone on with.
     public var adopts = false
 
@@ -100,6 +104,8 @@ public struct WorkerLimits: Equatable, Sendable {
             case "address-policy": addressPolicy = value.string
             case "adoption": adopts = try HeadReader.flag(value, "adoption")
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
+            case "max-ratio": maxRatio = try HeadReader.integer(value, in: 0...WireLimits.ratio, "max-ratio")
+            case "page-bytes": pageBytes = try HeadReader.count(value, "page-bytes")
             default: break
             }
         }
@@ -118,6 +124,8 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
         writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))
+        writer.field("max-ratio", if: maxRatio > 0, String(maxRatio))
+        writer.field("page-bytes", pageBytes)
         writer.field("adoption", if: adopts, "yes")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
@@ -144,6 +152,8 @@ public struct Job: Equatable, Sendable {
     public var progressMilliseconds: Int?
     /// Whether the body is to be in a file when a PROGRESS tells of it.
     public var streams = false
+    /// Whether a redirect is the result, body and all; else its head is enough.
+    public var redirect = RedirectMode.follow
     /// How urgent it is to those who wait for it, for what the worker asks the bus for in turn; nil for workers that
     /// ask for nothing.
     public var priority: PriorityClass?
@@ -188,6 +198,11 @@ public struct Job: Equatable, Sendable {
             switch name {
             case "priority": priority = try HeadReader.priorityClass(value)
             case "stream": streams = try HeadReader.flag(value, "stream")
+            case "redirect":
+                guard let mode = RedirectMode(rawValue: value.string) else {
+                    throw WireError(.badMessage, "redirect is follow, error or manual")
+                }
+                redirect = mode
             case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value.string
@@ -222,6 +237,7 @@ public struct Job: Equatable, Sendable {
         writer.field("progress", progressMilliseconds)
         writer.field("priority", priority?.name)
         writer.field("stream", if: streams, "yes")
+        writer.field("redirect", if: redirect != .follow, redirect.rawValue)
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
         route.write(to: &writer)

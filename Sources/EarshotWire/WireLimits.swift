@@ -32,6 +32,8 @@ public enum WireLimits {
     public static let settingWords = 8
     /// Attempts a worker may list as held: twice what a worker is designed to run.
     public static let heldAttempts = 10_000
+    /// Decoded bytes for each encoded one that a setting can name: more than any coding makes of text.
+    public static let ratio = 1_000_000
     /// Bytes of a scheme's name that a worker registers.
     public static let schemeBytes = 32
     /// Terminals a client may leave unacknowledged: stays below the broker's send high-water mark.

@@ -199,6 +199,8 @@ public struct Completion: Equatable, Sendable {
     /// Whether the body begins with the bytes that the JOB gave to go on with; then the status is 200 and the fields
     /// are those of the 206 that brought the rest, or none.
     public var isResumed = false
+    /// Whether the body was left out: that of a redirect or of an error page, which is not needed or too large.
+    public var isCut = false
     public var elapsedMilliseconds = 0
     /// Response header fields, lines separated by LF.
     public var httpFields: [UInt8] = []
@@ -219,6 +221,7 @@ public struct Completion: Equatable, Sendable {
             case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
             case "file": file = try Self.baseName(value.string)
             case "resumed": isResumed = try HeadReader.flag(value, "resumed")
+            case "cut": isCut = try HeadReader.flag(value, "cut")
             case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
             default: break
             }
@@ -243,6 +246,7 @@ public struct Completion: Equatable, Sendable {
         writer.field("sha-256", sha256)
         writer.field("file", file)
         writer.field("resumed", if: isResumed, "yes")
+        writer.field("cut", if: isCut, "yes")
         writer.field("elapsed-ms", elapsedMilliseconds)
         return writer.finished(httpFields: httpFields)
     }

@@ -116,6 +116,11 @@ struct BodyStore: ~Copyable {
         self.maximum = max(self.maximum, maximum ?? .max)
     }
 
+    /// Lets the body have no more bytes than these.
+    mutating func lower(to maximum: Int) {
+        self.maximum = min(self.maximum, maximum)
+    }
+
     /// Has room for so many bytes when the first come, if they may stay in memory: what grows by and by is copied
     /// each time.
     mutating func expect(_ bytes: Int) {

@@ -28,7 +28,7 @@ extension FailureCode {
     /// Whether what had come of a body by then is worth keeping.
     var leavesGoodBytes: Bool {
         switch self {
-        case .spoolFull, .spoolFailed, .protocolError, .encodingError, .internalError: false
+        case .spoolFull, .spoolFailed, .protocolError, .encodingError, .tooCompressed, .internalError: false
         default: true
         }
     }

@@ -4,4 +4,12 @@ final class JobNotes {
     var progressed: [JobRun] = []
     /// The runs whose body brought enough for a thread to hash.
     var hashable: [JobRun] = []
+    /// The runs that were answered with a redirect whose body nobody needs.
+    var redirected: [JobRun] = []
+    /// The runs with bytes to decode that this pass had no room for, in the order of their turns.
+    var decodable: [JobRun] = []
+    /// Decoded bytes that this pass has room for.
+    var decodingBudget = Limits.decodedBytesPerPass
+    /// Room for one step of a decoder; empty until the first.
+    var decoded: [UInt8] = []
 }

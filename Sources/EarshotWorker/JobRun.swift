@@ -46,6 +46,16 @@ final class JobRun: TransferSink {
     /// The body's length as announced, if it comes as announced: without a content encoding.
     private(set) var announcedBytes: Int?
     private var body: BodyStore?
+    /// Undoes the content coding; nil for a body that is stored as it comes.
+    private var decoder: BodyDecoder?
+    /// Whether libcurl keeps bytes that came before the decoder was done with earlier ones.
+    private var isPaused = false
+    /// Whether the transfer ended well, with bytes left to decode.
+    private(set) var isReceived = false
+    /// The use of the answer's body beside its head.
+    private var use = BodyUse.result
+    /// Whether the body is left out of the answer: it was too large for its use, or is not needed.
+    private(set) var isCut = false
     /// What the broker gave to go on with; nil without, and once it is of no use.
     private(set) var lent: LentPart?
     /// Whether the body goes on where `lent` ended.
@@ -63,13 +73,13 @@ final class JobRun: TransferSink {
     private(set) var wantsWhole = false
     private var maxBytes: Int
     /// When its time began to count.
-    private var begun: LoopTime
-    private var lastByte: LoopTime
+    private(set) var begun: LoopTime
+    var lastByte: LoopTime
     /// When the header of the response began; nil before.
-    private var headBegan: LoopTime?
+    var headBegan: LoopTime?
     /// When the pass began in which the last bytes of body came, and how many there were before it.
     private var lastBytes: (pass: LoopTime, before: Int)?
-    private let loop: EventLoop
+    let loop: EventLoop
     private let notes: JobNotes
 
     init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop, notes: JobNotes) {
@@ -103,6 +113,8 @@ final class JobRun: TransferSink {
         head = ResponseHead()
         headBegan = nil
         announcedBytes = nil
+        decoder = nil
+        use = .result
         stopHashing()
         body = makeBody()
         phase = .resolving
@@ -152,24 +164,89 @@ final class JobRun: TransferSink {
         }
     }
 
-    func received(body bytes: Span<UInt8>) -> Bool {
-        if lastBytes?.pass != loop.now { lastBytes = (loop.now, receivedBytes) }
-        lastByte = loop.now
+    func received(body bytes: Span<UInt8>) -> Reception {
         guard head.isComplete else {
             refusal = Refusal(head: .malformed)
+            return .refused
+        }
+        guard decoder != nil else {
+            noteBytes()
+            guard !isWhole else { return .taken }
+            guard bytes.count <= endOfRange.map({ $0 - receivedBytes }) ?? .max else {
+                // Then nothing that it said of these bytes is to be believed.
+                keepability = false
+                refusal = Refusal(.truncated, "The answer is longer than its Content-Range.")
+                return .refused
+            }
+            return store(bytes) ? .taken : .refused
+        }
+        guard !hasWork else {
+            isPaused = true
+            return .postponed
+        }
+        decoder?.add(bytes)
+        guard notes.decodable.isEmpty else {
+            notes.decodable.append(self)
+            return .taken
+        }
+        return decode() ? .taken : .refused
+    }
+
+    /// Notes when bytes of the body come.
+    private func noteBytes() {
+        if lastBytes?.pass != loop.now { lastBytes = (loop.now, receivedBytes) }
+        lastByte = loop.now
+    }
+
+    /// Whether libcurl keeps bytes that it can bring now.
+    func takePause() -> Bool {
+        defer { isPaused = false }
+        return isPaused
+    }
+
+    /// Whether there are bytes left to decode.
+    var hasWork: Bool { decoder?.hasWork ?? false }
+
+    /// Decodes as many bytes as its turn and the pass have room for; notes that it needs another turn for the rest.
+    ///
+    /// - Returns: false if the body is given up.
+    func decode() -> Bool {
+        noteBytes()
+        var room = min(Limits.decodedBytesPerTurn, notes.decodingBudget)
+        let given = room
+        // Out of the notes for as long as it is written to.
+        var decoded: [UInt8] = []
+        swap(&decoded, &notes.decoded)
+        defer { swap(&decoded, &notes.decoded) }
+        if decoded.isEmpty { decoded = [UInt8](repeating: 0, count: Limits.decodedPieceBytes) }
+        do throws(BodyDecoder.Fault) {
+            while room > 0, hasWork, let (produced, work) = try decoder?.step(into: &decoded) {
+                room -= max(work, Limits.leastStepBytes)
+                guard produced == 0 || store(decoded.span.extracting(0..<produced)) else { return false }
+            }
+        } catch {
+            refusal = Refusal(decoding: error)
             return false
         }
-        guard !isWhole else { return true }
-        guard bytes.count <= endOfRange.map({ $0 - receivedBytes }) ?? .max else {
-            // Then nothing that it said of these bytes is to be believed.
-            keepability = false
-            refusal = Refusal(.truncated, "The answer is longer than its Content-Range.")
-            return false
-        }
+        notes.decodingBudget -= given - room
+        if hasWork { notes.decodable.append(self) }
+        return true
+    }
+
+    /// Stores decoded bytes.
+    ///
+    /// - Returns: false if the body is given up.
+    private func store(_ bytes: Span<UInt8>) -> Bool {
         do throws(BodyStore.Fault) {
             try body?.append(bytes)
         } catch {
-            refusal = Refusal(body: error)
+            if error == .tooLarge, use != .result, bytes.count <= maxBytes - receivedBytes {
+                // Not too large for the request.
+                isCut = decoder?.isOverRatio != true
+                refusal = isCut ? nil : Refusal(.tooCompressed)
+            } else {
+                refusal = Refusal(body: error)
+            }
             return false
         }
         if job.progressMilliseconds != nil, !isProgressNoted {
@@ -195,6 +272,11 @@ final class JobRun: TransferSink {
             refusal = Refusal(.protocolError, "The server sent a \(head.status) that was not asked for.")
             return false
         }
+        // libcurl would undo it in one call, whatever its size.
+        if head.mayHave("transfer-encoding"), HeaderFields(lines: head.framingFields).hasUnaskedTransferCoding {
+            refusal = Refusal(.encodingError, "The answer has a transfer coding that the worker did not ask for.")
+            return false
+        }
         if let lent {
             switch place(HeaderFields(lines: head.fields), behind: lent) {
             case .own: break
@@ -202,30 +284,20 @@ final class JobRun: TransferSink {
             case .misplaced: return false
             }
         }
-        guard case .bytes(let length) = length, !isCoded else { return true }
+        use = BodyUse(of: head, redirect: job.redirect)
+        if use != .result { body?.lower(to: terms.pageBytes) }
+        if use == .redirect { notes.redirected.append(self) }
+        if hasBody, !plan.namesCodings { decoder = BodyDecoder(for: head, maxRatio: terms.maxRatio) }
+        guard case .bytes(let length) = length, decoder == nil else { return true }
         announcedBytes = length
         body?.expect(length)
-        guard length > maxBytes else { return true }
-        refusal = Refusal(.tooLarge)
+        guard length > maxBytes || length > terms.pageBytes && use != .result else { return true }
+        if length > maxBytes { refusal = Refusal(.tooLarge) } else { isCut = true }
         return false
     }
 
-    /// Whether the body's length is not what its Content-Length says.
-    private var isCoded: Bool {
-        head.mayHave("content-encoding") && HeaderFields(lines: head.fields).contains("content-encoding")
-    }
-
-    /// How an answer stands to what is there of the body.
-    private enum Placement {
-        /// It has a body of its own.
-        case own
-        /// It goes on with what is there.
-        case placed
-        case misplaced
-    }
-
     /// Judges the answer to a request for what is missing.
-    private func place(_ fields: HeaderFields, behind lent: LentPart) -> Placement {
+    private func place(_ fields: HeaderFields, behind lent: LentPart) -> BodyPlacement {
         let outcome = ResumeRule().outcome(
             status: head.status, response: fields, kept: lent.kept, now: Int64(time(nil)))
         switch outcome {
@@ -248,7 +320,7 @@ final class JobRun: TransferSink {
         }
     }
 
-    private func resume(_ lent: LentPart) -> Placement {
+    private func resume(_ lent: LentPart) -> BodyPlacement {
         body = lent.store(maximum: maxBytes)
         precondition(body != nil, "\(job.attempt) asked for the rest of what was not hashed")
         self.lent = nil
@@ -277,55 +349,6 @@ final class JobRun: TransferSink {
 
     /// Whether nothing but the end of its connection ends the body.
     var endsWithConnection: Bool { hasBody && !isWhole && endOfRange == nil && !head.isFramed }
-
-    // MARK: Time
-
-    /// When to ask for `overdue`.
-    var deadline: LoopTime {
-        let silence = lastByte.advanced(milliseconds: job.timeoutMilliseconds)
-        switch phase {
-        // The worker's own time: nobody else's trouble.
-        case .hashing, .sealing: return loop.now.advanced(milliseconds: job.timeoutMilliseconds)
-        case .resolving: return min(silence, connectDeadline, totalDeadline ?? silence)
-        // libcurl watches over the other two.
-        case .transferring: return head.isComplete ? silence : min(silence, headDeadline ?? silence)
-        }
-    }
-
-    /// Why the job has taken too long; nil if it has not.
-    func overdue(_ now: LoopTime) -> Refusal? {
-        guard deadline <= now else { return nil }
-        switch phase {
-        case .resolving where connectDeadline == deadline: return Refusal(.connectTimeout)
-        case .transferring(let running) where !head.isComplete:
-            if let headDeadline, headDeadline <= now {
-                return Refusal(.timeout, "The header of the response did not end in time.")
-            }
-            // The kernel also knows of the bytes of a line that is not whole.
-            guard let silent = running.silentMilliseconds, silent < job.timeoutMilliseconds else {
-                return Refusal(.timeout)
-            }
-            if headBegan == nil { headBegan = now }
-            lastByte = now.advanced(milliseconds: -silent)
-            return nil
-        case .hashing, .resolving, .transferring, .sealing: return Refusal(.timeout)
-        }
-    }
-
-    /// By when the header of the response must be complete; nil before it has begun.
-    private var headDeadline: LoopTime? {
-        headBegan?.advanced(milliseconds: Limits.headTimeouts * job.timeoutMilliseconds)
-    }
-
-    /// What is left for connecting and for all; at least a moment, since nothing means for ever to libcurl.
-    func timeLeft(_ now: LoopTime) -> (connect: Duration, total: Duration?) {
-        let least = Duration.milliseconds(1)
-        return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })
-    }
-
-    private var connectDeadline: LoopTime { begun.advanced(milliseconds: job.connectMilliseconds) }
-
-    private var totalDeadline: LoopTime? { job.totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 
     // MARK: The hash of a large body
 
@@ -362,10 +385,29 @@ final class JobRun: TransferSink {
 
     // MARK: Progress and end
 
+    /// Leaves the body out of the answer, if its head is enough.
+    ///
+    /// - Returns: whether it is.
+    func cut() -> Bool {
+        if head.isComplete, use == .redirect { isCut = true }
+        return isCut
+    }
+
+    /// Notes that the transfer has ended well.
+    ///
+    /// - Throws: `truncated` if a content coding has not come to its end.
+    func end() throws(Refusal) {
+        isReceived = true
+        guard !hasWork else { return }
+        guard decoder?.isAtEnd ?? true else {
+            throw Refusal(.truncated, "The body ended before its content coding did.")
+        }
+    }
+
     /// Lets the body be larger than the JOB said.
     func raise(to maximum: Int?) {
         maxBytes = max(maxBytes, maximum ?? .max)
-        body?.raise(to: maximum)
+        body?.raise(to: use == .result ? maximum : min(maxBytes, terms.pageBytes))
     }
 
     /// Deletes what came so far. What was lent and is as good as before stays for the broker.
@@ -434,9 +476,10 @@ final class JobRun: TransferSink {
         }
         var completion = Completion(attempt: job.attempt, status: isResumed ? 200 : head.status)
         completion.isResumed = isResumed
+        completion.isCut = isCut
         completion.httpFields = isWhole ? [] : head.fields
         completion.elapsedMilliseconds = Int(loop.now.since(started) / .milliseconds(1))
-        guard hasBody, let store = body.take() else { return (completion, nil) }
+        guard hasBody, !isCut, let store = body.take() else { return (completion, nil) }
         do throws(BodyStore.Fault) {
             let body = try store.finish()
             completion.length = body.length

@@ -19,6 +19,22 @@ enum Limits {
     /// Bytes of a body in a file that the loop hashes itself; the rest is hashed by threads. So small bodies wait for
     /// nobody, and large ones, of which a GiB takes half a second, hold nobody up.
     static let ownHashBytes = 2 << 20
+    /// Bytes that a decoder writes in one step: few calls for a large body, and within the processor's cache.
+    static let decodedPieceBytes = 64 << 10
+    /// Bytes that the first of two decoders writes in one step, for the second to read.
+    static let betweenBytes = 16 << 10
+    /// Decoded bytes of all transfers in one pass: some milliseconds of work, so that a small transfer beside a bomb
+    /// waits no longer.
+    static let decodedBytesPerPass = 2 << 20
+    /// Decoded bytes of one transfer before the next has its turn.
+    static let decodedBytesPerTurn = 512 << 10
+    /// Decoded bytes that a step counts as at least: a step without output takes time as well.
+    static let leastStepBytes = 1 << 10
+    /// Decoded bytes up to which the ratio of a body is its own affair: small bodies may be very repetitive, and do no
+    /// harm.
+    static let freeDecodedBytes = 16 << 20
+    /// How long the body of a redirect may take to end, so that its connection can be used again.
+    static let redirectGrace = Duration.milliseconds(100)
     /// Bytes that are worth waking a thread for.
     static let hashStepBytes = 4 << 20
     /// Threads that hash: one reads while another computes.

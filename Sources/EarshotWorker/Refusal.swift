@@ -24,6 +24,13 @@ struct Refusal: Error, Equatable {
         }
     }
 
+    init(decoding fault: BodyDecoder.Fault) {
+        switch fault {
+        case .damaged: self.init(.encodingError)
+        case .tooCompressed: self.init(.tooCompressed)
+        }
+    }
+
     init(head fault: ResponseHead.Fault) {
         switch fault {
         case .malformed: self.init(.protocolError, "A line of the response's header is malformed.")

@@ -10,6 +10,8 @@ struct TransferPlan {
     let request: TransferRequest
     /// The fields sent to the server, but for what the worker adds.
     let fields: HeaderFields
+    /// Whether the request has an `accept-encoding` of its own: then the body is passed on as it is sent.
+    let namesCodings: Bool
     /// The proxy that it goes through; nil for none.
     let proxy: ProxyAddress?
     /// Whose address is needed, and where it is connected to: lower-case, without brackets.
@@ -40,6 +42,7 @@ struct TransferPlan {
         request.body = body
         request.headerFields = list(fields)
         request.userAgent = options.userAgent
+        request.acceptEncoding = ContentCoding.accepted
         if let proxy { request.proxy = proxy.url }
         request.caFile = options.caFile
         if url.scheme == "https" || proxy?.kind == .https {
@@ -54,8 +57,9 @@ struct TransferPlan {
             }
         }
         return TransferPlan(
-            url: url, isHead: method == .head, request: request, fields: fields, proxy: proxy,
-            host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)
+            url: url, isHead: method == .head, request: request, fields: fields,
+            namesCodings: fields.contains("accept-encoding"), proxy: proxy, host: proxy?.host ?? String(url.host),
+            hostPort: proxy?.port ?? port)
     }
 
     private static func parsed(_ url: String) throws(Refusal) -> FetchURL {
@@ -67,8 +71,6 @@ struct TransferPlan {
         guard let fields = ResumeRule().fields(toResume: kept, of: asked) else { return nil }
         var request = request
         request.headerFields += Self.list(fields)
-        // A server that is asked for no coding, and takes one for its answer all the same, is understood as ever.
-        request.alwaysDecodes = true
         return request
     }
 

@@ -83,6 +83,12 @@ final class TransferPool {
         take(running.shard)
     }
 
+    /// Lets a transfer go on whose sink postponed bytes.
+    func resume(_ running: Running) {
+        running.shard.multi.resume(running.transfer)
+        take(running.shard)
+    }
+
     /// Does what is due, and hands out the transfers that ended.
     func settle() -> [FinishedTransfer] {
         for case let shard? in shards {

@@ -95,6 +95,10 @@ extension Worker {
                 resolve(run)
                 return
             }
+            if run.isCut {
+                complete(run)
+                return
+            }
             if let refusal = run.refusal { throw refusal }
             if let failure = finished.result.failure {
                 logger.debug(
@@ -107,17 +111,62 @@ extension Worker {
             guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
                 throw Refusal(.truncated, "The TLS connection ended without close_notify: the body may be cut off.")
             }
-            run.phase = .sealing
-            hashOn(run)
+            try seal(run)
         } catch {
-            fail(run, error)
+            giveUp(run, error)
+        }
+    }
+
+    /// Ends a run whose transfer ended well, once all of its body is decoded.
+    private func seal(_ run: JobRun) throws(Refusal) {
+        try run.end()
+        guard !run.hasWork else { return }
+        run.phase = .sealing
+        hashOn(run)
+    }
+
+    /// Ends a run whose body cannot be whole: without the body if its head is enough.
+    private func giveUp(_ run: JobRun, _ refusal: Refusal) {
+        if run.cut() { complete(run) } else { fail(run, refusal) }
+    }
+
+    /// Gives each transfer with bytes to decode a turn, and lets go on what waited for that.
+    func decodeWhatCame() {
+        notes.decodingBudget = Limits.decodedBytesPerPass
+        guard !notes.decodable.isEmpty else { return }
+        let noted = notes.decodable
+        notes.decodable.removeAll(keepingCapacity: true)
+        for run in noted where !run.isOver {
+            guard run.decode() else {
+                giveUp(run, run.refusal ?? Refusal(.internalError))
+                continue
+            }
+            guard !run.hasWork else { continue }
+            if run.isReceived {
+                do throws(Refusal) { try seal(run) } catch { giveUp(run, error) }
+            } else if run.takePause(), case .transferring(let running) = run.phase {
+                pool.resume(running)
+            }
+        }
+    }
+
+    /// Waits a moment for the bodies of redirects, so that their connections can be used again; then cuts them off.
+    func limitRedirects() {
+        guard !notes.redirected.isEmpty else { return }
+        let noted = notes.redirected
+        notes.redirected.removeAll(keepingCapacity: true)
+        for run in noted where !run.isOver {
+            loop.setTimer(after: Limits.redirectGrace) { [weak self, attempt = run.job.attempt] in
+                guard let self, let run = runs[attempt], case .transferring = run.phase, run.cut() else { return }
+                complete(run)
+            }
         }
     }
 
     /// Tells of a whole response.
     private func complete(_ run: JobRun) {
         do throws(Refusal) {
-            let part = run.part
+            let part = run.isCut ? nil : run.part
             let (completion, body) = try run.complete()
             forget(run)
             link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in

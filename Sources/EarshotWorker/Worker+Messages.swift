@@ -32,8 +32,7 @@ extension Worker {
         }
         let isSpoolElsewhere = terms.map { $0.spoolPath != limits.spool } ?? false
         terms = Terms(
-            inlineBytes: limits.inlineBytes, spool: spool, spoolPath: limits.spool,
-            addresses: addressPolicy(limits.addressPolicy))
+            limits, spool: spool, addresses: addressPolicy(limits.addressPolicy))
         link.welcomed { limits.adopts ? holds(besides: limits.broker, isSpoolElsewhere: isSpoolElsewhere) : [] }
         if let wish = limits.slots {
             setSlots(wish)

@@ -27,12 +27,18 @@ final class Worker {
         let spoolPath: String
         /// Where connections may go.
         let addresses: AddressPolicy
+        /// Decoded bytes of a body for each encoded one; 0 for any number.
+        let maxRatio: Int
+        /// Maximum bytes of the body of an error page, or of a redirect that is followed.
+        let pageBytes: Int
 
-        init(inlineBytes: Int, spool: SpoolFolder?, spoolPath: String, addresses: AddressPolicy) {
-            self.inlineBytes = inlineBytes
+        init(_ limits: WorkerLimits, spool: SpoolFolder?, addresses: AddressPolicy) {
+            inlineBytes = limits.inlineBytes
             self.spool = spool
-            self.spoolPath = spoolPath
+            spoolPath = limits.spool
             self.addresses = addresses
+            maxRatio = limits.maxRatio
+            pageBytes = limits.pageBytes ?? .max
         }
     }
 
@@ -146,7 +152,7 @@ final class Worker {
         }
     }
 
-    /// - Returns: whether messages of the broker wait.
+    /// - Returns: whether messages of the broker, or bytes to decode, wait.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
         while budget > 0, let (message, body) = link.next() {
@@ -156,13 +162,15 @@ final class Worker {
         for task in finished.tasks { hashed(task) }
         finished.tasks.removeAll()
         for answered in names.settle() { named(answered) }
+        decodeWhatCame()
         for finished in pool.settle() { ended(finished) }
         hashWhatCame()
+        limitRedirects()
         try sendProgress()
         if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
         let isPending = link.settle { ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
-        return isPending
+        return isPending || !notes.decodable.isEmpty
     }
 
     private func hashWhatCame() {

@@ -43,7 +43,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "reset": .reset
             case "tls": .untrusted
             case "encoding-error": .badEncoding
-            case "too-large": .tooLarge
+            case "too-large", "too-compressed": .tooLarge
             default: .other
             }
     }

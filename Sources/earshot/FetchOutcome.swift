@@ -86,6 +86,7 @@ struct FetchOutcome {
         "timeout": "nothing came for too long",
         "connect-timeout": "the host does not answer",
         "too-large": "the body is larger than allowed",
+        "too-compressed": "the body decodes to more than max-ratio allows for its size",
         "tls": "the connection is not to be trusted",
         "redirect-loop": "the redirects go round in a circle",
         "too-many-redirects": "there are too many redirects",

@@ -78,6 +78,12 @@ struct SettingOptions: ParsableArguments {
     @Option(help: "Bytes that the spool leaves free on its disk; 256 MiB if not given.")
     var spoolFree: String?
 
+    @Option(help: "Maximum decoded bytes per encoded byte of a body over 16 MiB; 200 if not given, 0 for none.")
+    var maxRatio: String?
+
+    @Option(help: "Maximum size of the body of a redirect or an error page, in bytes; 1 MiB if not given.")
+    var pageBytes: String?
+
     func validate() throws { _ = try changes() }
 
     /// What was given.
@@ -88,7 +94,7 @@ struct SettingOptions: ParsableArguments {
             (.requestsPerClient, requestsPerClient), (.requestsPerHandler, requestsPerHandler),
             (.coolDown, coolDown), (.inlineBytes, inlineBytes), (.requestBodyBytes, requestBodyBytes),
             (.spoolSize, spoolSize),
-            (.spoolFree, spoolFree),
+            (.spoolFree, spoolFree), (.maxRatio, maxRatio), (.pageBytes, pageBytes),
             (.drainSeconds, drainSeconds),
             (.cacheSize, cacheSize), (.durableSize, durableSize), (.durableTime, durableTime),
             (.cookieTime, cookieTime),

@@ -20,8 +20,6 @@ import Testing
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", .open, .protocolError),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", .open, .protocolError),
             ("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok", .open, .protocolError),
-            ("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", .open, .encoding),
-            ("HTTP/1.1 200 OK\r\nContent-Encoding: unheard\r\nContent-Length: 1\r\n\r\nx", .open, .encoding),
         ])
     func brokenAnswer(bytes: String, end: LoopbackOrigin.Reply.End, failure: TransferFailure) throws {
         let loop = try TestLoop(origin: LoopbackOrigin(bytes, end: end))

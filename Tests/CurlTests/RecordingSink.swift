@@ -7,6 +7,10 @@ final class RecordingSink: TransferSink {
     /// The body bytes after which it refuses more.
     var bodyLimit = Int.max
     var refusesHeader = false
+    /// Whether it takes no bytes for now.
+    var isPostponing = false
+    /// How often it took none.
+    private(set) var postponed = 0
     /// The addresses that it does not admit.
     var refusedAddresses: Set<String> = []
     /// The addresses it was asked about, in order.
@@ -24,8 +28,12 @@ final class RecordingSink: TransferSink {
         return !refusesHeader
     }
 
-    func received(body bytes: Span<UInt8>) -> Bool {
+    func received(body bytes: Span<UInt8>) -> Reception {
+        guard !isPostponing else {
+            postponed += 1
+            return .postponed
+        }
         unsafe bytes.withUnsafeBufferPointer { unsafe body += $0 }
-        return body.count <= bodyLimit
+        return body.count <= bodyLimit ? .taken : .refused
     }
 }

@@ -31,6 +31,12 @@ final class TestLoop {
         take(multi)
     }
 
+    func resume(_ transfer: Transfer) {
+        guard let multi else { return }
+        multi.resume(transfer)
+        take(multi)
+    }
+
     /// Gives the multi handle up, with all that runs in it.
     func dropMulti() {
         multi = nil

@@ -120,6 +120,26 @@ struct CacheTests {
         #expect(cache.count == 0)
     }
 
+    @Test mutating func `an answer whose body was left out is not kept, and takes a stale one away`() throws {
+        try keep(stale)
+        ask(url)
+        let job = try #require(rig.jobs.first)
+        let worker = worker
+        var completion = Completion(attempt: job.attempt, status: 404)
+        completion.httpFields = Array(fresh.utf8)
+        completion.isCut = true
+        rig.pass { $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        settle()
+        #expect(sources == ["network"])
+        #expect(cache.count == 0)
+    }
+
+    @Test(arguments: RedirectMode.allCases)
+    mutating func `a job says whether a redirect is its result`(mode: RedirectMode) throws {
+        ask(url) { $0.options.redirect = mode }
+        #expect(try #require(rig.jobs.first).redirect == mode)
+    }
+
     @Test mutating func `a 304 that makes the kept header fields too many is a failure`() throws {
         func fields(_ name: String) -> String { "\n\(name): " + String(repeating: "v", count: 30_000) }
         try keep(stale + fields("x-first"))

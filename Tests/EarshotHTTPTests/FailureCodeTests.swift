@@ -5,7 +5,7 @@ import Testing
     @Test func `the codes are those of the wire`() {
         let words = """
             http-status connect-refused connect-failed address-refused unknown-host dns-failed timeout connect-timeout \
-            too-large tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
+            too-large too-compressed tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
             malformed-url bad-header unsupported-method protocol-error encoding-error spool-full spool-failed \
             deadline digest-mismatch removed cancelled queue-full origin-cooling worker-lost \
             worker-failed poisonous not-cached not-stored expired stopping internal

@@ -1,8 +1,12 @@
-"""Content codings, made by the libraries that libcurl reads them with."""
+"""Content codings, made by the libraries that Earshot reads them with."""
 
 import ctypes
+import functools
 import gzip
 import zlib
+
+PIECE = 16 << 20
+"""Zeros of a bomb that are encoded at once; the encoded piece is then repeated."""
 
 
 def encode(coding, content):
@@ -26,3 +30,42 @@ def zstd(content):
     place = ctypes.create_string_buffer(len(content) + 1024)
     size = library.ZSTD_compress(place, len(place), content, len(content), 3)
     return place.raw[:size]
+
+
+@functools.cache
+def bomb(coding, size):
+    """`size` zeros, a multiple of 16 MiB, as small as `coding` makes them. A gzip bomb has a wrong checksum: only a
+    decoder that reads all of it sees that."""
+    pieces = size // PIECE
+    if coding == "zstd":
+        return zstd(bytes(PIECE)) * pieces
+    if coding == "br":
+        first, piece, end = brotli_pieces()
+        return first + piece * (pieces - 1) + end
+    encoder = zlib.compressobj(9, zlib.DEFLATED, 31 if coding == "gzip" else 15)
+    first = encoder.compress(bytes(PIECE)) + encoder.flush(zlib.Z_FULL_FLUSH)
+    piece = encoder.compress(bytes(PIECE)) + encoder.flush(zlib.Z_FULL_FLUSH)
+    return first + piece * (pieces - 1) + encoder.flush()
+
+
+@functools.cache
+def brotli_pieces():
+    """The first piece of a brotli stream of zeros, each further piece, and the end."""
+    library = ctypes.CDLL("libbrotlienc.so.1")
+    library.BrotliEncoderCreateInstance.restype = ctypes.c_void_p
+    encoder = ctypes.c_void_p(library.BrotliEncoderCreateInstance(None, None, None))
+
+    def run(operation, content):
+        rest, start = ctypes.c_size_t(len(content)), ctypes.c_char_p(content)
+        place = ctypes.create_string_buffer(4096)
+        room, out = ctypes.c_size_t(len(place)), ctypes.c_void_p(ctypes.addressof(place))
+        if not library.BrotliEncoderCompressStream(encoder, operation, ctypes.byref(rest), ctypes.byref(start),
+                                                   ctypes.byref(room), ctypes.byref(out), None):
+            raise AssertionError("brotli could not encode")
+        return place.raw[:len(place) - room.value]
+    first, second, third = run(1, bytes(PIECE)), run(1, bytes(PIECE)), run(1, bytes(PIECE))
+    end = run(2, b"")
+    library.BrotliEncoderDestroyInstance(encoder)
+    if second != third:
+        raise AssertionError("brotli's pieces differ")
+    return first, second, end

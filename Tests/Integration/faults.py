@@ -3,7 +3,10 @@
     /bytes/N?seed=S        N bytes that depend on N and S alone (`body(N, S)` are the same bytes)
     /chunked/N?seed=S      the same, without a Content-Length
     /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire; with `gate=NAME` the last of them wait for it
-    /coded/CODING/NAME     what the test put under NAME in `origin.coded`, with that Content-Encoding
+    /coded/CODING/NAME     what the test put under NAME in `origin.coded`, with that Content-Encoding; `&status=S` is
+                           another status, `location=U` and `retry-after=S` add a field, `cut=N` sends the first N bytes
+                           as if they were all, `framing=chunked` or `close` leaves out the Content-Length, `rate=N`
+                           sends N bytes a second, `gate=NAME` holds back the last bytes until the test opens that gate
     /slow/SECONDS?bytes=N  says nothing for so long, then as /bytes/N
     /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
     /first/COUNT/NAME?bytes=N  as /slow/0.02 the first so many times, whatever is asked for, then as /gate/NAME
@@ -127,9 +130,32 @@ async def gzip_bomb(connection, request, origin, size):
 
 
 async def coded(connection, request, origin, coding, name):
+    query = request.query
     content = origin.coded[name]
-    await connection.send(head(200, [("Content-Encoding", coding)], len(content)) + content)
-    return True
+    content = content[:int(query.get("cut", len(content)))]
+    framing = query.get("framing", "length")
+    fields = [("Content-Encoding", coding), ("Content-Type", "text/plain"), ("Cache-Control", query.get("cc", "no-store"))]
+    fields += [(field, query[field]) for field in ("location", "retry-after") if field in query]
+    fields += {"length": [], "chunked": [("Transfer-Encoding", "chunked")], "close": [("Connection", "close")]}[framing]
+    await connection.send(head(int(query.get("status", 200)), fields, len(content) if framing == "length" else None))
+    rate = int(query["rate"]) if "rate" in query else None
+    step = max(1, rate // 50) if rate else max(1, len(content))
+    held = 1 if "gate" in query else 0
+    for start in range(0, len(content) - held, step):
+        await send_framed(connection, content[start:min(start + step, len(content) - held)], framing)
+        if rate:
+            await pace(1 / 50)
+    if held:
+        await origin.gate(query["gate"]).wait()
+        await send_framed(connection, content[-held:], framing)
+    if framing == "chunked":
+        await connection.send(b"0\r\n\r\n")
+    return framing != "close"
+
+
+async def send_framed(connection, data, framing):
+    if data:
+        await connection.send(f"{len(data):x}\r\n".encode() + data + b"\r\n" if framing == "chunked" else data)
 
 
 async def slow(connection, request, origin, seconds):

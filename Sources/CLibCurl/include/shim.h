@@ -19,7 +19,6 @@ typedef void (*curlshim_goodbye)(void *context, unsigned long number);
 const char *curlshim_load(curlshim_goodbye goodbye);
 
 CURLcode curlshim_global_init(long flags);
-const curl_version_info_data *curlshim_version_info(CURLversion version);
 struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string);
 void curlshim_slist_free_all(struct curl_slist *list);
 
@@ -30,6 +29,7 @@ CURLUcode curlshim_url_set(CURLU *handle, CURLUPart part, const char *value, uns
 CURL *curlshim_easy_init(void);
 void curlshim_easy_cleanup(CURL *handle);
 void curlshim_easy_reset(CURL *handle);
+CURLcode curlshim_easy_pause(CURL *handle, int directions);
 
 CURLM *curlshim_multi_init(void);
 CURLMcode curlshim_multi_cleanup(CURLM *handle);

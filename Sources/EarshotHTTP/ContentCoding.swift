@@ -1,0 +1,43 @@
+/// A content coding that workers ask for and undo: RFC 9110, section 8.4.1.
+public enum ContentCoding: Hashable, Sendable, CaseIterable {
+    case gzip
+    case deflate
+    case brotli
+    case zstd
+
+    /// All of them, as `Accept-Encoding` lists them.
+    public static let accepted = "gzip, deflate, br, zstd"
+
+    /// The coding of this name in any case.
+    init?(_ name: ArraySlice<UInt8>) {
+        switch String(decoding: name.map(\.lowercased), as: UTF8.self) {
+        case "gzip", "x-gzip": self = .gzip
+        case "deflate": self = .deflate
+        case "br": self = .brotli
+        case "zstd": self = .zstd
+        default: return nil
+        }
+    }
+}
+
+extension HeaderFields {
+    /// The content codings of a response that are to be undone, the one applied last first; none if one of them is
+    /// unknown, or there are more than `HTTPLimits.contentCodings`: then the body passes as it is.
+    public var codingsToUndo: [ContentCoding] {
+        var codings: [ContentCoding] = []
+        for name in FieldList.members(values(bytes: "content-encoding")) {
+            if name.map(\.lowercased).elementsEqual("identity".utf8) { continue }
+            guard let coding = ContentCoding(name), codings.count < HTTPLimits.contentCodings else { return [] }
+            codings.append(coding)
+        }
+        return codings.reversed()
+    }
+
+    /// Whether a response has another transfer coding than `chunked`. Workers ask for none: RFC 9112, section 7.4.
+    public var hasUnaskedTransferCoding: Bool {
+        !FieldList.members(values(bytes: "transfer-encoding")).allSatisfy { name in
+            let name = name.map(\.lowercased)
+            return name.elementsEqual("chunked".utf8) || name.elementsEqual("identity".utf8)
+        }
+    }
+}

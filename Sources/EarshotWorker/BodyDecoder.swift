@@ -1,0 +1,161 @@
+internal import Decompression
+internal import EarshotHTTP
+
+/// Undoes the content codings of one body, one step at a time.
+///
+/// Between steps it holds the encoded bytes of one call of libcurl, and with two codings a piece between the two.
+struct BodyDecoder: ~Copyable {
+    /// A reason to give the body up.
+    enum Fault: Error, Hashable {
+        /// The bytes are none of their coding.
+        case damaged
+        /// More decoded bytes for each encoded one than allowed.
+        case tooCompressed
+    }
+
+    /// The coding that was applied last.
+    private var outer: Decompressor
+    /// The coding below it; nil for a single coding.
+    private var inner: Decompressor?
+    private let maxRatio: Int
+    /// Encoded bytes that came, those from `inputStart` on not decoded yet.
+    private var input: [UInt8] = []
+    private var inputStart = 0
+    /// Bytes from `outer` to `inner`; empty for a single coding.
+    private var between: [UInt8] = []
+    /// Those of `between` that `inner` has not read.
+    private var betweenLeft = 0..<0
+    /// Whether the last step filled its room, so that more may come without input.
+    private var isOuterFull = false
+    private var isInnerFull = false
+    /// Whether the streams have come to their ends.
+    private var isOuterAtEnd = false
+    private var isInnerAtEnd = false
+    /// Encoded bytes that were decoded.
+    private var consumed = 0
+    private var outerProduced = 0
+    private var innerProduced = 0
+
+    /// - Parameters:
+    ///   - codings: One or two, the one applied last first.
+    ///   - maxRatio: Decoded bytes for each encoded one; 0 for any number.
+    init(_ codings: [ContentCoding], maxRatio: Int) {
+        precondition((1...HTTPLimits.contentCodings).contains(codings.count), "\(codings.count) codings")
+        self.maxRatio = maxRatio
+        outer = Decompressor(CompressionFormat(codings[0]))
+        if codings.count > 1 {
+            inner = Decompressor(CompressionFormat(codings[1]))
+            between = [UInt8](repeating: 0, count: Limits.betweenBytes)
+        }
+    }
+
+    /// The decoder of an answer's body; nil for a body that is stored as it comes: without a coding, with one that is
+    /// unknown, or a part of a coded body, which is no stream of its own.
+    init?(for head: ResponseHead, maxRatio: Int) {
+        guard head.mayHave("content-encoding"), head.status != 206 else { return nil }
+        let codings = HeaderFields(lines: head.fields).codingsToUndo
+        guard !codings.isEmpty else { return nil }
+        self.init(codings, maxRatio: maxRatio)
+    }
+
+    /// Whether a step can be made without further input.
+    var hasWork: Bool { inputStart < input.count || isOuterFull || isInnerFull || !betweenLeft.isEmpty }
+
+    /// Whether the body may end here: at the end of its streams, or before their first byte.
+    var isAtEnd: Bool {
+        guard !hasWork, consumed > 0 else { return !hasWork }
+        return isOuterAtEnd && (isInnerAtEnd || outerProduced == 0 || inner == nil)
+    }
+
+    /// Whether so far more came of the encoded bytes than allowed, however little that is.
+    var isOverRatio: Bool {
+        maxRatio > 0 && max(outerProduced, innerProduced) / max(consumed, 1) > maxRatio
+    }
+
+    /// Takes encoded bytes, all earlier ones being decoded.
+    mutating func add(_ bytes: Span<UInt8>) {
+        precondition(inputStart == input.count, "\(input.count - inputStart) bytes are not decoded yet")
+        input.removeAll(keepingCapacity: true)
+        inputStart = 0
+        unsafe bytes.withUnsafeBufferPointer { unsafe input.append(contentsOf: $0) }
+    }
+
+    /// Makes one step.
+    ///
+    /// - Parameter output: overwritten from its beginning.
+    /// - Returns: the bytes in `output`, and those decoded in all, between two codings included.
+    mutating func step(into output: inout [UInt8]) throws(Fault) -> (produced: Int, work: Int) {
+        guard inner != nil else {
+            let produced = try outerStep(into: &output)
+            return (produced, produced)
+        }
+        guard !betweenLeft.isEmpty || isInnerFull else {
+            // Out of the decoder for as long as it is written to.
+            var piece: [UInt8] = []
+            swap(&piece, &between)
+            defer { swap(&piece, &between) }
+            let produced = try outerStep(into: &piece)
+            betweenLeft = 0..<produced
+            return (0, produced)
+        }
+        let produced = try innerStep(into: &output)
+        return (produced, produced)
+    }
+
+    private mutating func outerStep(into output: inout [UInt8]) throws(Fault) -> Int {
+        // The decompressor and its input are parts of one value: the compiler would not lend out one beside the other.
+        var bytes: [UInt8] = []
+        swap(&bytes, &input)
+        defer { swap(&bytes, &input) }
+        let step: Decompressor.Step
+        do throws(DecompressionError) {
+            step = try outer.step(bytes.span.extracting(inputStart..<bytes.count), into: &output)
+        } catch {
+            throw .damaged
+        }
+        let isStuck = step.consumed == 0 && step.produced == 0 && inputStart < bytes.count
+        inputStart += step.consumed
+        consumed += step.consumed
+        outerProduced += step.produced
+        isOuterAtEnd = step.isAtEnd
+        isOuterFull = step.produced == output.count
+        try check(outerProduced, isStuck: isStuck)
+        return step.produced
+    }
+
+    private mutating func innerStep(into output: inout [UInt8]) throws(Fault) -> Int {
+        var bytes: [UInt8] = []
+        swap(&bytes, &between)
+        defer { swap(&bytes, &between) }
+        let step: Decompressor.Step?
+        do throws(DecompressionError) {
+            step = try inner?.step(bytes.span.extracting(betweenLeft), into: &output)
+        } catch {
+            throw .damaged
+        }
+        guard let step else { preconditionFailure("a second step with a single coding") }
+        let isStuck = step.consumed == 0 && step.produced == 0 && !betweenLeft.isEmpty
+        betweenLeft = betweenLeft.dropFirst(step.consumed)
+        innerProduced += step.produced
+        isInnerAtEnd = step.isAtEnd
+        isInnerFull = step.produced == output.count
+        try check(innerProduced, isStuck: isStuck)
+        return step.produced
+    }
+
+    private func check(_ produced: Int, isStuck: Bool) throws(Fault) {
+        guard !isStuck else { throw .damaged }
+        guard produced <= Limits.freeDecodedBytes || !isOverRatio else { throw .tooCompressed }
+    }
+}
+
+extension CompressionFormat {
+    fileprivate init(_ coding: ContentCoding) {
+        switch coding {
+        case .gzip: self = .gzip
+        case .deflate: self = .deflate
+        case .brotli: self = .brotli
+        case .zstd: self = .zstd
+        }
+    }
+}
