@@ -19,7 +19,6 @@ extension EasyHandle {
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
         if request.hasOwnLines { try setHeaderFields(try request.headerLines()) }
-        if !request.resolve.isEmpty { try setResolve(request.resolve) }
     }
 
     private func configureLasting(_ request: TransferRequest) throws(CurlError) {
@@ -31,6 +30,8 @@ extension EasyHandle {
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         try configureProxy(request)
         try set(CURLOPT_NOSIGNAL, 1)
+        // `ResolvedNames` says why.
+        try set(CURLOPT_DNS_CACHE_TIMEOUT, 0)
         try set(CURLOPT_BUFFERSIZE, Self.receiveBytes)
         try set(CURLOPT_NOPROGRESS, 1)
         // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.

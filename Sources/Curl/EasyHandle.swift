@@ -142,6 +142,7 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
     }
 
+    /// Changes entries of the DNS cache, as `ResolvedNames` says.
     func setResolve(_ lines: [String]) throws(CurlError) {
         resolve = StringList(lines.map { Array($0.utf8) })
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))

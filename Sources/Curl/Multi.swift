@@ -19,6 +19,9 @@ internal import CLibCurl
     private var running: [UInt: Transfer] = [:]
     private var idle: [EasyHandle] = []
     private var finished: [FinishedTransfer] = []
+    private var names = ResolvedNames()
+    /// Calls of curl_multi_socket_action so far. Each runs all transfers that were added before it.
+    private var turns: UInt64 = 0
     /// Whether libcurl is on the stack: it may not be entered again.
     private var isInside = false
 
@@ -60,14 +63,21 @@ internal import CLibCurl
     ///
     /// - Throws: when the request cannot be told to libcurl. What is wrong with a URL shows at the end of the transfer.
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
-        let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
-        let transfer = Transfer(easy: easy, notes: notes, sink: sink)
-        try easy.configure(request)
-        try transfer.attach()
-        let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
-        guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
-        running[easy.address] = transfer
-        return transfer
+        let (lines, use) = names.begin(request.resolve)
+        do throws(CurlError) {
+            let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
+            let transfer = Transfer(easy: easy, notes: notes, sink: sink, names: use, turn: turns)
+            try easy.configure(request)
+            if !lines.isEmpty { try easy.setResolve(lines) }
+            try transfer.attach()
+            let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
+            guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
+            running[easy.address] = transfer
+            return transfer
+        } catch {
+            names.end(use, wasRun: false)
+            throw error
+        }
     }
 
     /// Ends a transfer now: its sink hears nothing more and, unless the response was whole, its socket is closed when
@@ -131,6 +141,7 @@ internal import CLibCurl
 
     private func act(_ descriptor: Int32, _ events: Int32) {
         var count: Int32 = 0
+        turns += 1
         let result = inside { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
         precondition(result == CURLM_OK, "curl_multi_socket_action: \(result.rawValue)")
         collectFinished()
@@ -174,6 +185,7 @@ internal import CLibCurl
         transfer.sink = nil
         transfer.leaveSession()
         running[easy.address] = nil
+        names.end(transfer.names, wasRun: transfer.turn < turns)
         // What another transfer leaves behind is not looked into: one that never had a connection leaves a buffer and a
         // list of addresses in libcurl 7.88, which then refuses options.
         guard isWhole, idle.count < Self.idleHandlesLimit else { return }

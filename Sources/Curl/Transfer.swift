@@ -6,6 +6,10 @@ public final class Transfer {
     /// Nil once the transfer has ended: nothing of it reaches the sink after that.
     var sink: (any TransferSink)?
     let easy: EasyHandle
+    /// Its entries in the DNS cache of its multi handle.
+    let names: ResolvedNames.Use
+    /// The number of calls of curl_multi_socket_action before it was added.
+    let turn: UInt64
     /// Those of its multi handle.
     private let notes: MultiNotes
     /// The socket that libcurl last had watched for it; nil before.
@@ -26,8 +30,12 @@ public final class Transfer {
     /// The number of the TLS session that the request went out on; nil without TLS.
     private var session: UInt?
 
-    init(easy: EasyHandle, notes: MultiNotes, sink: any TransferSink) {
+    init(
+        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.Use, turn: UInt64
+    ) {
         self.easy = easy
+        self.names = names
+        self.turn = turn
         self.notes = notes
         self.sink = sink
     }

@@ -40,7 +40,8 @@ public struct TransferRequest: Sendable {
     /// What is sent, with its length; nil for none. A GET or HEAD has none.
     public var body: [UInt8]?
     public var headerFields: [HeaderField] = []
-    /// Addresses found elsewhere, each as `+host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE).
+    /// Addresses found elsewhere, each as `host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE). Forgotten with
+    /// the last transfer that needs them.
     public var resolve: [String] = []
     /// What `User-Agent` says unless `headerFields` has one; empty for none.
     public var userAgent = ""

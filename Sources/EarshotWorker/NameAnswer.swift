@@ -22,11 +22,10 @@ enum NameAnswer: Equatable {
 
     /// Returns addresses in libcurl's form for a host and a port (CURLOPT_RESOLVE).
     ///
-    /// The plus sign lets libcurl forget them again. A name that ends in a dot is given in both spellings: libcurl
-    /// looks it up without.
+    /// A name that ends in a dot is given in both spellings: libcurl looks it up without.
     static func resolveEntries(host: String, port: UInt16, _ addresses: [String]) -> [String] {
         let list = addresses.map { $0.utf8.contains(UInt8(ascii: ":")) ? "[\($0)]" : $0 }.joined(separator: ",")
         let names = host.utf8.last == UInt8(ascii: ".") ? [host, String(host.dropLast())] : [host]
-        return names.map { "+\($0):\(port):\(list)" }
+        return names.map { "\($0):\(port):\(list)" }
     }
 }

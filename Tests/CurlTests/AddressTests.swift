@@ -42,7 +42,7 @@ import Testing
         let sink = RecordingSink()
         sink.refusedAddresses = ["127.0.0.2", "::1"]
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
-        request.resolve = ["+a.example:\(origin.port):[::1],127.0.0.2,127.0.0.1"]
+        request.resolve = ["a.example:\(origin.port):[::1],127.0.0.2,127.0.0.1"]
         #expect(try loop.fetch(request, sink: sink)?.failure == nil)
         #expect(Set(sink.askedAddresses) == ["127.0.0.2", "::1", "127.0.0.1"])
     }
@@ -53,7 +53,7 @@ import Testing
         let sink = RecordingSink()
         sink.refusedAddresses = ["127.0.0.1"]
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
-        request.resolve = ["+a.example:\(origin.port):127.0.0.1,127.0.0.3"]
+        request.resolve = ["a.example:\(origin.port):127.0.0.1,127.0.0.3"]
         #expect(try loop.fetch(request, sink: sink)?.failure == .connectRefused)
     }
 }

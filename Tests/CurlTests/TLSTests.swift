@@ -7,7 +7,7 @@ import Testing
         let tls = try TLSOrigin()
         let loop = try TestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
-        request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
+        request.resolve = ["localhost:\(tls.port):127.0.0.1"]
         #expect(try loop.fetch(request)?.failure == .tls)
 
         request.caCertificates = try contents(tls.certificate)
@@ -18,7 +18,7 @@ import Testing
         #expect(!sink.body.isEmpty)
 
         request.url = "https://other.test:\(tls.port)/"
-        request.resolve = ["+other.test:\(tls.port):127.0.0.1"]
+        request.resolve = ["other.test:\(tls.port):127.0.0.1"]
         #expect(try loop.fetch(request)?.failure == .tls)
         request.caCertificates = nil
         request.caFile = tls.certificate

@@ -132,7 +132,7 @@ import Testing
         let origin = try LoopbackOrigin("HTTP/1.1 204 No Content\r\n\r\n")
         let loop = try TestLoop(origin: origin)
         var request = TransferRequest(url: "http://name.test:\(origin.port)/")
-        request.resolve = ["+name.test:\(origin.port):127.0.0.1"]
+        request.resolve = ["name.test:\(origin.port):127.0.0.1"]
         let result = try #require(try loop.fetch(request))
         #expect(result.failure == nil)
         #expect(result.status == 204)
@@ -164,7 +164,7 @@ import Testing
         // Each leaves a list behind, and the next finds its memory given to something else.
         for number in 0..<50 {
             var cancelled = TransferRequest(url: "http://h\(number).test/")
-            cancelled.resolve = ["+h\(number).test:80:127.0.0.1,[::1]"]
+            cancelled.resolve = ["h\(number).test:80:127.0.0.1,[::1]"]
             loop.cancel(try loop.start(cancelled, sink: RecordingSink()))
             #expect(try #require(try loop.fetch(TransferRequest(url: loop.url))).failure == nil)
         }

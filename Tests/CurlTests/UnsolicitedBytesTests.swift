@@ -46,7 +46,7 @@ import Testing
     @Test func `a connection that was the second to be tried is used again`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
         var request = TransferRequest(url: "http://name.test:\(loop.origin.port)/")
-        request.resolve = ["+name.test:\(loop.origin.port):[::1],127.0.0.1"]
+        request.resolve = ["name.test:\(loop.origin.port):[::1],127.0.0.1"]
         #expect(try loop.fetch(request)?.connectsMade == 1)
         #expect(try loop.fetch(request)?.connectsMade == 0)
         #expect(loop.sendUnsolicited(Self.answer("evil"), connections: 1))

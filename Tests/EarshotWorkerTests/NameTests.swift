@@ -57,10 +57,10 @@ import Testing
     @Test func `addresses are given to libcurl by host and port, IPv6 in brackets`() {
         #expect(
             NameAnswer.resolveEntries(host: "a.example", port: 80, ["192.0.2.1", "2001:db8::1"])
-                == ["+a.example:80:192.0.2.1,[2001:db8::1]"])
+                == ["a.example:80:192.0.2.1,[2001:db8::1]"])
         #expect(
             NameAnswer.resolveEntries(host: "a.example.", port: 443, ["192.0.2.1"])
-                == ["+a.example.:443:192.0.2.1", "+a.example:443:192.0.2.1"])
+                == ["a.example.:443:192.0.2.1", "a.example:443:192.0.2.1"])
     }
 
     @Test func `text from outside is made printable and short`() {

@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ["batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "bare"]
+NAMES = ["batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "origins", "bare"]
 
 
 def load(name):

@@ -1,0 +1,55 @@
+"""One small file from each of many origins: the cost of an origin must not grow with their number.
+
+The origins are names below `localhost`, which are loopback addresses without any name server (RFC 6761). A program that
+crawls does the same: a name, a connection and a request, and never again. With EARSHOT_LONG=1 there are up to 1,000,000.
+"""
+
+import os
+
+from bench import cpu, places
+from bench.data import Files
+from bench.frame import Contender, Failed, Sample, Target
+from bench.programs import run
+from bench.servers import Bus, Nginx
+
+NAME = "origins"
+TITLE = "Many origins"
+
+FILE = Files(1, 1_024)
+
+
+def rows(context, quick):
+    counts = [500, 2_000] if quick else [6_000, 60_000]
+    if os.environ.get("EARSHOT_LONG"):
+        counts.append(1_000_000)
+    with Nginx() as origin:
+        contenders = [_fetching(count, origin) for count in counts]
+        few = contenders[0].name
+        # Linear: each origin of many costs at most what one of few costs, and a third.
+        targets = [Target(other.name, few, at_least=0.75) for other in contenders[1:]]
+        yield context.measure("1 KiB from each origin", "requests/s", contenders, targets)
+
+
+def _fetching(count, origin):
+    """`earshot get` for a list of so many origins, over a bus that has seen none of them."""
+    words = [places.earshot(), "get", "--json", "-i", _list(count, origin)]
+
+    def go(_):
+        with Bus() as bus:
+            with cpu.Meter(bus.pids) as meter:
+                finished = run(words, env=bus.env, timeout=30 + count / 100)
+            resident = max(cpu.resident(worker) for worker in bus.workers)
+        told = finished.stdout.count(b'"status":200,"length":1024,')
+        if told != count:
+            raise Failed(f"{told} of {count} answers are whole")
+        used = finished.cpu_seconds + meter.seconds
+        return Sample(count / finished.seconds, {"cpu_us": used / count * 1e6, "resident_mib": resident / 2**20})
+    return Contender(f"{count:,} origins", "earshot get --json -i LIST  # beside earshot serve --no-cache", go, is_ours=True)
+
+
+def _list(count, origin):
+    path = places.outputs() / f"origins-{count}"
+    with path.open("w") as lines:
+        for number in range(count):
+            lines.write(f"http://h{number}.localhost:{origin.port}/{FILE.paths()[0]}\n")
+    return path

@@ -1,0 +1,56 @@
+import Testing
+
+@testable import Curl
+
+/// libcurl keeps addresses for running transfers only.
+@Suite struct ResolvedNamesTests {
+    private var names = ResolvedNames()
+
+    @Test mutating func `an entry is removed by the next request once no transfer needs it`() {
+        let (lines, first) = names.begin(["a.test:80:192.0.2.1"])
+        #expect(lines == ["a.test:80:192.0.2.1"])
+        let (others, second) = names.begin(["a.test:80:192.0.2.1,[2001:db8::1]"])
+        #expect(others == ["a.test:80:192.0.2.1,[2001:db8::1]"])
+        names.end(first, wasRun: true)
+        #expect(names.begin([]).lines == [], "the second needs it")
+        names.end(second, wasRun: true)
+        #expect(names.begin(["b.test:80:192.0.2.1"]).lines == ["-a.test:80", "b.test:80:192.0.2.1"])
+        #expect(names.begin([]).lines == [], "once")
+    }
+
+    @Test mutating func `an entry that the next request needs is not removed`() {
+        for _ in 0..<3 {
+            let (lines, use) = names.begin(["+a.test.:443:192.0.2.1", "a.test:443:192.0.2.1"])
+            #expect(lines == ["a.test.:443:192.0.2.1", "a.test:443:192.0.2.1"])
+            names.end(use, wasRun: true)
+        }
+        #expect(Set(names.begin([]).lines) == ["-a.test.:443", "-a.test:443"])
+    }
+
+    @Test mutating func `a transfer that was never run leaves all as it was`() {
+        let (_, first) = names.begin(["a.test:80:192.0.2.1"])
+        names.end(first, wasRun: true)
+        let (lines, cancelled) = names.begin(["b.test:80:192.0.2.1"])
+        #expect(lines.first == "-a.test:80")
+        names.end(cancelled, wasRun: false)
+        let (again, alsoCancelled) = names.begin(["a.test:80:192.0.2.1"])
+        #expect(again == ["a.test:80:192.0.2.1"])
+        names.end(alsoCancelled, wasRun: false)
+        #expect(names.begin([]).lines == ["-a.test:80"])
+    }
+
+    @Test func `libcurl forgets an address with the last transfer that needs it`() throws {
+        let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        let loop = try TestLoop(origin: origin)
+        // A name that libcurl knows by itself, so that a forgotten address shows at once.
+        var request = TransferRequest(url: "http://a.localhost:\(origin.port)/")
+        request.resolve = ["a.localhost:\(origin.port):127.0.0.2"]
+        let elsewhere = RecordingSink()
+        #expect(try loop.fetch(request, sink: elsewhere)?.failure == .connectRefused)
+        #expect(elsewhere.askedAddresses == ["127.0.0.2"])
+        request.resolve = []
+        let sink = RecordingSink()
+        #expect(try loop.fetch(request, sink: sink)?.failure == nil)
+        #expect(!sink.askedAddresses.contains("127.0.0.2"))
+    }
+}
