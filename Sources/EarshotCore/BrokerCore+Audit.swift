@@ -176,7 +176,7 @@ extension BrokerCore {
                 flight.isAwaited || flight.isRevalidation || deferredCancellations[number] != nil,
                 "4: flight \(flight.id) runs for nobody")
             check(
-                !flight.isRevalidation || flight.phase != .queued || revalidations.contains(name),
+                !flight.isRevalidation || flight.phase != .queued || flight.isSuspect || revalidations.contains(name),
                 "4: revalidation \(flight.id) waits for ever")
             check(
                 cachePlans[number]?.reading == nil || flight.phase == .asking,

@@ -376,7 +376,9 @@ extension BrokerCore {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
             let slots = slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
-            guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued else {
+            guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued,
+                !flights[flight].isSuspect
+            else {
                 continue
             }
             let scope = scopes[flights[flight].scope]

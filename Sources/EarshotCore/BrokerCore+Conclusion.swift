@@ -77,7 +77,7 @@ extension BrokerCore {
         if flights[flight].hasWishes { wish(child) }
         if isNew {
             flights[child].workerDeaths = flights[flight].workerDeaths
-            flights[child].deathsAlone = flights[flight].deathsAlone
+            flights[child].isAccused = flights[flight].isAccused
         }
         let leaf = leaf(of: child)
         if case .queued = flights[leaf].phase {

@@ -15,8 +15,9 @@ extension BrokerCore {
         isBehind = false
         guard !isDraining, isOpen() else { return }
         for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
-            if !pools[pool].suspects.isEmpty {
-                if pools[pool].isClosed { releaseSuspects(of: pool) } else { startSuspect(in: pool, now: now) }
+            if !pools[pool].suspects.isEmpty || pools[pool].quarantine != nil {
+                serveSuspects(of: pool, now: now)
+                guard pools.contains(pool) else { continue }
             }
             startReturned(in: pool, now: now)
             guard queue.count(in: pool) > 0 else { continue }

@@ -75,6 +75,7 @@ extension BrokerCore {
         let pool = pool(of: flight)
         let slots = slotCount(of: pool)
         let donor = donor(of: flight, for: interest)
+        let scope = scopes[flights[flight].scope]
         if isDraining {
             writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
         } else if isAwaitingWorkers {
@@ -82,8 +83,8 @@ extension BrokerCore {
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected", to: &json)
-        } else if flights[flight].isSuspect {
-            writeWait("isolation", "two of its workers died: it runs alone, after other such flights", to: &json)
+        } else if flights[flight].isSuspect, scope.admits, origins[scope.origin].admits(.high) {
+            writeWait("isolation", "its workers died: it runs alone, after other such flights", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
         } else {

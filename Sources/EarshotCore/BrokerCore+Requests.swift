@@ -391,7 +391,7 @@ extension BrokerCore {
         guard !adopts(flight) else { return }
         enter(.queued, flight)
         guard !flights[flight].isSuspect else {
-            pools[pool(of: flight)].suspects.append(FlightName(number: flight, id: flights[flight].id))
+            enqueue(suspect: flight)
             return
         }
         if flights[flight].isRevalidation {

@@ -32,7 +32,8 @@ extension BrokerCore {
         for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 { settlePurges(of: lease.flight) }
         let leases = workers[worker].leasesInOrder
         let served = workers[worker].pools
-        let culprit = culprit(in: worker)
+        let accused = accused(in: worker)
+        let isAlone = workers[worker].leases.count + workers[worker].foreign.count == 1
         workers.remove(worker)
         // Before anything that follows looks for them.
         for case let identity? in leases.map(\.value.orphan) { orphans[identity] = nil }
@@ -44,13 +45,13 @@ extension BrokerCore {
             adopted.drop(lease.flight)
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
-            if isDeath, countDeath(against: lease.flight, isAlone: attempt == culprit) {
+            if isDeath, countDeath(against: lease.flight, isAccused: attempt == accused, isAlone: isAlone) {
                 fail(lease.flight, .poisonous, now: now)
             } else if !flights[lease.flight].method.isIdempotent {
                 // It may have been done: what must not be done twice is not tried again.
                 fail(lease.flight, .workerLost, now: now)
             } else {
-                requeue(lease.flight, now: now)
+                requeue(lease.flight, isDeath: isDeath, now: now)
             }
         }
         leavePools(served, now: now)
@@ -236,6 +237,8 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil, by worker: Int32, now: Tick
     ) {
         settlePurges(of: attempt, at: worker)
+        let held = workers[worker].leases[attempt]?.flight ?? -1
+        let isSuspect = held >= 0 && flights[held].isSuspect
         guard let lease = endLease(attempt, at: worker) else { return }
         if let identity = lease.orphan {
             // Who asks for it begins anew.
@@ -249,6 +252,7 @@ extension BrokerCore {
         case .workerLost:
             // It leaves and took nothing: the attempt never ran.
             workers[worker].phase = .draining
+            flights[flight].isSuspect = isSuspect
             enqueue(flight: flight, first: true)
         default:
             if received > flights[flight].mostReceivedBytes {
@@ -358,7 +362,10 @@ extension BrokerCore {
         }
         spoolUse.growingBytes &-= lease.growingBytes
         workers[worker].lowerCeiling()
-        if workers[worker].isolation?.attempt == attempt { endIsolation(of: lease.flight, at: worker) }
+        if workers[worker].isolation?.attempt == attempt {
+            workers[worker].isolation = nil
+            if lease.flight >= 0 { flights[lease.flight].isSuspect = false }
+        }
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !lease.isHigh { workers[worker].lower -= 1 }
         keepPart(of: lease, attempt)

@@ -70,15 +70,14 @@ public struct CoreLimits: Equatable, Sendable {
     /// Deaths of a flight's workers after which the flight is a suspect and runs alone. One has no consequence, so that a
     /// killed worker delays nothing.
     public var deathsOfSuspect = 2
-    /// Deaths of workers that ran a flight and nothing else until it is poisonous; the flight's first death never counts.
-    public var deathsAlonePerFlight = 2
-    /// Deaths of workers that ran a flight, alone or not, until it is poisonous: a bound for a flight that kills late.
+    /// Deaths of workers that ran a flight until it is poisonous in any case: a bound for a flight that kills late.
     public var workerDeathsPerFlight = 10
     /// Time for which a suspect runs alone; doubled for each further death. Most crashes come with the first bytes, and
     /// 64 suspects need 6.4 s at most.
     public var isolationMilliseconds = 100
-    /// Time for which a suspect waits for an empty worker before it runs with other flights.
-    public var suspicionMilliseconds = 60_000
+    /// Time for which a suspect waits for an empty worker before it runs with other flights: the most for which a bus
+    /// with one worker starts no other work.
+    public var suspicionMilliseconds = 10_000
 
     func isolation(deaths: UInt8) -> Int { isolationMilliseconds << max(0, Int(deaths) - deathsOfSuspect) }
 

@@ -126,8 +126,8 @@ struct Flight {
     var mostReceivedBytes = 0
     /// Workers that died while they ran it.
     var workerDeaths: UInt8 = 0
-    /// Those of them that ran nothing else; the first death never counts.
-    var deathsAlone: UInt8 = 0
+    /// Whether it ran isolated, or by itself after an earlier death, when the last of them died.
+    var isAccused = false
     /// Whether its last worker died and it has not yet survived isolation.
     var isSuspect = false
     /// Whether somebody who waits may want the body in a certain form.

@@ -18,6 +18,8 @@ struct WorkerPool {
     var isClosed = false
     /// Flights whose worker was lost: they wait in the queue, but are looked at first.
     var returned: [FlightName] = []
-    /// Suspects that wait for an empty worker, in order.
+    /// Suspects that wait for an empty worker, in order; among them names of flights that ended.
     var suspects: Deque<FlightName> = []
+    /// The worker that runs suspects alone; nil without suspects.
+    var quarantine: WorkerID?
 }

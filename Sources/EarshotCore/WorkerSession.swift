@@ -16,6 +16,8 @@ struct WorkerSession {
         let attempt: AttemptID
         /// End of the time in which the worker gets no other work.
         let end: Tick
+        /// When the worker was asked for a sign of life after `end`; nil before.
+        var askedAt: Tick?
     }
 
     /// A worker's hold on an attempt.
@@ -80,6 +82,8 @@ struct WorkerSession {
     var cancelling = 0
     /// The suspect that it runs alone; nil for a worker that takes other work.
     var isolation: Isolation?
+    /// Whether it runs suspects, and takes no other work until the last of them is cleared.
+    var isQuarantine = false
     /// Leases of lower classes than `high`.
     var lower = 0
     var lastHeard: Tick
@@ -106,9 +110,15 @@ struct WorkerSession {
 
     @inline(__always)
     var freeSlots: Int {
-        guard phase == .ready, untold.isEmpty, isolation == nil else { return 0 }
-        return max(0, slots - leases.count - foreign.count)
+        isQuarantine || phase != .ready ? 0 : unusedSlots
     }
+
+    /// Slots without a transfer, for suspects too.
+    @inline(__always)
+    var unusedSlots: Int { untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
+
+    /// Whether it runs no transfer.
+    var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
 
     /// It said how many transfers it runs. One that fetches nothing for us stays with none.
     mutating func offers(_ slots: Int) {

@@ -151,6 +151,46 @@ struct IsolationTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a worker that says anything but PONG after its isolation is alive`() {
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
+        let last = loseTwoWorkers()
+        let job = rig.jobs[0]
+        rig.wait(milliseconds: 100)
+        #expect(asksForLife(last))
+        rig.wait(milliseconds: 1)
+        rig.core.workerSaid(
+            .progress(job.attempt, received: 1, total: nil, part: nil), body: nil, by: last, now: rig.now)
+        rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
+        #expect(rig.jobs.count == 1, "the other one has its turn")
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a suspect that a leaving worker did not take stays a suspect`() {
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
+        let third = loseTwoWorkers()
+        let job = rig.jobs[0]
+        _ = rig.worker(4)
+        rig.pass { $0.failed(job, "worker-lost", by: third) }
+        #expect(rig.jobs.count == 1, "one of the two, alone")
+        #expect(why("1", by: a).contains("isolation") != why("2", by: a).contains("isolation"))
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `the last suspect of a scheme without workers ends with its removal`() {
+        let a = rig.client(1)
+        for number in 1...2 as ClosedRange<UInt64> {
+            rig.pass { _ = $0.worker(number, schemes: ["x"]) }
+            if number == 1 { rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "x:\(n)", by: a) } } }
+            rig.pass { $0.core.workerLost(WorkerID(rawValue: number), now: $0.now) }
+        }
+        rig.pass { $0.remove("h", by: a) }
+        rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
+        #expect(rig.core.ledger.requests.pending == 0)
+        #expect(rig.core.audit() == [])
+    }
+
     // MARK: Helpers
 
     /// Jobs of the last pass, with their workers.

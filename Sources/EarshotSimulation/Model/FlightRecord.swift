@@ -75,7 +75,8 @@ final class FlightRecord {
     var attempts: UInt32 = 0
     var failures = 0
     var deaths = 0
-    var deathsAlone = 0
+    /// Whether it is accused of the last death of its workers.
+    var isAccused = false
     /// Whether it is to run in a worker of its own.
     var isSuspect = false
     var retries = 0

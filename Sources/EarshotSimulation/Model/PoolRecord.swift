@@ -41,19 +41,13 @@ final class PoolRecord {
     var untold: Set<AttemptID> = []
     /// The suspect that it runs alone, and until when.
     var isolation: (attempt: AttemptID, end: Tick)?
+    /// Whether all jobs since it was empty were of suspects.
+    var hasSuspectsOnly = false
     /// When it was asked for a sign of life that it has not given.
     var askedAt: Tick?
 
     init(_ id: WorkerID) {
         self.id = id
-    }
-
-    /// Whether all of its flights are cleared suspects, or are cancelled.
-    func runsClearedOnly(_ limits: CoreLimits) -> Bool {
-        foreign.isEmpty
-            && leases.values.allSatisfy { lease in
-                !lease.isOrphan && lease.flight.map { $0.deaths >= limits.deathsOfSuspect } ?? true
-            }
     }
 
     /// Whether it is a user's own.

@@ -292,15 +292,21 @@ extension ReferenceModel {
         expect(
             worker.leases.count + worker.foreign.count < worker.slots, 11,
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
-        expect(worker.isolation == nil, 8, "\(content) goes to a worker that isolates a suspect")
+        // One that says anything else than PONG for so long is taken for alive.
+        let isIsolating = worker.isolation.map { now < $0.end.advanced(byMilliseconds: limits.silenceMilliseconds) }
+        expect(isIsolating != true, 8, "\(content) goes to a worker that isolates a suspect")
+        clearSuspect(of: worker)
+        if worker.leases.isEmpty && worker.foreign.isEmpty { worker.hasSuspectsOnly = flight.isSuspect }
         if flight.isSuspect {
             let isAlone = worker.leases.isEmpty && worker.foreign.isEmpty
             expect(
-                isAlone || flight.deaths == limits.deathsOfSuspect && worker.runsClearedOnly(limits), 8,
+                isAlone || !flight.isAccused && worker.hasSuspectsOnly, 8,
                 "suspect \(content) goes to a worker with other transfers")
             let further = flight.deaths - limits.deathsOfSuspect
             let end = now.advanced(byMilliseconds: limits.isolationMilliseconds << further)
             worker.isolation = (job.attempt, end)
+        } else {
+            worker.hasSuspectsOnly = false
         }
         checkSize(job, flight)
         checkForm(of: job, flight)
@@ -405,8 +411,10 @@ extension ReferenceModel {
         guard !isDraining, isOpen else { return violation }
         let schemes = Set(openFlights.keys.map(\.job.scheme))
         let slots = Dictionary(uniqueKeysWithValues: schemes.map { ($0, self.slots(for: $0)) })
-        // A worker that isolates a suspect gives away no other slot.
-        guard !pool.values.contains(where: { $0.isolation != nil }) else { return violation }
+        // A worker that runs suspects gives away no other slot while one waits.
+        guard !pool.values.contains(where: { $0.isolation != nil }),
+            !openFlights.values.contains(where: { $0.phase == .waiting && $0.isSuspect })
+        else { return violation }
         for flight in openFlights.values where flight.phase == .waiting && !flight.isSuspect {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),

@@ -62,11 +62,13 @@ extension ReferenceModel {
     }
 
     private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
+        let isSuspect = worker.leases[attempt]?.flight?.isSuspect ?? false
         guard let (flight, lease) = leaseEnded(attempt, at: worker) else { return }
         scopeEnded(flight, isAnswered: false)
         if code == "worker-lost" {
             // It leaves, and took nothing.
             worker.isLeaving = true
+            flight.isSuspect = isSuspect
             flight.phase = .waiting
         } else if code == "too-large", let allowed = lease.maxBytes {
             tooLarge(flight, reached: allowed)
@@ -119,25 +121,25 @@ extension ReferenceModel {
         guard let worker = pool.removeValue(forKey: id) else { return }
         leaveSchemes(worker)
         for lease in worker.leases.values where lease.isOrphan { orphans[lease.content] = nil }
-        let culprit = culprit(in: worker)
+        let accused = accused(in: worker)
+        let isAlone = worker.leases.count + worker.foreign.count == 1
         for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
             scopeEnded(flight, isAnswered: false)
+            let isGuilty = isDeath && isAlone && attempt == accused && flight.isAccused
             if isDeath {
                 flight.deaths += 1
-                if attempt == culprit { flight.deathsAlone += 1 }
+                flight.isAccused = attempt == accused
             }
-            if isDeath,
-                flight.deaths >= limits.workerDeathsPerFlight || flight.deathsAlone >= limits.deathsAlonePerFlight
-            {
+            if isGuilty || isDeath && flight.deaths >= limits.workerDeathsPerFlight {
                 end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
             } else if !flight.content.job.isRepeatable {
                 end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
             } else {
                 flight.phase = .waiting
                 flight.isReturned = true
-                guard flight.deaths >= limits.deathsOfSuspect else { continue }
+                guard isDeath, flight.deaths >= limits.deathsOfSuspect else { continue }
                 flight.isSuspect = true
                 let end = now.advanced(byMilliseconds: limits.suspicionMilliseconds)
                 moments.insert(Moment(at: end, subject: .suspicion(flight, deaths: flight.deaths)))
@@ -145,8 +147,9 @@ extension ReferenceModel {
         }
     }
 
-    /// The attempt to blame for the death of a worker: its only one, after an earlier death.
-    private func culprit(in worker: PoolRecord) -> AttemptID? {
+    /// The attempt to accuse of the death of a worker: the isolated one, or its only one after an earlier death.
+    private func accused(in worker: PoolRecord) -> AttemptID? {
+        if let isolation = worker.isolation { return isolation.attempt }
         guard worker.leases.count == 1, worker.foreign.isEmpty, let (attempt, lease) = worker.leases.first,
             let flight = lease.flight, flight.deaths > 0
         else { return nil }
@@ -155,7 +158,11 @@ extension ReferenceModel {
 
     /// Clears a suspect whose worker answers a PING after the isolation.
     func ponged(_ worker: PoolRecord) {
-        guard let (attempt, end) = worker.isolation, end <= now else { return }
+        if let end = worker.isolation?.end, end <= now { clearSuspect(of: worker) }
+    }
+
+    func clearSuspect(of worker: PoolRecord) {
+        guard let attempt = worker.isolation?.attempt else { return }
         worker.isolation = nil
         worker.leases[attempt]?.flight?.isSuspect = false
     }
@@ -258,7 +265,7 @@ extension ReferenceModel {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
-        if isNew { (child.deaths, child.deathsAlone) = (flight.deaths, flight.deathsAlone) }
+        if isNew { (child.deaths, child.isAccused) = (flight.deaths, flight.isAccused) }
         child.retries = max(child.retries, flight.retries)
         child.parents.append(flight)
         flight.child = child
