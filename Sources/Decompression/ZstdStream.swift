@@ -9,6 +9,8 @@ internal import CLibZstd
     private let context: OpaquePointer
     /// Whether the last byte read was the last one of a frame, and all of the frame has been written.
     private var isAtEnd = false
+    /// Whether the next byte is the first one of a frame.
+    private var isBetweenFrames = true
 
     init() {
         guard let context = unsafe ZSTD_createDCtx() else { preconditionFailure("ZSTD_createDCtx: out of memory") }
@@ -26,6 +28,12 @@ internal import CLibZstd
     ) throws(DecompressionError) -> Decompressor.Step {
         // Called without input, the library would begin another frame.
         guard !input.isEmpty || !isAtEnd else { return Decompressor.Step(consumed: 0, produced: 0, isAtEnd: true) }
+        if isBetweenFrames, !input.isEmpty {
+            guard Self.beginsFrame(input[0]) else {
+                throw DecompressionError(.zstd, ZSTD_error_prefix_unknown.rawValue)
+            }
+            isBetweenFrames = false
+        }
         var consumed = 0
         var produced = 0
         let hint = unsafe input.withUnsafeBufferPointer { input in
@@ -40,6 +48,11 @@ internal import CLibZstd
         }
         guard ZSTD_isError(hint) == 0 else { throw DecompressionError(.zstd, ZSTD_getErrorCode(hint).rawValue) }
         isAtEnd = hint == 0
+        if isAtEnd { isBetweenFrames = true }
         return Decompressor.Step(consumed: consumed, produced: produced, isAtEnd: isAtEnd)
     }
+
+    /// Whether a frame of RFC 8878 can begin with this byte, which tells it from the frames of earlier versions: libzstd
+    /// may read those, whatever their windows.
+    private static func beginsFrame(_ byte: UInt8) -> Bool { byte == 0x28 || byte & 0xf0 == 0x50 }
 }

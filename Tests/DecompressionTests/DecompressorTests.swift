@@ -99,6 +99,15 @@ import Testing
         #expect(throws: DecompressionError.self) { try read(.gzip, stream) }
     }
 
+    @Test("frames of versions before RFC 8878 are refused", arguments: UInt8(0x1e)...0x27)
+    func legacy(first: UInt8) {
+        for piece in [1, 2, 100] {
+            #expect(throws: DecompressionError.self) {
+                try read(.zstd, [first, 0xb5, 0x2f, 0xfd, 0x4b, 0x2a], piece: piece)
+            }
+        }
+    }
+
     @Test func `a zstd window of more than 8 MiB is refused`() {
         // A frame header: magic, no single segment, a window of 16 MiB.
         #expect(throws: DecompressionError.self) {
