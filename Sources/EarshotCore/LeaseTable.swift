@@ -43,10 +43,8 @@ struct LeaseTable: Sequence {
     @discardableResult
     mutating func remove(_ attempt: AttemptID) -> WorkerSession.Lease? {
         guard let number = number(of: attempt) else { return nil }
-        let lease = entries[number].lease
         numbers.remove(number, Self.hash(attempt))
-        entries.remove(number)
-        return lease
+        return entries.take(number).lease
     }
 
     /// In no order.

@@ -39,6 +39,13 @@
         unsafe (records + index).deinitialize(count: 1)
     }
 
+    /// Removes the record that is there and returns it.
+    func take(_ index: Int) -> Element {
+        precondition(contains(index), "record \(index) is removed twice")
+        unsafe isTaken[index] = false
+        return unsafe (records + index).move()
+    }
+
     /// The record that is there.
     subscript(index: Int) -> Element {
         @inline(__always) unsafeAddress {

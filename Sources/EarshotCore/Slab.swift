@@ -39,6 +39,13 @@ struct Slab<Element> {
         free.append(index)
     }
 
+    /// Removes a record and returns it, without a copy. The number must be in use.
+    mutating func take(_ index: Int32) -> Element {
+        makeUnique()
+        free.append(index)
+        return storage.take(Int(index))
+    }
+
     /// Whether most of the room is unused, and nobody tried to release it yet.
     func hasSpareRoom(least: Int) -> Bool { count < spareCount && storage.capacity > least }
 

@@ -6,8 +6,18 @@ struct HeadText {
     /// Bytes that are not UTF-8 become U+FFFD.
     var string: String { String(decoding: bytes, as: UTF8.self) }
 
+    /// Without a branch for each byte, so that the compiler looks at many at once.
+    private var isASCII: Bool {
+        let span = bytes.span
+        var union: UInt8 = 0
+        for index in span.indices { union |= span[index] }
+        return union < 0x80
+    }
+
     /// Text of a URL: bytes that are not UTF-8 become percent-escapes.
     var escapedString: String {
+        // Nearly all URLs are ASCII. Validation takes a second pass and a copy.
+        if isASCII { return string }
         if let text = String(validating: bytes, as: UTF8.self) { return text }
         var text: [UInt8] = []
         var parser = Unicode.UTF8.ForwardParser()
