@@ -222,6 +222,8 @@ class KeeperTests(ThreadsTestCase):
                 calling.release()
             transfer = handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50, on_progress=tell)
             eventually(lambda: told, "somebody tells, though nobody waits")
+            # The handler must not be closed while the call asks.
+            eventually(lambda: asked, "the request of the call ends while its transfer runs")
             self.origin.open_gate("rest")
             self.assertEqual(len(transfer.result().read()), 90_000)
         self.assertEqual(asked, [body(7)])
