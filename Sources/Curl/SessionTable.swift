@@ -15,7 +15,7 @@ struct SessionTable {
         return lastNumber
     }
 
-    /// Notes that the peer sends nothing more. Of a session without a transfer nobody asks.
+    /// Notes close_notify of a session. Ignores a session whose transfer has ended.
     mutating func noteGoodbye(_ number: UInt) {
         if sessions[number] != nil { sessions[number] = true }
     }

@@ -53,6 +53,6 @@ internal import CLibZstd
     }
 
     /// Whether a frame of RFC 8878 can begin with this byte, which tells it from the frames of earlier versions: libzstd
-    /// may read those, whatever their windows.
+    /// may read those, with windows of any size.
     private static func beginsFrame(_ byte: UInt8) -> Bool { byte == 0x28 || byte & 0xf0 == 0x50 }
 }

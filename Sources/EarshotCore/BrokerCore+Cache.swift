@@ -337,8 +337,8 @@ extension BrokerCore {
         return stored
     }
 
-    /// Whether a response that may be kept can ever be used: by the rules of HTTP, or because somebody means to use it
-    /// whatever it says.
+    /// Whether a response that may be kept can ever be used: by the rules of HTTP, or because a request overrides them
+    /// (`force-cache`, or a warm request).
     private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
         if rule.isUsable(stored, now: calendarSeconds) { return true }
         if flights[flight].mode == .forceCache { return true }

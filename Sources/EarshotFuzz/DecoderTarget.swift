@@ -1,6 +1,6 @@
 internal import Decompression
 
-/// A decompressor that reads whatever the input says. However the bytes are cut, the same bytes come of them, and the
+/// A decompressor that reads arbitrary input. However the input is split, the output is the same, and the
 /// stream ends in the same way. Damage may be seen in one case only.
 ///
 /// The first byte chooses the format, by its remainder, and how many bytes come at a time.
@@ -48,7 +48,7 @@ enum DecoderTarget {
                 return outcome
             }
         }
-        // Both have as much, and nobody looks at the rest.
+        // Both outputs are equal so far; the rest is not compared.
         if outcome.output.count >= outputBytes {
             outcome.output.removeLast(outcome.output.count - outputBytes)
             outcome.isAtEnd = false

@@ -35,7 +35,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case unsupportedMethod = "unsupported-method"
     /// The answer is not HTTP.
     case protocolError = "protocol-error"
-    /// The body is damaged in its content coding, or has a transfer coding that nobody asked for.
+    /// The body is damaged in its content coding, or has a transfer coding that the worker did not request.
     case encodingError = "encoding-error"
     case spoolFull = "spool-full"
     /// The body's file could not be made or written, for another reason than a full disk.

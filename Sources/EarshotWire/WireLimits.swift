@@ -17,7 +17,7 @@ public enum WireLimits {
     public static let identifierBytes = 64
     /// Bytes of a URL: what servers and proxies commonly accept.
     public static let urlBytes = 8_192
-    /// Maximum bytes of a request's body, whatever the broker's setting allows: four frames of this size fit into the
+    /// Maximum bytes of a request's body, regardless of the broker's setting: four frames of this size fit into the
     /// memory for incomplete frames.
     public static let requestBodyBytes = 4 << 20
     /// Bytes of a file's path: what the kernel takes, PATH_MAX of limits.h.

@@ -4,7 +4,7 @@ final class JobNotes {
     var progressed: [JobRun] = []
     /// The runs whose body brought enough for a thread to hash.
     var hashable: [JobRun] = []
-    /// The runs that were answered with a redirect whose body nobody needs.
+    /// Runs that received a redirect whose body no request needs.
     var redirected: [JobRun] = []
     /// The runs with bytes to decode that this pass had no room for, in the order of their turns.
     var decodable: [JobRun] = []

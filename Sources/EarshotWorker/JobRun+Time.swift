@@ -8,7 +8,7 @@ extension JobRun {
     var deadline: LoopTime {
         let silence = lastByte.advanced(milliseconds: job.timeoutMilliseconds)
         switch phase {
-        // The worker's own time: nobody else's trouble.
+        // The worker's own time, which no timeout of the request bounds.
         case .hashing, .sealing: return loop.now.advanced(milliseconds: job.timeoutMilliseconds)
         case .resolving: return min(silence, connectDeadline, totalDeadline ?? silence)
         // libcurl watches over the other two.
@@ -41,7 +41,7 @@ extension JobRun {
         headBegan?.advanced(milliseconds: Limits.headTimeouts * job.timeoutMilliseconds)
     }
 
-    /// What is left for connecting and for all; at least a moment, since nothing means for ever to libcurl.
+    /// Time left for connecting and in total; at least 1 ms, since libcurl reads 0 as no limit.
     func timeLeft(_ now: LoopTime) -> (connect: Duration, total: Duration?) {
         let least = Duration.milliseconds(1)
         return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })

@@ -272,7 +272,7 @@ final class JobRun: TransferSink {
             refusal = Refusal(.protocolError, "The server sent a \(head.status) that was not asked for.")
             return false
         }
-        // libcurl would undo it in one call, whatever its size.
+        // libcurl would decode it in one call, without a bound on its size.
         if head.mayHave("transfer-encoding"), HeaderFields(lines: head.framingFields).hasUnaskedTransferCoding {
             refusal = Refusal(.encodingError, "The answer has a transfer coding that the worker did not ask for.")
             return false

@@ -1,7 +1,7 @@
 import Curl
 import Testing
 
-/// Bytes that a server sends on a connection that nobody uses.
+/// Bytes that a server sends on an idle connection.
 @Suite struct UnsolicitedBytesTests {
     private static func answer(_ body: String) -> String { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\(body)" }
 
