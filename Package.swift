@@ -62,11 +62,15 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // zlib, libbrotlidec and libzstd are loaded when a worker starts.
+        .target(
+            name: "CDecompression",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
-        .systemLibrary(name: "CLibZ"),
-        .systemLibrary(name: "CLibBrotli"),
-        .systemLibrary(name: "CLibZstd"),
         .systemLibrary(name: "CLinux"),
 
         // Their owned handles: each the only importer of its C module.
@@ -75,7 +79,7 @@ let package = Package(
         source("Cares", ["CLibCares"]),
         source("IDN2", ["CLibIDN2"]),
         source("LibCrypto", ["CLibCrypto"]),
-        source("Decompression", ["CLibZ", "CLibBrotli", "CLibZstd"]),
+        source("Decompression", ["CDecompression"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
 

@@ -1,23 +1,24 @@
-internal import CLibBrotli
+internal import CDecompression
 
 /// A brotli stream, read by libbrotlidec.
 @safe struct BrotliStream: ~Copyable {
+    private let library = unsafe Library.functions
     /// Owned; freed by `deinit`.
     private let state: OpaquePointer
 
     init() {
         // Without functions to allocate, the library takes malloc. Windows of more than 16 MiB stay refused.
-        guard let state = unsafe BrotliDecoderCreateInstance(nil, nil, nil) else {
+        guard let state = unsafe library.pointee.BrotliDecoderCreateInstance(nil, nil, nil) else {
             preconditionFailure("BrotliDecoderCreateInstance: out of memory")
         }
         unsafe self.state = unsafe state
     }
 
     deinit {
-        unsafe BrotliDecoderDestroyInstance(state)
+        unsafe library.pointee.BrotliDecoderDestroyInstance(state)
     }
 
-    private var isAtEnd: Bool { unsafe BrotliDecoderIsFinished(state) != 0 }
+    private var isAtEnd: Bool { unsafe library.pointee.BrotliDecoderIsFinished(state) != 0 }
 
     mutating func step(
         _ input: Span<UInt8>, into output: inout [UInt8]
@@ -29,11 +30,12 @@ internal import CLibBrotli
             unsafe output.withUnsafeMutableBufferPointer { output in
                 var next = input.baseAddress
                 var place = output.baseAddress
-                return unsafe BrotliDecoderDecompressStream(state, &inputLeft, &next, &outputLeft, &place, nil)
+                return unsafe library.pointee.BrotliDecoderDecompressStream(
+                    state, &inputLeft, &next, &outputLeft, &place, nil)
             }
         }
         guard result != BROTLI_DECODER_RESULT_ERROR else {
-            throw DecompressionError(.brotli, unsafe BrotliDecoderGetErrorCode(state).rawValue)
+            throw DecompressionError(.brotli, unsafe library.pointee.BrotliDecoderGetErrorCode(state).rawValue)
         }
         return Decompressor.Step(
             consumed: input.count - inputLeft, produced: output.count - outputLeft, isAtEnd: isAtEnd)

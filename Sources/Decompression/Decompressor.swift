@@ -17,6 +17,10 @@ public struct Decompressor: ~Copyable {
     private var brotli: BrotliStream?
     private var zstd: ZstdStream?
 
+    /// Loads the libraries, unless they are loaded already. Without this call, the first decompressor loads them and stops
+    /// the process on failure.
+    public static func loadLibraries() throws(LibraryError) { try Library.load() }
+
     /// A decompressor that has read nothing. Stops the process when there is no memory for it.
     public init(_ format: CompressionFormat) {
         switch format {

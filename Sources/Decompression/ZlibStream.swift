@@ -1,4 +1,4 @@
-internal import CLibZ
+internal import CDecompression
 
 /// A gzip, zlib or raw deflate stream, read by zlib.
 ///
@@ -22,6 +22,7 @@ internal import CLibZ
     /// Added to the window's size for a stream in gzip's wrapper.
     private static let gzipWrapper: Int32 = 16
 
+    private let library = unsafe Library.functions
     /// At a fixed address, which zlib compares. Owned; freed by `deinit`.
     private let stream: UnsafeMutablePointer<z_stream>
     private let isGzip: Bool
@@ -31,12 +32,14 @@ internal import CLibZ
         self.isGzip = isGzip
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
-        let result = unsafe zshim_inflate_init(stream, Self.windowBits + (isGzip ? Self.gzipWrapper : 0))
+        // What the macro inflateInit2 does.
+        let result = unsafe library.pointee.inflateInit2_(
+            stream, Self.windowBits + (isGzip ? Self.gzipWrapper : 0), ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size))
         precondition(result == Z_OK, "inflateInit2: \(result)")
     }
 
     deinit {
-        unsafe inflateEnd(stream)
+        _ = unsafe library.pointee.inflateEnd(stream)
         unsafe stream.deallocate()
     }
 
@@ -54,7 +57,9 @@ internal import CLibZ
         switch phase {
         case .start:
             guard !input.isEmpty else { return nothing() }
-            if !isGzip, !Self.isWrapped(first: input[0]) { unsafe inflateReset2(stream, -Self.windowBits) }
+            if !isGzip, !Self.isWrapped(first: input[0]) {
+                _ = unsafe library.pointee.inflateReset2(stream, -Self.windowBits)
+            }
             phase = .stream
             return try inflate(input, into: &output)
         case .stream: return try inflate(input, into: &output)
@@ -68,7 +73,7 @@ internal import CLibZ
                 phase = .member(matched + 1)
                 return nothing(consumed: 1)
             }
-            unsafe inflateReset(stream)
+            _ = unsafe library.pointee.inflateReset(stream)
             phase = .stream
             // The signature's first byte came earlier, perhaps in another call.
             _ = try inflate(Self.signature.span, into: &output)
@@ -84,6 +89,7 @@ internal import CLibZ
     private mutating func inflate(
         _ input: Span<UInt8>, into output: inout [UInt8]
     ) throws(DecompressionError) -> Decompressor.Step {
+        let library = unsafe library
         let stream = unsafe stream
         let given = min(input.count, Int(UInt32.max))
         let room = min(output.count, Int(UInt32.max))
@@ -94,7 +100,7 @@ internal import CLibZ
                 unsafe stream.pointee.avail_in = UInt32(given)
                 unsafe stream.pointee.next_out = output.baseAddress
                 unsafe stream.pointee.avail_out = UInt32(room)
-                return unsafe CLibZ.inflate(stream, Z_NO_FLUSH)
+                return unsafe library.pointee.inflate(stream, Z_NO_FLUSH)
             }
         }
         switch result {

@@ -1,10 +1,11 @@
-internal import CLibZstd
+internal import CDecompression
 
 /// Frames of Zstandard in a row, read by libzstd.
 @safe struct ZstdStream: ~Copyable {
     /// The largest window, as a power of two: RFC 9659, section 3.
     private static let windowBits: Int32 = 23
 
+    private let library = unsafe Library.functions
     /// Owned; freed by `deinit`.
     private let context: OpaquePointer
     /// Whether the last byte read was the last one of a frame, and all of the frame has been written.
@@ -13,14 +14,16 @@ internal import CLibZstd
     private var isBetweenFrames = true
 
     init() {
-        guard let context = unsafe ZSTD_createDCtx() else { preconditionFailure("ZSTD_createDCtx: out of memory") }
+        guard let context = unsafe library.pointee.ZSTD_createDCtx() else {
+            preconditionFailure("ZSTD_createDCtx: out of memory")
+        }
         unsafe self.context = unsafe context
-        let result = unsafe ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, Self.windowBits)
-        precondition(ZSTD_isError(result) == 0, "ZSTD_d_windowLogMax: \(result)")
+        let result = unsafe library.pointee.ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, Self.windowBits)
+        precondition(unsafe library.pointee.ZSTD_isError(result) == 0, "ZSTD_d_windowLogMax: \(result)")
     }
 
     deinit {
-        unsafe ZSTD_freeDCtx(context)
+        _ = unsafe library.pointee.ZSTD_freeDCtx(context)
     }
 
     mutating func step(
@@ -40,13 +43,15 @@ internal import CLibZstd
             unsafe output.withUnsafeMutableBufferPointer { output in
                 var source = unsafe ZSTD_inBuffer(src: input.baseAddress, size: input.count, pos: 0)
                 var target = unsafe ZSTD_outBuffer(dst: output.baseAddress, size: output.count, pos: 0)
-                let hint = unsafe ZSTD_decompressStream(context, &target, &source)
+                let hint = unsafe library.pointee.ZSTD_decompressStream(context, &target, &source)
                 consumed = unsafe source.pos
                 produced = unsafe target.pos
                 return hint
             }
         }
-        guard ZSTD_isError(hint) == 0 else { throw DecompressionError(.zstd, ZSTD_getErrorCode(hint).rawValue) }
+        guard unsafe library.pointee.ZSTD_isError(hint) == 0 else {
+            throw DecompressionError(.zstd, unsafe library.pointee.ZSTD_getErrorCode(hint).rawValue)
+        }
         isAtEnd = hint == 0
         if isAtEnd { isBetweenFrames = true }
         return Decompressor.Step(consumed: consumed, produced: produced, isAtEnd: isAtEnd)

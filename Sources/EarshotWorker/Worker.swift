@@ -1,4 +1,5 @@
 internal import Cares
+internal import Decompression
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
@@ -76,7 +77,8 @@ final class Worker {
 
     /// Connects to the broker; the rest happens while `loop` runs.
     ///
-    /// - Throws: `CurlError` where there is no libcurl, `CaresError` for name servers that are no addresses.
+    /// - Throws: `CurlError` or `LibraryError` if a library cannot be loaded, `CaresError` for name servers that are no
+    ///   addresses.
     init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
         self.options = options
         self.loop = loop
@@ -86,6 +88,7 @@ final class Worker {
         let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.fault = $0 } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
         try pool.prepare()
+        try Decompressor.loadLibraries()
         names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
         let finished = Hashed()

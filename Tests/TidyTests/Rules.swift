@@ -8,13 +8,13 @@ enum Rules {
     /// What each target may import besides the standard library. A target that is not here may not exist.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
-        "CLibZ": [], "CLibBrotli": [], "CLibZstd": [],
+        "CDecompression": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
         "IDN2": ["CLibIDN2", "Glibc"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
-        "Decompression": ["CLibZ", "CLibBrotli", "CLibZstd"],
+        "Decompression": ["CDecompression"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "ZMTP": ["EarshotLoop", "DequeModule"],
         "EarshotWire": [],

@@ -1,0 +1,18 @@
+internal import CDecompression
+
+/// zlib, libbrotlidec and libzstd.
+enum Library {
+    /// Message of the dynamic linker if a library cannot be used; nil once all are loaded. The initializer of a static
+    /// runs once, however many threads ask.
+    private static let loadFailure: String? = unsafe decshim_load().map { unsafe String(cString: $0) }
+
+    static func load() throws(LibraryError) {
+        if let loadFailure { throw LibraryError(detail: loadFailure) }
+    }
+
+    /// The functions of all three. Stops the process if they cannot be loaded.
+    static var functions: UnsafePointer<decshim_functions> {
+        if let loadFailure { preconditionFailure(loadFailure) }
+        return unsafe decshim_functions()
+    }
+}
