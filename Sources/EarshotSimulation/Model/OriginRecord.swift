@@ -30,8 +30,8 @@ struct OriginRecord {
 
     func mayStart(now: Tick) -> Bool { mayBeForgotten || now >= spacedUntil }
 
-    /// Whether the spacing is over for sure. At its very end the timer may yet have to be told.
-    func mustStart(now: Tick) -> Bool { now > spacedUntil }
+    /// Whether the spacing is over. Its timer must have fired by then.
+    func mustStart(now: Tick) -> Bool { now >= spacedUntil }
 
     // MARK: Events
 
