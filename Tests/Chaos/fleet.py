@@ -7,9 +7,9 @@ import time
 import journal
 import places
 import wishes
-from harness import PYTHON
 from judge import Life
-from processes import Program
+from support.harness import PYTHON
+from support.processes import Program
 
 
 class Fleet:

@@ -5,7 +5,7 @@ import pathlib
 import time
 from dataclasses import dataclass
 
-from processes import command, resident, started_at
+from support.processes import command, resident, started_at
 
 MOST_GROWTH = 1.5
 MEMORY_FLOOR = 48 << 20

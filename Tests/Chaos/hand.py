@@ -8,9 +8,9 @@ import threading
 import time
 
 import cutting
-from harness import Commands
-from processes import Watched, children, command
-from processes import kill as kill_process
+from support.harness import Commands
+from support.processes import Watched, children, command
+from support.processes import kill as kill_process
 
 REBIRTH_SECONDS = 0.5
 """Until a killed client's next life begins."""

@@ -1,4 +1,4 @@
-"""Where the rest of the checkout is: importing this makes the integration tests' modules importable."""
+"""Paths of the checkout. Importing this makes `support` of Tests/Integration importable."""
 
 import pathlib
 import sys

@@ -6,17 +6,17 @@ from collections import Counter
 
 import places  # noqa: F401
 import footprint
-import harness
 import schedule
 import whims
 import wishes
-from client import Client
 from disk import Disk
 from fleet import Fleet
 from hand import Hand
 from judge import Judge, Violation
-from origin import Origin
-from processes import eventually
+from support import harness
+from support.client import Client
+from support.origin import Origin
+from support.processes import eventually
 from timeline import Timeline
 
 WARM_UP, LONGEST_WARM_UP = 0.15, 12

@@ -22,7 +22,7 @@ import time
 import urllib.parse
 
 import places  # noqa: F401
-import faults
+from support import faults
 
 PIECE = 32 * 1024
 

@@ -3,9 +3,9 @@
 import os
 import shlex
 
-from support import ROOT
-from harness import PYTHON, lab
+from places import ROOT
 from languages import JAVA, LANGUAGES
+from support.harness import PYTHON, lab
 
 
 class Adapter:

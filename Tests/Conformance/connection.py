@@ -5,8 +5,8 @@ import time
 
 import zmq
 
-from client import Message
 from matching import Heard
+from support.client import Message
 
 
 def heard(frames):

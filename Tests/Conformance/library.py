@@ -8,8 +8,8 @@ import time
 
 import zmq
 
-from harness import temporary_folder
 from matching import Heard
+from support.harness import temporary_folder
 
 FILES = {"result": 4, "failed": 5}
 """How many words are before the body's file, by the first of them."""

@@ -4,7 +4,7 @@ import json
 import re
 import urllib.parse
 
-from faults import body
+from support.faults import body
 
 _MARK = re.compile(r"\*|\$[a-z][a-z-]*")
 _BYTES = re.compile(r"/bytes/\d+(\?seed=\w+)?")

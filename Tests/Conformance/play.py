@@ -9,12 +9,12 @@ and so every scenario has to fail. EARSHOT_BINARY is the broker's program. The e
 import argparse
 import sys
 
-import support  # noqa: F401 (the paths come first)
+import places  # noqa: F401 (the paths come first)
 
 from adapters import ADAPTERS, adapter_of
-from harness import Bus
 from player import Player
 from scenario import all_scenarios
+from support.harness import Bus
 from tampering import KINDS, Tampering
 
 

@@ -8,12 +8,12 @@ import time
 import uuid
 
 from connection import Connection, StandIn
-from harness import temporary_folder
 from library import Library
 from matching import Mismatch, Names, bytes_of, compare
-from origin import Origin
-from processes import eventually, kill
 from scenario import Block
+from support.harness import temporary_folder
+from support.origin import Origin
+from support.processes import eventually, kill
 from tampering import Untouched
 
 _FLOCK = struct.Struct("hhqqi4x")

@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 
 import play
-import support
+import places
 from adapters import ADAPTERS
-from harness import PYTHON, Bus, TestCase
 from play import chosen, problem
 from scenario import SCENARIOS, Block, Fault, Scenario, all_scenarios
+from support.harness import PYTHON, Bus, TestCase
 from tampering import KINDS, Tampering
 
 POSITIONS = 4
@@ -21,7 +21,7 @@ POSITIONS = 4
 are in each: what may come in any order may be swapped."""
 
 FORM = (SCENARIOS / "README.md").read_text()
-CLIENT = (support.ROOT / "protocols" / "1-CLIENT.md").read_text()
+CLIENT = (places.ROOT / "protocols" / "1-CLIENT.md").read_text()
 
 
 def play_all(adapter):
@@ -135,7 +135,7 @@ class FormTests(TestCase):
             self.assertIn("REMOVED nothing 0", problem(Scenario(path), bus))
 
     def test_an_adapter_from_elsewhere_is_given_on_the_command_line(self):
-        examples = support.ROOT / "examples" / "python"
+        examples = places.ROOT / "examples" / "python"
 
         def played(adapter, *names):
             return subprocess.run([PYTHON, "-B", play.__file__, "--reconnects", "--adapter", adapter, *names],

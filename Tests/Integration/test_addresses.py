@@ -3,9 +3,9 @@
 import socket
 import urllib.parse
 
-from harness import Bus, TestCase
-from names import NameServer
-from origin import Origin
+from support.harness import Bus, TestCase
+from support.names import NameServer
+from support.origin import Origin
 
 
 class Trap:

@@ -7,11 +7,11 @@ import threading
 import time
 import unittest
 
-from client import Client, StubbornClient
-from figures import milliseconds, tell
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
-from processes import eventually, kill
+from support.client import Client, StubbornClient
+from support.figures import milliseconds, tell
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import eventually, kill
 from test_stream import Reader, follow
 
 MIB = 1 << 20

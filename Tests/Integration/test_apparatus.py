@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import http.client
 import json
-import pathlib
 import shutil
 import socket
 import ssl
@@ -13,12 +12,12 @@ import unittest
 import urllib.error
 import urllib.request
 
-import certificate
-from harness import PYTHON, TestCase, check_ledgers, temporary_folder
-from nginx import Nginx
-from origin import Origin, body
-from processes import Program, Watched, children, eventually, resident, wakeups
-from steady import Steady
+from support import certificate
+from support.harness import PYTHON, SUPPORT, TestCase, check_ledgers, temporary_folder
+from support.nginx import Nginx
+from support.origin import Origin, body
+from support.processes import Program, Watched, children, eventually, resident, wakeups
+from support.steady import Steady
 
 
 def ask(origin, path, index=0):
@@ -122,7 +121,7 @@ class OriginTests(TestCase):
             shutil.rmtree(folder)
 
     def test_as_a_command_it_prints_its_url_and_serves(self):
-        program = Program([PYTHON, pathlib.Path(__file__).with_name("origin.py")])
+        program = Program([PYTHON, SUPPORT, "origin"])
         try:
             url = program.await_line("http://", "stdout")
             with urllib.request.urlopen(url + "/bytes/3", timeout=10) as answer:

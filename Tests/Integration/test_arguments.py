@@ -1,6 +1,6 @@
 """Arguments that no command knows are named in the error, and help is that of the command that was asked for."""
 
-from harness import Commands, TestCase, temporary_folder
+from support.harness import Commands, TestCase, temporary_folder
 
 #: Each subcommand with arguments that would be complete.
 COMPLETE = {

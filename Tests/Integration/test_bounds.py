@@ -10,12 +10,12 @@ import select
 import statistics
 import time
 
-import zmtp
-from client import Client
-from figures import milliseconds, tell
-from harness import HERE, PYTHON, Bus, TestCase
-from origin import Origin, body
-from processes import Program, eventually, reset_peak, resident, resident_peak
+from support import zmtp
+from support.client import Client
+from support.figures import milliseconds, tell
+from support.harness import PYTHON, SUPPORT, Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Program, eventually, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 
@@ -33,7 +33,7 @@ class BoundsTests(TestCase):
 
     def flood(self, kind, count, *more, bus=None):
         """Starts a client that floods the broker, and awaits that it has."""
-        program = Program([PYTHON, "-B", HERE / "flooder.py", (bus or self.bus).runtime, kind, count, *more])
+        program = Program([PYTHON, "-B", SUPPORT, "flooder", (bus or self.bus).runtime, kind, count, *more])
         self.addCleanup(lambda: program.running and program.kill())
         program.await_line("done", "stdout", timeout=120)
         return program

@@ -3,8 +3,8 @@
 import json
 import os
 
-from harness import Bus, TestCase
-from origin import Origin, body
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
 
 # As a shell gives it: Python turns these back into bytes.
 NAME = os.fsdecode(b"caf\xe9")

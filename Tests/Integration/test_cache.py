@@ -9,9 +9,9 @@ import threading
 import unittest.mock
 import urllib.parse
 
-from harness import Bus, TestCase, temporary_folder
-from origin import Origin, body, kept_seed
-from processes import eventually
+from support.harness import Bus, TestCase, temporary_folder
+from support.origin import Origin, body, kept_seed
+from support.processes import eventually
 
 
 class CacheTestCase(TestCase):

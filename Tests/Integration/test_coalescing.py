@@ -1,7 +1,7 @@
 """Many who want one URL are one request to its origin."""
 
-from harness import Bus, TestCase
-from origin import Origin, body
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
 
 
 class CoalescingTests(TestCase):

@@ -2,9 +2,9 @@
 
 import hashlib
 
-from codings import encode
-from harness import Bus, TestCase
-from origin import Origin
+from support.codings import encode
+from support.harness import Bus, TestCase
+from support.origin import Origin
 
 CODINGS = ("gzip", "deflate", "br", "zstd")
 

@@ -5,10 +5,10 @@ import resource
 import signal
 import socket
 
-from harness import HERE, PYTHON, Bus, TestCase
-from origin import Origin, body
-from processes import Program, eventually
-from raw import RawClient
+from support.harness import PYTHON, SUPPORT, Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Program, eventually
+from support.raw import RawClient
 
 DESCRIPTORS = 4096
 LIMIT = (DESCRIPTORS - 256) // 2
@@ -79,7 +79,7 @@ class ConnectionTests(ConnectionTestCase):
         self.check_first_is_served("after")
 
     def test_1000_idle_processes(self):
-        idlers = Program([PYTHON, "-B", HERE / "raw.py", self.bus.runtime, 1000], self.bus.environment)
+        idlers = Program([PYTHON, "-B", SUPPORT, "raw", self.bus.runtime, 1000], self.bus.environment)
         try:
             idlers.await_line("connected", "stdout", timeout=60)
             self.assertEqual(self.first.query("status")["clients"], 1001)

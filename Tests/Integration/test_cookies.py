@@ -3,8 +3,8 @@
 import json
 import urllib.parse
 
-from harness import Bus, TestCase
-from origin import Origin
+from support.harness import Bus, TestCase
+from support.origin import Origin
 
 
 class CookieTests(TestCase):

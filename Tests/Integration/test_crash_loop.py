@@ -3,9 +3,9 @@
 import re
 import time
 
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import eventually, kill
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually, kill
 
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 QUICK_DEATHS = 5

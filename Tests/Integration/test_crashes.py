@@ -6,9 +6,9 @@ import shutil
 import signal
 import time
 
-from harness import Bus, TestCase, temporary_folder
-from origin import Origin, body
-from processes import Watched, eventually, kill, started_at
+from support.harness import Bus, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import Watched, eventually, kill, started_at
 
 
 class WorkerDeathTests(TestCase):

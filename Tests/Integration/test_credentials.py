@@ -2,9 +2,9 @@
 
 import json
 
-from harness import Bus, TestCase
-from origin import Origin
-from processes import eventually
+from support.harness import Bus, TestCase
+from support.origin import Origin
+from support.processes import eventually
 
 
 class CredentialTests(TestCase):

@@ -11,10 +11,10 @@ import time
 import urllib.parse
 import zlib
 
-from codings import bomb, encode
-from figures import milliseconds, tell
-from harness import Bus, TestCase
-from origin import Origin, body
+from support.codings import bomb, encode
+from support.figures import milliseconds, tell
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
 
 MIB = 1 << 20
 LONG = bool(os.environ.get("EARSHOT_LONG"))

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 
-from harness import Bus, TestCase, binary
-from origin import Origin, body
-from processes import eventually
+from support.harness import Bus, TestCase, binary
+from support.origin import Origin, body
+from support.processes import eventually
 
 #: Seconds within which each command ends; a debug build on a busy machine starts slowly.
 PATIENCE = 60

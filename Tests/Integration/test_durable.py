@@ -10,10 +10,10 @@ import signal
 import sqlite3
 import time
 
-from figures import tell
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
-from processes import children, command, eventually, kill
+from support.figures import tell
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import children, command, eventually, kill
 
 COUNT = int(os.environ.get("EARSHOT_DURABLE", 500))
 KILLS = 20 if COUNT >= 10_000 else 3

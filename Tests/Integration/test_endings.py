@@ -3,10 +3,10 @@
 import shutil
 import threading
 
-import certificate
-from harness import Bus, TestCase, temporary_folder
-from origin import body
-from script import ScriptedOrigin
+from support import certificate
+from support.harness import Bus, TestCase, temporary_folder
+from support.origin import body
+from support.script import ScriptedOrigin
 
 GOOD = body(3000, "good")
 

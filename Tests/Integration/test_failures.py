@@ -4,10 +4,10 @@ import json
 import shutil
 import socket
 
-import certificate
-from harness import Bus, TestCase, temporary_folder
-from names import NameServer
-from origin import Origin, body
+from support import certificate
+from support.harness import Bus, TestCase, temporary_folder
+from support.names import NameServer
+from support.origin import Origin, body
 
 
 class FailureTests(TestCase):

@@ -2,10 +2,10 @@
 
 import time
 
-from crowd import Crowd
-from figures import milliseconds, tell
-from harness import Bus, TestCase
-from steady import Steady
+from support.crowd import Crowd
+from support.figures import milliseconds, tell
+from support.harness import Bus, TestCase
+from support.steady import Steady
 
 
 class SlotsTestCase(TestCase):

@@ -3,9 +3,9 @@
 import os
 import signal
 
-from harness import Commands, TestCase, temporary_folder
-from origin import Origin
-from processes import children, eventually, process_name
+from support.harness import Commands, TestCase, temporary_folder
+from support.origin import Origin
+from support.processes import children, eventually, process_name
 
 
 class FaultyPlaceTests(TestCase):

@@ -8,10 +8,10 @@ import pathlib
 import shutil
 import signal
 
-from harness import Bus, Commands, TestCase, binary, temporary_folder
-from nginx import Nginx
-from origin import Origin, body
-from processes import Program, children, command, eventually, kill, process_name, reset_peak, resident, resident_peak
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder
+from support.nginx import Nginx
+from support.origin import Origin, body
+from support.processes import Program, children, command, eventually, kill, process_name, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -2,11 +2,11 @@
 
 import time
 
-from figures import milliseconds, tell
-from flood import KINDS, Flood
-from harness import Bus, TestCase
-from processes import eventually, reset_peak, resident, resident_peak
-from raw import RawClient
+from support.figures import milliseconds, tell
+from support.flood import KINDS, Flood
+from support.harness import Bus, TestCase
+from support.processes import eventually, reset_peak, resident, resident_peak
+from support.raw import RawClient
 
 MIB = 1 << 20
 

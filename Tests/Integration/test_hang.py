@@ -6,9 +6,9 @@ import uuid
 
 import zmq
 
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import Watched, eventually
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Watched, eventually
 
 
 class HangTests(TestCase):

@@ -7,10 +7,10 @@ import uuid
 
 import zmq
 
-from client import Client
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import eventually, resident
+from support.client import Client
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually, resident
 
 MIB = 1 << 20
 

@@ -2,9 +2,9 @@
 
 import urllib.parse
 
-from harness import Bus, TestCase
-from names import NameServer
-from origin import Origin, body
+from support.harness import Bus, TestCase
+from support.names import NameServer
+from support.origin import Origin, body
 
 HOST = "xn--bcher-kva.example"
 

@@ -5,10 +5,10 @@ import os
 import shutil
 import threading
 
-from figures import milliseconds, tell
-from harness import Bus, TestCase, temporary_folder
-from nginx import Nginx
-from processes import eventually, reset_peak, resident, resident_peak
+from support.figures import milliseconds, tell
+from support.harness import Bus, TestCase, temporary_folder
+from support.nginx import Nginx
+from support.processes import eventually, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 SIZE = (1 << 30) if os.environ.get("EARSHOT_LONG") else 64 * MIB

@@ -9,12 +9,12 @@ import pathlib
 import signal
 import time
 
-import zmtp
-from client import Client
-from figures import milliseconds, tell
-from harness import HERE, PYTHON, Bus, TestCase
-from origin import Origin, body
-from processes import Program, Watched, eventually, kill
+from support import zmtp
+from support.client import Client
+from support.figures import milliseconds, tell
+from support.harness import PYTHON, SUPPORT, Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Program, Watched, eventually, kill
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 TRIALS = 1_000 if IS_LONG else 30
@@ -35,7 +35,7 @@ class LeaseTestCase(TestCase):
         return program
 
     def peer(self, handler, count, url):
-        peer = self.start(HERE / "peer.py", self.bus.runtime, handler, count, url)
+        peer = self.start(SUPPORT, "peer", self.bus.runtime, handler, count, url)
         peer.await_line("asked", "stdout", timeout=60)
         return peer
 
@@ -164,7 +164,7 @@ class LivenessTests(LeaseTestCase):
         self.assertLess(milliseconds(taken, 99 if IS_LONG else 50), 100)
 
     def test_a_child_that_holds_the_connection_does_not_keep_its_dead_parent(self):
-        program = self.start(HERE / "orphan.py", self.bus.runtime, "forked", f"{self.origin.url}/gate/forked")
+        program = self.start(SUPPORT, "orphan", self.bus.runtime, "forked", f"{self.origin.url}/gate/forked")
         child = Watched(int(program.await_line("asked", "stdout").split()[1]))
         self.addCleanup(child.close)
         self.origin.await_count("/gate/forked", 1)
@@ -257,7 +257,7 @@ class StoppedReaderTests(LeaseTestCase):
     SECONDS = 30 if IS_LONG else 2
 
     def test_a_reader_that_was_stopped_gets_everything(self):
-        from crowd import Crowd
+        from support.crowd import Crowd
         slow = Crowd(self.bus, "load", self.COUNT, self.origin.url + "/bytes/1000?seed={}", window=256)
         self.addCleanup(lambda: slow.running and slow.kill())
         slow.await_asked()

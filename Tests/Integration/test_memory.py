@@ -4,11 +4,11 @@ With EARSHOT_LONG=1 it is a million handlers, else 200,000."""
 
 import os
 
-from figures import tell
-from harness import Bus, TestCase
-from processes import eventually, resident
-from raw import RawClient
-from steady import Steady
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.processes import eventually, resident
+from support.raw import RawClient
+from support.steady import Steady
 
 MIB = 1 << 20
 HANDLERS = 1_000_000 if os.environ.get("EARSHOT_LONG") else 200_000

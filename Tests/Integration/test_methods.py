@@ -3,9 +3,9 @@
 import json
 import urllib.parse
 
-from harness import Bus, TestCase
-from origin import Origin
-from processes import kill
+from support.harness import Bus, TestCase
+from support.origin import Origin
+from support.processes import kill
 
 MIB = 1 << 20
 

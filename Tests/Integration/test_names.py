@@ -4,10 +4,10 @@ import socket
 import time
 import urllib.parse
 
-from figures import tell
-from harness import Bus, TestCase
-from names import NameServer
-from origin import Origin
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.names import NameServer
+from support.origin import Origin
 
 
 class FullListener:

@@ -1,9 +1,9 @@
 """An origin is given no more than its limit, whoever leaves or dies meanwhile."""
 
-from figures import tell
-from harness import Bus, TestCase
-from processes import eventually, kill
-from steady import Steady
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.processes import eventually, kill
+from support.steady import Steady
 
 
 class LimitTests(TestCase):

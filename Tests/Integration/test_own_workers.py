@@ -4,7 +4,7 @@ import time
 
 import zmq
 
-from harness import Bus, TestCase
+from support.harness import Bus, TestCase
 
 RESPONSE_FIELD_BYTES = 48 * 1024
 HEAD_BYTES = 65_536

@@ -5,8 +5,8 @@ import shutil
 import signal
 import time
 
-from harness import Bus, Commands, TestCase, temporary_folder
-from processes import Watched, command, eventually, kill
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.processes import Watched, command, eventually, kill
 
 UPPER = 'printf %s "$1" | tr a-z A-Z'
 # Says that it runs, and goes on when somebody writes a line into the pipe that is called like its URL.

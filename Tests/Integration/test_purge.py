@@ -6,10 +6,10 @@ import os
 import time
 import unittest
 
-from figures import milliseconds, tell
-from harness import Bus, TestCase
-from processes import eventually, resident
-from steady import Steady
+from support.figures import milliseconds, tell
+from support.harness import Bus, TestCase
+from support.processes import eventually, resident
+from support.steady import Steady
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 QUEUED, HANDLERS = (1_000_000, 10) if IS_LONG else (250_000, 5)

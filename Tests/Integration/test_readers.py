@@ -7,11 +7,11 @@ import os
 import shutil
 import uuid
 
-from crowd import Crowd
-from figures import tell
-from harness import Bus, TestCase, temporary_folder
-from nginx import Nginx
-from processes import reset_peak, resident, resident_peak
+from support.crowd import Crowd
+from support.figures import tell
+from support.harness import Bus, TestCase, temporary_folder
+from support.nginx import Nginx
+from support.processes import reset_peak, resident, resident_peak
 
 MIB = 1 << 20
 

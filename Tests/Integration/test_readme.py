@@ -6,9 +6,9 @@ import pathlib
 import re
 import signal
 
-from harness import PYTHON, ROOT, Bus, TestCase, binary
-from origin import Origin, body
-from processes import Program
+from support.harness import PYTHON, ROOT, Bus, TestCase, binary
+from support.origin import Origin, body
+from support.processes import Program
 
 
 def blocks(language):

@@ -1,7 +1,7 @@
 """Redirects that meet: who asks for both ends of a loop at once is told so at both."""
 
-from harness import Bus, TestCase
-from origin import Origin
+from support.harness import Bus, TestCase
+from support.origin import Origin
 
 
 class CrossingTests(TestCase):

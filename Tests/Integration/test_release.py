@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import unittest
 
-import certificate
-from harness import ROOT, Bus, TestCase, binary, temporary_folder
-from origin import Origin
+from support import certificate
+from support.harness import ROOT, Bus, TestCase, binary, temporary_folder
+from support.origin import Origin
 
 PROGRAM = pathlib.Path(os.path.realpath(binary()))
 DEBUG = PROGRAM.with_name("earshot.debug")

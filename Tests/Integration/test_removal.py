@@ -6,11 +6,11 @@ import signal
 import statistics
 import time
 
-from figures import milliseconds, percentile, tell
-from harness import HERE, PYTHON, Bus, TestCase
-from origin import Origin, body
-from processes import Program, eventually
-from raw import RawClient
+from support.figures import milliseconds, percentile, tell
+from support.harness import PYTHON, SUPPORT, Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Program, eventually
+from support.raw import RawClient
 
 QUEUED = 10_000
 RUNNING = 48
@@ -207,7 +207,7 @@ class DeathTests(TestCase):
             observer = bus.client()
             taken = []
             for turn in range(1, 4):
-                peer = Program([PYTHON, HERE / "peer.py", bus.runtime, f"dead/{turn}", QUEUED,
+                peer = Program([PYTHON, SUPPORT, "peer", bus.runtime, f"dead/{turn}", QUEUED,
                                 f"{origin.url}/gate/dead?turn={turn}"], bus.environment)
                 peer.await_line("asked", "stdout", timeout=60)
                 self.await_requests(observer, pending=QUEUED)

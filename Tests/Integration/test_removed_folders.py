@@ -5,10 +5,10 @@ import shutil
 import socket
 import subprocess
 
-from client import Client
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import eventually, kill
+from support.client import Client
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually, kill
 
 LARGE = 200_000
 

@@ -5,11 +5,11 @@ import hashlib
 import os
 import random
 
-from figures import tell
-from harness import Bus, TestCase
-from origin import Origin, body
-from parts import Version
-from processes import eventually, kill
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.parts import Version
+from support.processes import eventually, kill
 
 MIB = 1 << 20
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))

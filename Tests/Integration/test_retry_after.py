@@ -3,11 +3,11 @@
 import os
 import statistics
 
-from crowd import Crowd
-from figures import tell
-from harness import Bus, TestCase
-from processes import eventually
-from steady import Steady
+from support.crowd import Crowd
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.processes import eventually
+from support.steady import Steady
 
 
 class RetryAfterTests(TestCase):

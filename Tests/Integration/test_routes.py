@@ -8,10 +8,10 @@ import ssl
 import threading
 import urllib.parse
 
-import certificate
-from harness import Bus, TestCase, temporary_folder
-from origin import Origin
-from proxy import Proxy
+from support import certificate
+from support.harness import Bus, TestCase, temporary_folder
+from support.origin import Origin
+from support.proxy import Proxy
 
 
 class ProxyTests(TestCase):

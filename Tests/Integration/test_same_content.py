@@ -8,8 +8,8 @@ import signal
 
 import zmq
 
-from client import Client
-from harness import Commands, TestCase, temporary_folder
+from support.client import Client
+from support.harness import Commands, TestCase, temporary_folder
 
 ROUNDS = 20  # It takes one where the broker hears both ends in one pass.
 

@@ -2,8 +2,8 @@
 
 import json
 
-from harness import Bus, TestCase
-from origin import Origin
+from support.harness import Bus, TestCase
+from support.origin import Origin
 
 SECRET = "s3cret"
 

@@ -1,8 +1,8 @@
 """Sequences in which a job queue that coalesces is known to fail, and the race of the reused cell."""
 
-from harness import HERE, PYTHON, Bus, TestCase
-from origin import Origin, body
-from processes import Program
+from support.harness import PYTHON, SUPPORT, Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Program
 
 
 class OneSlotTestCase(TestCase):
@@ -32,7 +32,7 @@ class VanishedAskerTests(OneSlotTestCase):
 
     def setUp(self):
         self.start_bus()
-        self.vanishing = Program([PYTHON, HERE / "peer.py", self.bus.runtime, "a", 0, self.url("x")],
+        self.vanishing = Program([PYTHON, SUPPORT, "peer", self.bus.runtime, "a", 0, self.url("x")],
                                  self.bus.environment)
         self.vanishing.await_line("asked", "stdout")
         self.second = self.bus.client()

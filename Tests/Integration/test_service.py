@@ -9,11 +9,11 @@ import subprocess
 import time
 import unittest
 
-from client import Client
-from harness import ROOT, TestCase, binary, temporary_folder
-from origin import Origin, body
-from processes import children, command, eventually, kill
-from service import Service, clock_microseconds, environment
+from support.client import Client
+from support.harness import ROOT, TestCase, binary, temporary_folder
+from support.origin import Origin, body
+from support.processes import children, command, eventually, kill
+from support.service import Service, clock_microseconds, environment
 
 UNITS = ROOT / "examples" / "systemd"
 

@@ -7,10 +7,10 @@ import shutil
 import signal
 import time
 
-from client import Client
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
-from processes import Watched, eventually, kill
+from support.client import Client
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import Watched, eventually, kill
 
 
 def most_at_once(requests):

@@ -1,8 +1,8 @@
 """A subscriber that does not read slows only itself, and what waits for it holds little memory."""
 
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import eventually, resident
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually, resident
 
 MIB = 1 << 20
 

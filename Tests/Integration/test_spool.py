@@ -2,10 +2,10 @@
 
 import shutil
 
-from disks import MIB, SmallDisk
-from harness import Bus, TestCase, temporary_folder
-from origin import Origin, body, kept_seed
-from processes import eventually
+from support.disks import MIB, SmallDisk
+from support.harness import Bus, TestCase, temporary_folder
+from support.origin import Origin, body, kept_seed
+from support.processes import eventually
 
 
 class SpoolTests(TestCase):

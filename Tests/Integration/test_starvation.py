@@ -3,7 +3,7 @@
 import os
 import time
 
-from figures import tell
+from support.figures import tell
 from test_fairness import SlotsTestCase
 
 

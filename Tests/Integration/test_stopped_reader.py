@@ -14,10 +14,10 @@ import statistics
 import time
 import unittest
 
-from figures import tell
-from harness import Bus, TestCase, lab, temporary_folder
-from nginx import Nginx
-from processes import Program, eventually
+from support.figures import tell
+from support.harness import Bus, TestCase, lab, temporary_folder
+from support.nginx import Nginx
+from support.processes import Program, eventually
 
 KIB = 1 << 10
 MIB = 1 << 20

@@ -8,9 +8,9 @@ import signal
 import stat
 import time
 
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import Watched, eventually, kill, wakeups
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import Watched, eventually, kill, wakeups
 
 
 class SupervisorTests(TestCase):

@@ -10,9 +10,9 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
-from processes import eventually
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import eventually
 
 MIB = 1 << 20
 SIZE = 2 * MIB
@@ -107,7 +107,7 @@ class TakenTests(TestCase):
         self.assertEqual({path.name for path in self.out.iterdir()}, {"file", "link"})
 
     def program(self):
-        from harness import binary
+        from support.harness import binary
 
         return binary()
 

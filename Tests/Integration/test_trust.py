@@ -6,9 +6,9 @@ import socket
 import stat
 import unittest
 
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
-from processes import eventually
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
+from support.processes import eventually
 
 #: The user `nobody`, or any other that is not this one.
 OTHER_USER = 65534

@@ -4,8 +4,8 @@ import json
 import shutil
 import signal
 
-from harness import Bus, Commands, TestCase, temporary_folder
-from origin import Origin, body
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.origin import Origin, body
 
 
 class UpgradeTests(TestCase):

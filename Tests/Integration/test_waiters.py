@@ -10,9 +10,9 @@ import time
 
 import zmq
 
-from figures import tell
-from harness import Bus, TestCase
-from steady import Steady
+from support.figures import tell
+from support.harness import Bus, TestCase
+from support.steady import Steady
 
 WAITERS = 1_000
 ROUNDS = 5

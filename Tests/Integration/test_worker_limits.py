@@ -3,9 +3,9 @@
 import os
 import resource
 
-from harness import Bus, TestCase
-from origin import Origin, body
-from processes import eventually
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually
 
 MIB = 1 << 20
 RETRYABLE = {"connect-failed", "dns-failed", "reset"}

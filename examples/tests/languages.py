@@ -10,8 +10,8 @@ import sys
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(EXAMPLES.parent / "Tests" / "Integration"))
 
-from harness import binary, temporary_folder  # noqa: E402 (the path comes first)
-from processes import Program  # noqa: E402
+from support.harness import binary, temporary_folder  # noqa: E402 (the path comes first)
+from support.processes import Program  # noqa: E402
 
 JAVA = "java -cp .:/usr/share/java/zmq.jar"
 SWIFT_DISTRUST = "may enter the folder"

@@ -12,9 +12,9 @@ import unittest
 import zmq
 
 from languages import EXAMPLES, LANGUAGES, WORKERS  # It brings the path of the next three.
-from harness import Bus, Commands, TestCase
-from origin import Origin, body
-from processes import eventually
+from support.harness import Bus, Commands, TestCase
+from support.origin import Origin, body
+from support.processes import eventually
 
 NO_BROKER = 69
 USAGE = 64

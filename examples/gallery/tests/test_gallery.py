@@ -9,12 +9,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 GALLERY = HERE.parent
 sys.path[:0] = [str(HERE), str(GALLERY), str(GALLERY.parent / "python/tests")]
 
-from support import environment  # noqa: E402 (the paths come first)
-from harness import PYTHON, Bus, check_ledgers  # noqa: E402
-from origin import Origin, body  # noqa: E402
-from faults import kept_seed  # noqa: E402
+from fixture import environment  # noqa: E402 (the paths come first)
 from page import Page  # noqa: E402
-from processes import Program, eventually, kill  # noqa: E402
+from support.faults import kept_seed  # noqa: E402
+from support.harness import PYTHON, Bus, check_ledgers  # noqa: E402
+from support.origin import Origin, body  # noqa: E402
+from support.processes import Program, eventually, kill  # noqa: E402
 
 ROWS = 2000
 CELLS = 12

@@ -6,7 +6,7 @@ import pathlib
 import socket
 import tempfile
 
-import support  # noqa: F401 (it sets the paths)
+import fixture  # noqa: F401 (it sets the paths)
 from earshot import _place
 from earshot._zmtp import GREETING_BYTES, OPENING, Decoder, encode
 

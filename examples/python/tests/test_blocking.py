@@ -9,14 +9,14 @@ import tempfile
 import threading
 import unittest
 
-from support import PACKAGE, BusTestCase, environment
 import earshot
 import earshot.blocking
 from earshot import _place
-from harness import PYTHON, binary
-from origin import body
+from fixture import PACKAGE, BusTestCase, environment
 from played import Played
-from processes import Program, Watched, children, eventually
+from support.harness import PYTHON, binary
+from support.origin import body
+from support.processes import Program, Watched, children, eventually
 
 
 class BlockingTests(BusTestCase):

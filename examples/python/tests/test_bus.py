@@ -11,13 +11,13 @@ import unittest
 import weakref
 from unittest import mock
 
-from support import BusTestCase, timed
 import earshot
 from earshot._results import terminal
-from harness import check_ledgers
-from origin import body
+from fixture import BusTestCase, timed
 from played import Played
-from processes import eventually, kill
+from support.harness import check_ledgers
+from support.origin import body
+from support.processes import eventually, kill
 
 
 class SessionTests(BusTestCase):

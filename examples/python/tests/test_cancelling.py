@@ -3,10 +3,10 @@
 import asyncio
 import unittest
 
-import support  # noqa: F401 (the paths come first)
+import fixture  # noqa: F401 (the paths come first)
 import earshot
-from harness import Bus, check_ledgers
-from origin import Origin, body
+from support.harness import Bus, check_ledgers
+from support.origin import Origin, body
 
 TASKS = 2000
 RUNNING = 48

@@ -8,7 +8,7 @@ import threading
 import unittest
 from unittest import mock
 
-import support  # noqa: F401 (it sets the paths)
+import fixture  # noqa: F401 (it sets the paths)
 from earshot._link import Link
 from earshot._zmtp import OPENING, Decoder, encode
 from played import GREETING, READY

@@ -2,7 +2,7 @@
 
 import unittest
 
-from support import CHECKOUT
+from fixture import CHECKOUT
 from earshot._messages import Fetch, FetchOptions, check_handler, check_pattern, decode, encode, matches
 
 VECTORS = CHECKOUT / "protocols/vectors"

@@ -2,11 +2,11 @@
 
 import pathlib
 
-from support import PROGRAMS, BusTestCase, environment
 import earshot.blocking
-from harness import PYTHON
-from origin import body
-from processes import Program
+from fixture import PROGRAMS, BusTestCase, environment
+from support.harness import PYTHON
+from support.origin import body
+from support.processes import Program
 
 
 class ProgramTests(BusTestCase):

@@ -2,7 +2,7 @@
 
 import unittest
 
-import support  # noqa: F401 (it sets the paths)
+import fixture  # noqa: F401 (it sets the paths)
 from earshot._messages import Fetch
 from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, Core, Deliver, Drop, GiveUp, Greeted, Note,
                                Phase, Refuse, Reopen, Report, Send, Settle, pages)

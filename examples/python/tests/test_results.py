@@ -6,7 +6,7 @@ import resource
 import tempfile
 import unittest
 
-import support  # noqa: F401 (it sets the paths)
+import fixture  # noqa: F401 (it sets the paths)
 from earshot._messages import decode
 from earshot._results import FetchFailed, terminal
 

@@ -8,14 +8,14 @@ import threading
 import time
 from unittest import mock
 
-from support import BusTestCase
 import earshot
 import earshot.blocking
 from earshot import _place, _shell, _threads
-from harness import check_ledgers
-from origin import body
+from fixture import BusTestCase
 from played import Played
-from processes import eventually, kill
+from support.harness import check_ledgers
+from support.origin import body
+from support.processes import eventually, kill
 
 
 def in_thread(call, *arguments):

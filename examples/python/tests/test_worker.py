@@ -9,13 +9,13 @@ import signal
 import threading
 import unittest
 
-from support import PACKAGE, PROGRAMS, BusTestCase, environment, timed
 import earshot
 import earshot.worker
 from earshot.worker import Answer, JobFailed, Worker
-from harness import PYTHON
+from fixture import PACKAGE, PROGRAMS, BusTestCase, environment, timed
 from played import Played
-from processes import Program
+from support.harness import PYTHON
+from support.processes import Program
 
 
 class WorkerTestCase(BusTestCase):

@@ -9,11 +9,11 @@ import unittest
 
 import zmq
 
-import support  # noqa: F401 (it sets the paths)
+import fixture  # noqa: F401 (it sets the paths)
 from earshot._link import Link
 from earshot._zmtp import COMMAND_BYTES, FRAME_BYTES, Decoder, Violation, encode
 from played import GREETING, READY
-from processes import eventually
+from support.processes import eventually
 
 MESSAGES = [[b""], [b"a"], [b"head", b"body"], [b"h" * 255], [b"h" * 256, b""], [b"h" * 300, bytes(70_000)],
             [b"", b"x"]]

@@ -328,7 +328,7 @@ async def only(connection, request, origin, token):
 
 
 async def parts_(connection, request, origin, name):
-    import parts
+    from . import parts
     return await parts.answer(connection, request, origin, name)
 
 

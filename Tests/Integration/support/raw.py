@@ -1,6 +1,6 @@
 """Connections to a bus over bare Unix sockets, ZMTP 3.0 by hand: cheap enough for thousands.
 
-As a command, `raw.py RUNTIME COUNT` makes COUNT processes with a connection each, which say HELLO and then nothing. It says
+As a command, `support raw RUNTIME COUNT` makes COUNT processes with a connection each, which say HELLO and then nothing. It says
 `connected` when all were welcomed, and ends them when its input ends.
 """
 

@@ -1,4 +1,4 @@
-"""A client in a process of its own that floods the bus with input that is no message: `flood.py RUNTIME KIND`.
+"""A client in a process of its own that floods the bus with input that is no message: `support flood RUNTIME KIND`.
 
 It writes as much as the broker takes, in large pieces, and reads all answers. It says `flooding` after the broker has
 taken the first 256 KiB. When its input ends, it says in a line of JSON how many bytes it `sent` and `heard`.
@@ -9,9 +9,9 @@ import select
 import socket
 import sys
 
-from harness import HERE, PYTHON
-from processes import Program
-from raw import RawClient
+from .harness import PYTHON, SUPPORT
+from .processes import Program
+from .raw import RawClient
 
 PIECE = 1 << 16
 
@@ -32,7 +32,7 @@ class Flood(Program):
     """A started flood of one kind."""
 
     def __init__(self, bus, kind):
-        super().__init__([PYTHON, "-B", HERE / "flood.py", bus.runtime, kind], bus.environment)
+        super().__init__([PYTHON, "-B", SUPPORT, "flood", bus.runtime, kind], bus.environment)
 
     def await_flooding(self):
         self.await_line("flooding", "stdout")

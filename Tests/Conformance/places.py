@@ -1,4 +1,4 @@
-"""The apparatus of Tests/Integration and the languages of examples/tests, by path."""
+"""Paths of the checkout. Importing this makes `support` of Tests/Integration and the modules of examples/tests importable."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""A client that takes more than its share: `flooder.py RUNTIME KIND COUNT`, in a process of its own.
+"""A client that takes more than its share: `support flooder RUNTIME KIND COUNT`, in a process of its own.
 
 `unread`: COUNT connections ask 300 times for the list of handlers and read nothing. `frames`: COUNT connections send all but
 the end of a message of 4 MiB. `heads`: one connection asks COUNT times for URLs of an origin that is silent, with 31 KiB of
@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 
-import zmtp
+from . import zmtp
 
 CONNECTIONS = []
 """All that were made: they stay open as long as the program runs."""

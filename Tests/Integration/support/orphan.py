@@ -1,4 +1,4 @@
-"""A client that leaves a child behind, which holds its connection: `orphan.py RUNTIME HANDLER URL`.
+"""A client that leaves a child behind, which holds its connection: `support orphan RUNTIME HANDLER URL`.
 
 Asks for URL and says `asked CHILD` when the broker has read it. The child, a fork without an exec, lives until its
 input ends.
@@ -7,7 +7,7 @@ input ends.
 import os
 import sys
 
-from client import Client
+from .client import Client
 
 
 def main():

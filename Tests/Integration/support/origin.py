@@ -1,8 +1,8 @@
 """A fault-injecting HTTP/1.1 origin on 127.0.0.1, for tests.
 
 As a library it runs in a thread of the test process, so that a test reads its counters and its log directly and awaits
-them; as a command, `python3 origin.py [PORT]` prints its first URL and serves until interrupted. What each path does
-stands in `faults.py`.
+them. As a command, `python3 support origin [PORT]` prints its first URL and serves until interrupted. `faults.py` lists the
+paths.
 
 It sees a client go away while a response is unfinished (FIN or RST), notes the moment, and drops the response: that is
 how a test knows that a cancelled transfer was really cut.
@@ -15,9 +15,8 @@ import threading
 import time
 import urllib.parse
 
-import faults
-import parts
-from faults import body, kept_seed  # noqa: F401 (tests take the expected bytes from here)
+from . import faults, parts
+from .faults import body, kept_seed  # noqa: F401 (tests take the expected bytes from here)
 
 CONTINUE_AT = 256 * 1024
 """Bytes the transport may buffer before a response waits for the client."""

@@ -15,11 +15,12 @@ import time
 import unittest
 import uuid
 
-from client import Client, StubbornClient
-from processes import Program, children, command, eventually, marked, watch_all
+from .client import Client, StubbornClient
+from .processes import Program, children, command, eventually, marked, watch_all
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HERE = pathlib.Path(__file__).resolve().parent
+SUPPORT = pathlib.Path(__file__).resolve().parent
+"""This package. `[PYTHON, SUPPORT, "peer", …]` runs its module `peer` as a program."""
+ROOT = SUPPORT.parent.parent.parent
 PYTHON = "/usr/bin/python3"
 
 

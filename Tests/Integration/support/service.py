@@ -5,7 +5,7 @@ import pathlib
 import socket
 import time
 
-from harness import Commands, temporary_folder
+from .harness import Commands, temporary_folder
 
 
 class NotifySocket:

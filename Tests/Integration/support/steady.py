@@ -3,7 +3,7 @@
     /SECONDS/…    answers 200 after so long, with the target as its body; `?cc=C` adds `Cache-Control: C` and an ETag,
                   and who asks with that ETag is answered 304
 
-As a library `with Steady(ports=2) as origin:` starts it; as a command, `steady.py PORTS` serves until its input ends.
+As a library `with Steady(ports=2) as origin:` starts it; as a command, `support steady PORTS` serves until its input ends.
 Each port is an origin of its own. It keeps a log of all requests, and counts how many it holds at once. Of what came in
 one wake it takes the ends of connections first and then the requests, so that it never counts one that was cut before
 another began. Its first port is for the test and answers what `Steady` asks.
@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 
-from processes import Program
+from .processes import Program
 
 Entry = collections.namedtuple("Entry", "port target began ended status")
 Entry.__doc__ = """One request: its port's number, its target, when it came and was answered, and with what.
@@ -37,7 +37,7 @@ class Steady:
         self.urls = []
 
     def __enter__(self):
-        self._program = Program(["/usr/bin/python3", "-B", pathlib.Path(__file__), self._ports])
+        self._program = Program(["/usr/bin/python3", "-B", pathlib.Path(__file__).parent, "steady", self._ports])
         control, *ports = self._program.await_line("ports", "stdout").split()[1:]
         self._control = int(control)
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]

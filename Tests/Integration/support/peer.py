@@ -1,4 +1,4 @@
-"""A client in a process of its own, to be killed: `peer.py RUNTIME HANDLER COUNT URL`.
+"""A client in a process of its own, to be killed: `support peer RUNTIME HANDLER COUNT URL`.
 
 Asks for URL with `i=0`, `i=1`, … added, COUNT times under HANDLER; for URL itself if COUNT is 0. Says `asked` when
 the broker has read all of it, and then only waits.
@@ -6,7 +6,7 @@ the broker has read all of it, and then only waits.
 
 import sys
 
-from client import Client
+from .client import Client
 
 
 def main():

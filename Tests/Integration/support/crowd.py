@@ -1,4 +1,4 @@
-"""A client in a process of its own that wants very much: `crowd.py RUNTIME HANDLER COUNT URL [OPTION=VALUE]…`.
+"""A client in a process of its own that wants very much: `support crowd RUNTIME HANDLER COUNT URL [OPTION=VALUE]…`.
 
 Asks for URL with `{}` in it replaced by 0, 1, …, and `{folder}` by the thousands of that, COUNT times under HANDLER.
 Says `asked` when the broker has read all of it, and in the end, in a line of JSON, what came of it. Options are the fields
@@ -14,9 +14,9 @@ import re
 import sys
 import time
 
-from client import Client
-from harness import HERE, PYTHON
-from processes import Program
+from .client import Client
+from .harness import PYTHON, SUPPORT
+from .processes import Program
 
 SEQUENCE = re.compile(rb"\nseq: (\d+)")
 
@@ -26,7 +26,7 @@ class Crowd(Program):
 
     def __init__(self, bus, handler, count, url, **options):
         words = [f"{name.replace('_', '-')}={value}" for name, value in options.items()]
-        super().__init__([PYTHON, "-B", HERE / "crowd.py", bus.runtime, handler, count, url, *words], bus.environment)
+        super().__init__([PYTHON, "-B", SUPPORT, "crowd", bus.runtime, handler, count, url, *words], bus.environment)
 
     def await_asked(self):
         self.await_line("asked", "stdout", timeout=60)

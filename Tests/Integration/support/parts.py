@@ -8,7 +8,7 @@ import gzip
 import re
 import threading
 
-import faults
+from . import faults
 
 PIECE = 64 * 1024
 

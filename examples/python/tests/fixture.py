@@ -1,4 +1,4 @@
-"""What the tests share: the package and the apparatus of Tests/Integration by path, and a bus per test."""
+"""Shared by the tests: paths of the package and of `support` in Tests/Integration, and a test case with a bus."""
 
 import asyncio
 import functools
@@ -34,8 +34,8 @@ class BusTestCase(unittest.IsolatedAsyncioTestCase):
 
     @classmethod
     def setUpClass(cls):
-        from harness import Bus
-        from origin import Origin
+        from support.harness import Bus
+        from support.origin import Origin
         cls.origin = cls.enterClassContext(Origin())
         cls.bus = cls.enterClassContext(Bus(workers=1))
 

@@ -6,7 +6,7 @@ import pathlib
 import signal
 import socket
 
-from processes import Program, eventually
+from .processes import Program, eventually
 
 CONFIGURATION = """
 {user}
