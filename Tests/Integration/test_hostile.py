@@ -7,6 +7,7 @@ import uuid
 
 import zmq
 
+from support import zmtp
 from support.client import Client
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
@@ -158,7 +159,7 @@ class HostileTests(TestCase):
                 with socket.socket(socket.AF_UNIX) as raw:
                     raw.connect(str(self.bus.runtime / endpoint))
                     try:
-                        raw.sendall(random_.choice((b"", b"\xff" + bytes(8) + b"\x7f"))
+                        raw.sendall(random_.choice((b"", zmtp.GREETING[:10]))
                                     + random_.randbytes(random_.randrange(300)))
                     except (BrokenPipeError, ConnectionResetError):
                         pass

@@ -9,22 +9,18 @@ import select
 import socket
 import sys
 
+from . import zmtp
 from .harness import PYTHON, SUPPORT
 from .processes import Program
 from .raw import RawClient
 
 PIECE = 1 << 16
 
-
-def command(body):
-    return bytes([4, len(body)]) + body
-
-
 KINDS = {
-    "PING": command(b"\x04PING\x00\x0a"),
-    "PING with a context": command(b"\x04PING\x00\x0a" + bytes(16)),
-    "unknown command": command(b"\x05HELLO"),
-    "frames of an endless message": b"\x01\x00",
+    "PING": zmtp.command(b"PING", b"\x00\x0a"),
+    "PING with a context": zmtp.command(b"PING", b"\x00\x0a" + bytes(16)),
+    "unknown command": zmtp.command(b"HELLO"),
+    "frames of an endless message": zmtp.frame(b"", more=True),
 }
 
 

@@ -23,16 +23,9 @@ QUIET = 1
 """Seconds without progress after which the broker is taken to read no more."""
 
 
-def frame(head, more=False):
-    flags = 1 if more else 0
-    if len(head) < 256:
-        return bytes([flags, len(head)]) + head
-    return bytes([flags | 2]) + struct.pack(">Q", len(head)) + head
-
-
 def connect(runtime):
     connection = zmtp.connect(f"{runtime}/bus")
-    connection.sendall(frame(b"HELLO EAR/1\nwindow: 256\n"))
+    connection.sendall(zmtp.frame(b"HELLO EAR/1\nwindow: 256\n"))
     connection.recv(4096)
     connection.setblocking(False)
     CONNECTIONS.append(connection)
@@ -61,7 +54,7 @@ def push(pieces):
 
 def read_all(connections):
     """Reads and drops what comes, and answers each 64 KiB of answers by as many questions as before."""
-    questions = frame(b"QUERY handlers\n") + frame(b"QUERY status\n")
+    questions = zmtp.frame(b"QUERY handlers\n") + zmtp.frame(b"QUERY status\n")
     poller = select.poll()
     for connection in connections.values():
         connection.sendall(questions * 16)
@@ -79,8 +72,8 @@ def read_all(connections):
 
 def subscribe(connection, count):
     for start in range(0, count, 1000):
-        connection.sendall(b"".join(frame(f"SUBSCRIBE q/{index}\n".encode()) for index in range(start, start + 1000)))
-    connection.sendall(frame(b"QUERY ping\n"))
+        connection.sendall(b"".join(zmtp.frame(f"SUBSCRIBE q/{index}\n".encode()) for index in range(start, start + 1000)))
+    connection.sendall(zmtp.frame(b"QUERY ping\n"))
     connection.recv(4096)
 
 
@@ -93,16 +86,16 @@ def main():
         connection.settimeout(120)
         subscribe(connection, count)
     elif kind == "unread":
-        question = frame(b"QUERY handlers\n") * 300
+        question = zmtp.frame(b"QUERY handlers\n") * 300
         push({connect(runtime): question for _ in range(count)})
     elif kind == "frames":
-        data = b"\1\5FETCH" + b"\2" + struct.pack(">Q", 4 << 20) + bytes((4 << 20) - 1)
+        data = zmtp.frame(b"FETCH", more=True) + zmtp.frame(bytes(4 << 20))[:-1]
         push({connect(runtime): data for _ in range(count)})
     elif kind == "heads":
         fields = "\n".join(f"x-{index}: {'y' * 1000}" for index in range(31))
         heads = (f"FETCH heads {index} {rest[0]}/{index}\n\n{fields}\n".encode() for index in range(count))
         connection = connect(runtime)
-        push({connection: b"".join(frame(head) for head in heads)})
+        push({connection: b"".join(zmtp.frame(head) for head in heads)})
     elif kind == "questions":
         connections = [connect(runtime) for _ in range(count)]
         by_descriptor = {connection.fileno(): connection for connection in connections}

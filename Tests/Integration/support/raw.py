@@ -1,7 +1,7 @@
-"""Connections to a bus over bare Unix sockets, ZMTP 3.0 by hand: cheap enough for thousands.
+"""Connections to a bus over bare Unix sockets: cheap enough for thousands.
 
-As a command, `support raw RUNTIME COUNT` makes COUNT processes with a connection each, which say HELLO and then nothing. It says
-`connected` when all were welcomed, and ends them when its input ends.
+As a command, `support raw RUNTIME COUNT` makes COUNT processes with a connection each, which send HELLO and then nothing.
+It prints `connected` after all were welcomed, and ends them at the end of its input.
 """
 
 import os
@@ -9,31 +9,29 @@ import signal
 import socket
 import sys
 
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY_BODY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
-READY = bytes([4, len(READY_BODY)]) + READY_BODY
+from . import zmtp
 
 
 class RawClient:
-    """One connection. `greeted`: after the handshake of ZMTP and HELLO; else it says nothing at all."""
+    """One connection. `greeted`: it has sent the handshake of ZMTP and HELLO; otherwise it sends nothing."""
 
     def __init__(self, runtime, greeted=True, name="raw"):
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._received = bytearray()
-        self._socket.connect(f"{runtime}/bus")
         if greeted:
-            self._socket.sendall(GREETING + READY)
-            self._take(64)
-            self._frame()
+            self._socket = zmtp.connect(f"{runtime}/bus")
+            self._socket.settimeout(None)
             self.say(f"HELLO EAR/1\nclient: {name}\n")
+        else:
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(f"{runtime}/bus")
 
     def say(self, *heads):
         """Sends messages, all in one write."""
-        self._socket.sendall(b"".join(bytes([0, len(data)]) + data for data in map(str.encode, heads)))
+        self._socket.sendall(b"".join(zmtp.frame(head.encode()) for head in heads))
 
     def hear(self):
         """The next frame: a head, or the body after one."""
-        return self._frame().decode(errors="replace")
+        return zmtp.read_frame(self._take).decode(errors="replace")
 
     def close(self):
         self._socket.close()
@@ -44,20 +42,7 @@ class RawClient:
 
     def ends(self, timeout=10):
         """Whether the broker closes the connection in time."""
-        self._socket.settimeout(timeout)
-        try:
-            while self._socket.recv(4096):
-                pass
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            pass
-        return True
-
-    def _frame(self):
-        flags, = self._take(1)
-        length = int.from_bytes(self._take(8 if flags & 2 else 1), "big")
-        return self._take(length)
+        return zmtp.await_end(self._socket, timeout)
 
     def _take(self, count):
         while len(self._received) < count:

@@ -1,41 +1,71 @@
-"""ZMTP 3.0 by hand over a Unix socket: for peers that libzmq would not be, silent ones and ones without a process."""
+"""ZMTP 3.0 with the mechanism NULL over bare sockets, for peers that libzmq cannot play: silent ones, thousands in one
+thread, and connections that outlive their process."""
 
 import socket
-import struct
 
-GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+_MORE, _LONG, _COMMAND = 1, 2, 4
+
+
+def frame(data, more=False):
+    """A frame of a message. `more`: another frame of the message follows."""
+    return _frame(_MORE if more else 0, data)
+
+
+def command(name, data=b""):
+    """A command frame."""
+    return _frame(_COMMAND, bytes([len(name)]) + name + data)
+
+
+def ready(kind):
+    """The READY command of a socket of this type, such as `b"DEALER"`."""
+    return command(b"READY", b"\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind)
+
+
+def read_frame(take):
+    """The content of the next frame. `take(count)` returns the next `count` bytes of the connection."""
+    flags, = take(1)
+    return take(int.from_bytes(take(8 if flags & _LONG else 1), "big"))
 
 
 def connect(path):
-    """A socket with a finished handshake, as a DEALER's."""
+    """A Unix socket after a DEALER's handshake, with a timeout of 10 s."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(10)
-    connection.connect(str(path))
-    connection.sendall(GREETING)
-    _exactly(connection, 64)
-    ready = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
-    connection.sendall(b"\x04" + bytes([len(ready)]) + ready)
-    _, length = _exactly(connection, 2)
-    _exactly(connection, length)
+    try:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        connection.sendall(GREETING + ready(b"DEALER"))
+        _exactly(connection, len(GREETING))
+        read_frame(lambda count: _exactly(connection, count))
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 
 def send(connection, head):
-    """A message of one short frame."""
-    connection.sendall(b"\0" + bytes([len(head)]) + head)
+    """Sends a message of one frame."""
+    connection.sendall(frame(head))
 
 
-def await_end(connection, timeout):
-    """Whether the other side closed it in time; what comes before that is dropped."""
+def await_end(connection, timeout=10):
+    """Whether the peer closes the connection in time. Drops all data before that."""
     connection.settimeout(timeout)
     try:
         while connection.recv(4096):
             pass
-    except ConnectionResetError:
-        pass
     except TimeoutError:
         return False
+    except ConnectionError:
+        pass
     return True
+
+
+def _frame(flags, data):
+    if len(data) < 256:
+        return bytes([flags, len(data)]) + data
+    return bytes([flags | _LONG]) + len(data).to_bytes(8, "big") + data
 
 
 def _exactly(connection, count):
@@ -43,6 +73,6 @@ def _exactly(connection, count):
     while len(data) < count:
         part = connection.recv(count - len(data))
         if not part:
-            raise ConnectionError("closed in the handshake")
+            raise ConnectionError("the peer closed the connection in the handshake")
         data += part
     return data

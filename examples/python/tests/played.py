@@ -8,10 +8,10 @@ import tempfile
 
 import fixture  # noqa: F401 (it sets the paths)
 from earshot import _place
-from earshot._zmtp import GREETING_BYTES, OPENING, Decoder, encode
+from earshot._zmtp import Decoder, encode
+from support import zmtp
 
-READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
-GREETING = OPENING[:GREETING_BYTES]
+READY = zmtp.ready(b"ROUTER")
 WELCOME = b"WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 256\n"
 
 
@@ -34,7 +34,7 @@ class Played(contextlib.ExitStack):
         """The next connection, greeted: the first message."""
         self._peer = self.enter_context(self._listener.accept()[0])
         self._peer.settimeout(10)
-        self._peer.sendall(GREETING + READY)
+        self._peer.sendall(zmtp.GREETING + READY)
         self._decoder = Decoder()
         [message] = self.hear(1)
         return message

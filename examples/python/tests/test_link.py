@@ -11,7 +11,8 @@ from unittest import mock
 import fixture  # noqa: F401 (it sets the paths)
 from earshot._link import Link
 from earshot._zmtp import OPENING, Decoder, encode
-from played import GREETING, READY
+from played import READY
+from support.zmtp import GREETING
 
 LARGE = bytes(100_000)
 

@@ -12,8 +12,9 @@ import zmq
 import fixture  # noqa: F401 (it sets the paths)
 from earshot._link import Link
 from earshot._zmtp import COMMAND_BYTES, FRAME_BYTES, Decoder, Violation, encode
-from played import GREETING, READY
+from played import READY
 from support.processes import eventually
+from support.zmtp import GREETING, command
 
 MESSAGES = [[b""], [b"a"], [b"head", b"body"], [b"h" * 255], [b"h" * 256, b""], [b"h" * 300, bytes(70_000)],
             [b"", b"x"]]
@@ -23,10 +24,6 @@ def opened():
     decoder = Decoder()
     decoder.feed(GREETING + READY)
     return decoder
-
-
-def command(name, data=b""):
-    return bytes((4, 1 + len(name) + len(data), len(name))) + name + data
 
 
 class DecoderTests(unittest.TestCase):
