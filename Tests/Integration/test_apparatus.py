@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import http.client
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -158,12 +159,17 @@ class HelperTests(TestCase):
             shutil.rmtree(folder)
 
     def test_processes_are_found_measured_and_their_death_is_seen(self):
-        program = Program(["sh", "-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, writer)
+        program = Program(["sh", "-c", "exec 3<&0; cat <&3 & echo $!; wait"], stdin=reader)
+        os.close(reader)
         try:
             pid = int(program.await_line("", "stdout"))
             self.assertEqual(children(program.pid), [pid])
-            self.assertGreater(resident(pid), 0)
-            self.assertGreaterEqual(wakeups(pid), 0)
+            # A process of one program in C: some hundred KiB.
+            self.assertGreater(resident(pid), 100 << 10)
+            self.assertLess(resident(pid), 10 << 20)
+            self.check_wakeups(pid, program, writer)
             watched = Watched(pid)
             self.assertFalse(watched.await_death(0))
             watched.signal(9)
@@ -171,6 +177,17 @@ class HelperTests(TestCase):
             watched.close()
         finally:
             program.kill()
+
+    def check_wakeups(self, pid, program, writer):
+        """`cat` sleeps once for each line that it copies, and once before the first."""
+        lines = 10
+        before = wakeups(pid)
+        for line in range(lines):
+            last = wakeups(pid)
+            os.write(writer, b"line %d\n" % line)
+            program.await_line(f"line {line}", "stdout")
+            eventually(lambda: wakeups(pid) > last, "it was woken, and sleeps again")
+        self.assertLessEqual(wakeups(pid) - before, 2 * lines)
 
     def test_a_crash_in_a_log_is_noticed(self):
         program = Program(["sh", "-c", "echo 'x.swift:1: Fatal error: boom' >&2"])
@@ -180,10 +197,6 @@ class HelperTests(TestCase):
     def test_checksums_are_not_of_the_same_thing_twice(self):
         digests = {hashlib.sha256(body(1024, seed)).digest() for seed in range(100)}
         self.assertEqual(len(digests), 100)
-
-
-if __name__ == "__main__":
-    unittest.main()
 
 
 class SteadyTests(TestCase):
@@ -225,3 +238,7 @@ class SteadyTests(TestCase):
     def check_answer(self, port, beginning):
         with ask(self.origin, "/0/x", port) as connection:
             self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 " + beginning))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,9 +1,12 @@
-"""A large body is on the disk once, however many read it, and in nobody's memory. 1 GiB with EARSHOT_LONG=1, else 64 MiB."""
+"""A large body is on the disk once, however many read it, and in nobody's memory. Others are served beside it.
+
+It has 64 MiB; with EARSHOT_LONG=1 it has 1 GiB, and others must be served as fast as documented."""
 
 import hashlib
 import os
 import shutil
 import threading
+import time
 
 from support.figures import milliseconds, tell
 from support.harness import Bus, TestCase, temporary_folder
@@ -11,7 +14,8 @@ from support.nginx import Nginx
 from support.processes import eventually, reset_peak, resident, resident_peak
 
 MIB = 1 << 20
-SIZE = (1 << 30) if os.environ.get("EARSHOT_LONG") else 64 * MIB
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
+SIZE = (1 << 30) if IS_LONG else 64 * MIB
 SUBSCRIBERS = 100
 
 
@@ -71,18 +75,20 @@ class LargeTests(TestCase):
             waiter.join()
             self.assertEqual(ended[0].fields["sha-256"], self.sum.hexdigest())
             tell(f"{SIZE // MIB} MiB took {int(ended[0].fields['elapsed-ms']) / 1000:.2f} s; 1 KiB took"
-                 f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it")
-            # What else runs on the machine takes its share too, of what they take alone as well.
-            self.assertLess(milliseconds(beside), 100 + milliseconds(quiet))
+                 f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it, {len(beside)} times")
+            self.assertGreater(len(beside), 3, "they do not wait for its end")
+            if IS_LONG:
+                self.assertLessEqual(milliseconds(beside), 4)
 
     def small(self, client, handler, goes_on):
         taken = []
         while goes_on(taken):
+            began = time.monotonic()
             client.fetch(handler, len(taken), f"{self.nginx.url}/small?{handler}-{len(taken)}")
             message = client.terminal()
             self.assertEqual(message.verb, "RESULT", message)
-            taken.append(float(message.fields["elapsed-ms"]) / 1000)
-        return taken or [0.0]
+            taken.append(message.at - began)
+        return taken
 
     @staticmethod
     def bytes_on_disk(folder):

@@ -1,8 +1,11 @@
-"""A removal of very many requests holds nobody else up, and gives back what they took.
+"""The broker purges very many requests in slices, serves others between them, and gives back the memory.
 
-With EARSHOT_LONG=1, on a machine that does nothing else, 100,000 of 1,000,000, else 50,000 of 250,000."""
+It is 50,000 of 250,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on a
+machine that does nothing else.
+"""
 
 import os
+import statistics
 import time
 import unittest
 
@@ -25,23 +28,26 @@ class PurgeTests(TestCase):
             client, other = bus.client(), bus.client()
             self.ask_all(client, "crawl", origin)
             full = resident(bus.broker)
-            quiet = self.submit_for(0.5, other, "quiet")
-            beside = []
+            quiet, _ = self.submit_for(0.5, other, "quiet")
+            beside, between = [], 0
             for index in range(self.REMOVED):
                 client.say(f"REMOVE crawl/{index}")
-                beside.append(self.submit_for(0.1, other, f"beside{index}"))
+                taken, queued = self.submit_for(0.1, other, f"beside{index}")
+                beside.append(taken)
+                # Before and after a purge the queue holds all requests of each handler, and a few of the other client.
+                between += sum(1_000 < count % SHARE < SHARE - 1_000 for count in queued)
                 self.assertEqual(int(client.expect("REMOVED").operands[1]), SHARE, "counted at once")
                 self.assertEqual(client.query("ledger")["requests"]["removed"], (index + 1) * SHARE)
             slow = [milliseconds(taken, 99) for taken in beside]
             worst = [1000 * max(taken) for taken in beside]
             tell(f"{SHARE} of {QUEUED} removed {self.REMOVED} times: 99 % of submissions take"
                  f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile,"
-                 f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}")
-            # In one step each removal would take 100 ms and more, on a machine with nothing else to do. Other load
-            # spoils some of them.
-            self.assertLess(min(worst), 40 if IS_LONG else 80)
+                 f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}; {between} were answered between slices")
+            self.assertGreater(between, self.REMOVED)
             if IS_LONG:
-                self.assertLess(min(slow), 5)
+                # In one step each removal would take 100 ms and more.
+                self.assertLess(statistics.median(worst), 40)
+                self.assertLess(statistics.median(slow), 5)
             client.remove("crawl/")
             self.await_requests(client, pending=0)
             # What they took goes back to the system, or is used again.
@@ -60,15 +66,16 @@ class PurgeTests(TestCase):
         client.query("ping", timeout=120)
 
     def submit_for(self, seconds, client, handler):
-        """Submits one request after the other: how long the broker took to take each in."""
-        taken = []
+        """Submits one request after the other: seconds until the broker had read each, and the queue's length then."""
+        taken, queued = [], []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             began = time.monotonic()
             client.fetch(handler, len(taken), "http://127.0.0.1:1/never", priority="background")
             client.query("ping")
             taken.append(time.monotonic() - began)
-        return taken
+            queued.append(client.query("status")["flights-now"]["queued"])
+        return taken, queued
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A handler that goes takes its work with it: queued requests are purged, running transfers cut."""
+"""The removal of a handler purges its queued requests and cuts its running transfers.
+
+With EARSHOT_LONG=1 the tests also check how soon: these times hold on a machine that does nothing else.
+"""
 
 import os
 import pathlib
@@ -61,25 +64,27 @@ class RemovalTests(TestCase):
         self.assertEqual(self.origin.count("/gate/dropped"), RUNNING - 1, "none of them was fetched any more")
         self.balance(other)
 
-    def test_running_transfers_are_cut_within_50_ms_of_a_removal(self):
+    def test_a_removal_cuts_its_running_transfers_and_the_next_handler_has_their_slots(self):
         client = self.bus.client(window=4096)
-        # What else runs on the machine delays some of them, in this process too, and brings none forward.
         slowest = []
-        while len(slowest) < 6 or min(slowest) >= 50 and len(slowest) < 20:
-            turn = len(slowest)
-            gate = f"cut{turn}"
-            self.ask(client, f"h/{turn}", gate, 1000)
+        for turn in range(10):
+            cut, following = f"cut{turn}", f"next{turn}"
+            self.ask(client, f"h/{turn}", cut, 1000)
             self.origin.await_running(RUNNING)
-            # The answer may be read late.
+            self.ask(client, f"next/{turn}", following, 1000)
             said = time.monotonic()
-            answer = client.remove(f"h/{turn}")
-            self.assertEqual(answer.operands[1], "1000")
-            slowest.append(1000 * (max(self.origin.await_aborts(f"/gate/{gate}", RUNNING)) - said))
+            self.assertEqual(client.remove(f"h/{turn}").operands[1], "1000")
+            slowest.append(1000 * (max(self.origin.await_aborts(f"/gate/{cut}", RUNNING)) - said))
+            # No gate opens, so only the slots of the cut transfers can serve the other handler.
+            self.origin.await_count(f"/gate/{following}", RUNNING)
             self.assertEqual(client.rest(), [], "the remover gets no terminal")
-            self.assertEqual(self.origin.count(f"/gate/{gate}"), RUNNING)
-        tell(f"the last of {RUNNING} was cut {'/'.join(f'{delay:.1f}' for delay in sorted(slowest))} ms after it was"
-             " said")
-        self.assertLess(min(slowest), 50)
+            client.remove(f"next/{turn}")
+            self.origin.await_running(0)
+            self.assertEqual([self.origin.count(f"/gate/{gate}") for gate in (cut, following)], [RUNNING, RUNNING])
+        self.assertEqual(self.origin.most_at_once, RUNNING, "a slot is free once its transfer is cut")
+        tell(f"the last of {RUNNING} was cut {'/'.join(f'{delay:.1f}' for delay in sorted(slowest))} ms after the REMOVE")
+        if IS_LONG:
+            self.assertLess(statistics.median(slowest), 50)
 
     def test_what_streams_is_cut_within_50_ms_and_brings_little_more(self):
         """200 times from an origin of 10 MB/s: what it had sent when it was cut counts, read or not."""
@@ -165,8 +170,10 @@ class RemovalTests(TestCase):
         self.addCleanup(client.close)
         self.assertIn("WELCOME", client.hear())
         stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
-        handed = 0
-        for turn in range(20):
+        handed = turn = 0
+        # A transfer that ends before the broker reads the REMOVE is no case of this.
+        while turn < 20 or handed == 0 and turn < 200:
+            turn += 1
             path = f"/gate/turn{turn}"
             client.say(f"FETCH first {turn} {self.origin.url + path}\n")
             self.origin.await_count(path, 1)
@@ -178,11 +185,11 @@ class RemovalTests(TestCase):
             heard = [client.hear()]
             while not heard[-1].startswith("RESULT second"):
                 heard.append(client.hear())
-            # If the transfer ended before the REMOVE was read, there was no hand-over.
             if not any(head.startswith("RESULT first") for head in heard):
                 handed += 1
                 self.assertEqual(self.origin.count(path), 1)
-        tell(f"{handed} of 20 transfers were handed over")
+        tell(f"{handed} of {turn} transfers were handed over")
+        self.assertGreater(handed, 0)
 
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")
