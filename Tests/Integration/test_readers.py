@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 class SharedURLTests(TestCase):
     COUNT = 100_000 if os.environ.get("EARSHOT_LONG") else 20_000
-    ROUNDS = 2 if os.environ.get("EARSHOT_LONG") else 5
+    ROUNDS, MOST_ROUNDS = 2, 15
     BYTES = 1024
     PER_FOLDER = 1_000
 
@@ -39,7 +39,7 @@ class SharedURLTests(TestCase):
         alone, beside = [], []
         before = resident(self.bus.broker)
         reset_peak(self.bus.broker)
-        for turn in range(3 * self.ROUNDS):
+        for turn in range(self.MOST_ROUNDS):
             alone.append(self.crowd(f"alone{turn}").outcome()["seconds"])
             slow = self.crowd(f"slow{turn}", lag=200, stop=500).await_asked()
             slow.await_stopped()
