@@ -22,6 +22,12 @@ enum Checkout {
         try FileManager.default.contentsOfDirectory(atPath: root.appending(path: path).path()).sorted()
     }
 
+    /// Paths of the Swift files below a folder, those of its folders included.
+    static func swiftFiles(below path: String) throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: path).path())
+            .filter { $0.hasSuffix(".swift") }.sorted().map { "\(path)/\($0)" }
+    }
+
     /// A relative link of a document in a folder, as a path of the checkout.
     static func path(_ link: String, in folder: String) -> String {
         var parts = folder.split(separator: "/")

@@ -20,7 +20,7 @@ enum ExitCodes {
 
     /// The cases of `ExitStatus` with what its `meaning` says of them.
     static func ofProgram() throws -> [Row] {
-        let text = try Checkout.text("Sources/earshot/ExitStatus.swift")
+        let text = try Checkout.text("Sources/earshot/Output/ExitStatus.swift")
         var meanings: [Substring: Substring] = [:]
         for sentence in text.matches(of: /case \.(\w+): "(.+)"/) { meanings[sentence.1] = sentence.2 }
         return try text.matches(of: /case (\w+) = (\d+)/).map { status in

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Glibc
 
 /// Lines between two processes of a family, both ways: a pair of Unix sockets that keep lines apart, unix(7).
