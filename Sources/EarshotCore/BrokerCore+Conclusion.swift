@@ -135,7 +135,7 @@ extension BrokerCore {
         let record = flights[flight]
         let decision = RetryRule().decision(
             after: code, status: response?.status, method: record.method, attempts: Int(record.failures),
-            fruitless: Int(record.fruitless), retries: Int(record.retries), retryAfter: nil, random: generator.next())
+            fruitless: Int(record.fruitless), retries: Int(record.retries), random: generator.next())
         switch decision {
         case .retry(let pause):
             ledger.flights.retried += 1
@@ -162,7 +162,7 @@ extension BrokerCore {
         let record = flights[flight]
         let decision = RetryRule().decision(
             after: .httpStatus, status: status, method: record.method, attempts: Int(record.failures) + 1,
-            fruitless: Int(record.fruitless) + 1, retries: Int(record.retries), retryAfter: nil, random: 0)
+            fruitless: Int(record.fruitless) + 1, retries: Int(record.retries), random: 0)
         return decision != .giveUp
     }
 

@@ -1,14 +1,14 @@
 internal import CLibCrypto
 internal import Glibc
 
-/// Secrets: where they come from and how they are compared.
+/// Source of random bytes for keys.
 public enum Secret {
-    /// Bytes from the kernel's generator (getrandom(2)), fit for keys.
+    /// Bytes of the kernel's cryptographic generator, getrandom(2).
     ///
-    /// Blocks only before the system's generator was first seeded, early at boot. Stops the process when the kernel
-    /// has no getrandom: there is no safe way on.
+    /// Blocks only early at boot, until the kernel has seeded its generator. Stops the process if the kernel lacks
+    /// getrandom: there is no safe substitute.
     ///
-    /// - Parameter count: how many, 0 or more.
+    /// - Parameter count: Number of bytes, 0 or more.
     public static func randomBytes(_ count: Int) -> [UInt8] {
         unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             while filled < count {
@@ -16,16 +16,6 @@ public enum Secret {
                 if got < 0 && errno == EINTR { continue }
                 precondition(got > 0, "getrandom: errno \(errno)")
                 filled += got
-            }
-        }
-    }
-
-    /// Whether both are the same bytes, in a time that depends on their lengths alone.
-    public static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
-        guard one.count == other.count else { return false }
-        return unsafe one.withUnsafeBytes { left in
-            unsafe other.withUnsafeBytes { right in
-                unsafe CRYPTO_memcmp(left.baseAddress, right.baseAddress, left.count) == 0
             }
         }
     }

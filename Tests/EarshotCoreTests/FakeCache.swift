@@ -41,7 +41,7 @@ struct FakeCache {
             for key in kept.keys where urls.contains(key.url) {
                 kept[key] = kept[key]?.map {
                     var kept = $0
-                    kept.variant.response = kept.variant.response.invalidated()
+                    kept.variant.response = Self.invalidated(kept.variant.response)
                     return kept
                 }
             }
@@ -57,5 +57,11 @@ struct FakeCache {
         lastBody += 1
         contents[BodyID(rawValue: lastBody)] = found.content
         return .inline(BodyID(rawValue: lastBody))
+    }
+
+    private static func invalidated(_ response: StoredResponse) -> StoredResponse {
+        StoredResponse(
+            status: response.status, fields: response.fields, requestTime: response.requestTime,
+            responseTime: response.responseTime, varyKey: response.varyKey, isInvalidated: true)
     }
 }

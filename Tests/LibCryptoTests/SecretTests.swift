@@ -12,15 +12,6 @@ import Testing
         #expect(Secret.randomBytes(100_000).count == 100_000)
     }
 
-    @Test func `equal is equal, and one bit or one byte more is not`() {
-        let secret: [UInt8] = [1, 2, 3, 4]
-        #expect(Secret.areEqual(secret, [1, 2, 3, 4]))
-        #expect(!Secret.areEqual(secret, [1, 2, 3, 5]))
-        #expect(!Secret.areEqual(secret, [1, 2, 3, 4, 0]))
-        #expect(!Secret.areEqual(secret, []))
-        #expect(Secret.areEqual([], []))
-    }
-
     @Test func `hexadecimal text is written in lower case and read strictly`() {
         #expect(Hex.encode([0x00, 0x9f, 0xA0, 0xff]) == "009fa0ff")
         #expect(Hex.decode("009FA0ff") == [0x00, 0x9f, 0xA0, 0xff])

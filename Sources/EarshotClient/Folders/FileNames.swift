@@ -3,17 +3,17 @@
 /// A name is the last segment of the URL's path, its percent signs decoded where that gives text. It has no separators
 /// and no invisible, control or direction characters (`TerminalText.isControl`), begins with neither dot nor dash, and is at most 200 bytes long; `download`
 /// where nothing is left. A name given before, in any case of letters, is followed by a number: `name-2.ext`.
-public struct FileNames {
+package struct FileNames {
     /// Leaves room in the 255 bytes of a file's name for a number and a temporary ending.
     static let mostBytes = 200
 
     private var given: Set<String> = []
     private var lastNumbers: [String: Int] = [:]
 
-    public init() {}
+    package init() {}
 
     /// The next file's name.
-    public mutating func name(for url: String) -> String {
+    package mutating func name(for url: String) -> String {
         let name = FileNames.plainName(of: url) ?? FileNames.safe(FileNames.lastSegment(url))
         if given.insert(name.lowercased()).inserted { return name }
         let dot = name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? $0 : nil } ?? name.endIndex

@@ -2,9 +2,9 @@ internal import EarshotLoop
 internal import Glibc
 
 /// Paths of folders, and folders for output.
-public enum Folder {
+package enum Folder {
     /// `path` from the root, without slashes at its end.
-    public static func absolute(_ path: String) -> String {
+    package static func absolute(_ path: String) -> String {
         var path = Substring(path)
         while path.count > 1, path.last == "/" { path.removeLast() }
         guard path.first != "/" else { return String(path) }
@@ -16,7 +16,7 @@ public enum Folder {
     }
 
     /// Whether a path can be written in the head of a message: UTF-8 without control characters.
-    public static func isWritable(_ path: String) -> Bool {
+    package static func isWritable(_ path: String) -> Bool {
         !ByteText.isMarked(path) && path.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
 
@@ -24,7 +24,7 @@ public enum Folder {
     ///
     /// - Parameter kind: what the folder is, for an error.
     /// - Throws: `ClientError` when no message can name it.
-    public static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
+    package static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
         let path = absolute(path)
         guard isWritable(path) else {
             throw ClientError(
@@ -36,7 +36,7 @@ public enum Folder {
     /// Makes the folder and those above it where they are missing, with the mode the umask leaves of `mode`.
     ///
     /// - Throws: `ClientError` when one cannot be made.
-    public static func make(_ path: String, mode: UInt32) throws(ClientError) {
+    package static func make(_ path: String, mode: UInt32) throws(ClientError) {
         guard unsafe mkdir(ByteText.path(path), mode) != 0, errno != EEXIST else { return }
         var number = errno
         if number == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
@@ -48,7 +48,7 @@ public enum Folder {
     }
 
     /// Removes a folder with all that is in it, links as links. What cannot be removed stays.
-    public static func remove(_ path: String) {
+    package static func remove(_ path: String) {
         if let folder = unsafe opendir(path) {
             while let entry = unsafe readdir(folder) {
                 let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in

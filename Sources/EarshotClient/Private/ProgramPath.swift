@@ -2,10 +2,10 @@ internal import EarshotLoop
 internal import Glibc
 
 /// Where programs are.
-public enum ProgramPath {
+package enum ProgramPath {
     /// The file of this name if it has a slash in it, else the first one in the folders of `PATH`; nil for what cannot
     /// be executed.
-    public static func find(_ name: String) -> String? {
+    package static func find(_ name: String) -> String? {
         guard !name.utf8.contains(UInt8(ascii: "/")) else {
             return unsafe access(ByteText.path(name), X_OK) == 0 ? name : nil
         }

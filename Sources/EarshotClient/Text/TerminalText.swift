@@ -1,10 +1,10 @@
 internal import EarshotLoop
 
 /// Text of strangers made fit for a terminal, a log or a file's name.
-public enum TerminalText {
+package enum TerminalText {
     /// `text` with each scalar of ``isControl(_:)`` as `\u{…}`, and each byte that is not UTF-8 as `\x…`, so that it can
     /// neither command a terminal nor pass for other text.
-    public static func escaped(_ text: String) -> String {
+    package static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         var result = ""
         for scalar in text.unicodeScalars {
@@ -24,7 +24,7 @@ public enum TerminalText {
     ///
     /// Joiners in emoji and some scripts are format characters too: their text is readable without them. The sixteen
     /// variation selectors that choose between text and emoji stay.
-    public static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+    package static func isControl(_ scalar: Unicode.Scalar) -> Bool {
         // Nearly all text.
         if scalar.value < 0x7f { return scalar.value < 0x20 }
         let properties = scalar.properties

@@ -12,7 +12,7 @@ public struct StoredResponse: Sendable {
     public let responseTime: Int64
     public let varyKey: VaryKey
     /// Whether it has to be validated before any use, however fresh it looks: RFC 9111, section 4.4.
-    public private(set) var isInvalidated: Bool
+    public let isInvalidated: Bool
 
     let control: CacheControl
     let validator: Validator
@@ -60,13 +60,6 @@ public struct StoredResponse: Sendable {
     public func age(now: Int64) -> Int64 {
         guard now >= responseTime else { return DeltaSeconds.longest }
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
-    }
-
-    /// The same, to be validated before any use.
-    public func invalidated() -> StoredResponse {
-        var response = self
-        response.isInvalidated = true
-        return response
     }
 
     /// The fields that ask a server whether it has changed, empty if it has no validator: RFC 9111, section 4.3.1.

@@ -1,50 +1,34 @@
-/// Whether, and when, a flight is tried again.
+/// Decides whether and when a failed flight is retried: exponential backoff with jitter.
 ///
-/// The pause after the n-th attempt in a row that brought nothing is `firstPause` × 2^(n-1), at most `longestPause`; of
-/// it the first half is waited always and of the second half a random part, so that requests which failed together do
-/// not come back together.
+/// The pause after the n-th fruitless attempt in a row is `firstPause` × 2^(n-1), at most `longestPause`. Its first half is
+/// fixed and its second half random, so that requests that failed together are not retried together.
 public struct RetryRule: Hashable, Sendable {
-    /// Nanoseconds after the first attempt, jitter left aside.
+    /// Nanoseconds after the first attempt, without jitter.
     public let firstPause: Int64
-    /// Nanoseconds that doubling does not go beyond.
+    /// Upper bound of the pause, in nanoseconds.
     public let longestPause: Int64
-    /// Nanoseconds a server's `Retry-After` can ask for; a longer one counts as this.
-    public let longestRetryAfter: Int64
 
-    /// The rule with these pauses, all 0 or more: 0.25 s, 30 s and 10 minutes.
-    public init(
-        firstPause: Int64 = 250_000_000, longestPause: Int64 = 30_000_000_000,
-        longestRetryAfter: Int64 = 600_000_000_000
-    ) {
-        precondition(
-            firstPause >= 0 && longestPause >= 0 && longestRetryAfter >= 0,
-            "negative pause: \(firstPause), \(longestPause), \(longestRetryAfter)")
+    /// - Parameters: Pauses of 0 or more nanoseconds; 0.25 s and 30 s by default.
+    public init(firstPause: Int64 = 250_000_000, longestPause: Int64 = 30_000_000_000) {
+        precondition(firstPause >= 0 && longestPause >= 0, "negative pause: \(firstPause), \(longestPause)")
         self.firstPause = firstPause
         self.longestPause = longestPause
-        self.longestRetryAfter = longestRetryAfter
     }
 
-    /// Judges a failed attempt.
+    /// Decides after a failed attempt.
     ///
     /// - Parameters:
-    ///   - status: The status the server sent, if it did.
+    ///   - status: Status that the server sent, if any.
     ///   - attempts: Attempts made, this one included.
-    ///   - fruitless: Attempts since the last one that brought more of the body than there was, that one included; all
-    ///     if none did. A body that comes in pieces is not waited for longer and longer.
-    ///   - retries: How many attempts may follow the first.
-    ///   - retryAfter: What the server asked for. The pause is this if it is longer; nobody is asked earlier.
-    ///   - random: Any number, all equally likely.
-    /// - Returns: A lost worker says nothing about the origin: its flights are retried at once.
+    ///   - fruitless: Attempts in a row, this one included, that did not extend the body. Progress resets the pause.
+    ///   - retries: Attempts allowed after the first.
+    ///   - random: Uniformly distributed number for the jitter.
     public func decision(
         after failure: FailureCode, status: Int?, method: HTTPMethod, attempts: Int, fruitless: Int, retries: Int,
-        retryAfter: RetryAfter?, random: UInt64
+        random: UInt64
     ) -> RetryDecision {
         guard attempts <= retries, method.isIdempotent, failure.isRetryable(status: status) else { return .giveUp }
-        guard failure != .workerLost else { return .retry(afterNanoseconds: 0) }
-        let pause = pause(afterAttempt: fruitless, random: random)
-        guard let retryAfter else { return .retry(afterNanoseconds: pause) }
-        let asked = min(retryAfter.seconds * 1_000_000_000, longestRetryAfter)
-        return .retry(afterNanoseconds: max(pause, asked))
+        return .retry(afterNanoseconds: pause(afterAttempt: fruitless, random: random))
     }
 
     private func pause(afterAttempt attempt: Int, random: UInt64) -> Int64 {

@@ -236,7 +236,7 @@ import Testing
         for mode in CacheMode.allCases where mode != .default && mode != .explicit {
             #expect(try !may("", mode, "max-age=1, stale-if-error=60"))
         }
-        let invalidated = try CacheWorld.stored("cache-control: stale-if-error=60").invalidated()
+        let invalidated = try CacheWorld.stored("cache-control: stale-if-error=60", isInvalidated: true)
         #expect(
             !rule.mayUseStale(
                 invalidated, for: try CacheWorld.request(), mode: .default, after: .timeout, status: nil,

@@ -37,3 +37,12 @@ struct CacheWorld {
             responseTime: Self.now)
     }
 }
+
+extension StoredResponse {
+    /// The same response, which needs a validation before any use.
+    func invalidated() -> StoredResponse {
+        StoredResponse(
+            status: status, fields: fields, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey,
+            isInvalidated: true)
+    }
+}

@@ -5,11 +5,11 @@ import Testing
     private func decision(
         _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
         fruitless: Int? = nil,
-        retries: Int = 20, retryAfter: RetryAfter? = nil, random: UInt64 = 0, rule: RetryRule = RetryRule()
+        retries: Int = 20, random: UInt64 = 0, rule: RetryRule = RetryRule()
     ) -> RetryDecision {
         rule.decision(
             after: failure, status: status, method: method, attempts: attempts, fruitless: fruitless ?? attempts,
-            retries: retries, retryAfter: retryAfter, random: random)
+            retries: retries, random: random)
     }
 
     @Test(
@@ -64,27 +64,10 @@ import Testing
         #expect(decision(.httpStatus) == .giveUp)
     }
 
-    @Test func `a lost worker is no reason to wait`() {
-        #expect(decision(.workerLost, attempts: 5) == .retry(afterNanoseconds: 0))
-        #expect(decision(.workerLost, attempts: 3, retries: 2) == .giveUp)
-    }
-
-    @Test(
-        "a server's wish makes the pause longer, never shorter",
-        arguments: [
-            ("0", 125_000_000), ("7", 7_000_000_000), ("600", 600_000_000_000), ("601", 600_000_000_000),
-            ("99999999999999999999", 600_000_000_000),
-        ] as [(String, Int64)])
-    func retryAfter(_ value: String, _ pause: Int64) throws {
-        let retryAfter = try #require(RetryAfter(value, now: 0))
-        let decision = decision(.httpStatus, status: 429, retryAfter: retryAfter)
-        #expect(decision == .retry(afterNanoseconds: pause))
-    }
-
     @Test func `extreme settings do not overflow`() {
-        let rule = RetryRule(firstPause: .max, longestPause: .max, longestRetryAfter: .max)
+        let rule = RetryRule(firstPause: .max, longestPause: .max)
         #expect(decision(attempts: 20, random: .max, rule: rule) == .retry(afterNanoseconds: .max))
-        let none = RetryRule(firstPause: 0, longestPause: 0, longestRetryAfter: 0)
+        let none = RetryRule(firstPause: 0, longestPause: 0)
         #expect(decision(attempts: 20, random: .max, rule: none) == .retry(afterNanoseconds: 0))
         let slow = RetryRule(firstPause: 1, longestPause: .max)
         #expect(decision(attempts: .max - 1, retries: .max, random: .max, rule: slow) == .retry(afterNanoseconds: .max))
