@@ -231,9 +231,9 @@ class DeathTests(TestCase):
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
             tell(f"{QUEUED} were purged {'/'.join(f'{each:.0f}' for each in taken)} ms after the kill")
-            # It is 20 ms of work, which takes as many times longer as other processes want the processor. Whatever it
-            # could wait for, a pause or a sign of life, takes a second and more.
-            self.assertLess(min(taken), 100 if IS_LONG else 1_000)
+            # It is 20 ms of work, which takes longer while other processes use the processor. A wait for a pause or a
+            # sign of life takes a second or more.
+            self.assertLess(statistics.median(taken), 100 if IS_LONG else 1_000)
             eventually(lambda: not any(observer.query("status")["flights-now"].values()), "nothing is left to fetch")
 
     def test_a_get_that_is_interrupted_purges_its_work(self):
