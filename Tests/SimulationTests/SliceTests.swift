@@ -30,12 +30,15 @@ struct SliceTests {
         #expect(try Simulation.run(options).ledger == Simulation.run(options).ledger)
     }
 
-    @Test func `without faults every request that is wanted is answered or fails by its origin`() throws {
-        var options = SimulationOptions(seed: 9, steps: 5_000)
+    /// These worlds do not drain their broker at the end, which would refuse or drop requests.
+    @Test(arguments: [1, 10] as [UInt64])
+    func `without faults every request is answered`(seed: UInt64) throws {
+        var options = SimulationOptions(seed: seed, steps: 5_000)
         options.without = Set(Fault.allCases)
         let ledger = try Simulation.run(options).ledger
-        #expect(ledger.requests.answered > 0)
-        #expect(Set(ledger.requests.failed.keys).isSubset(of: ["queue-full", "stopping"]))
-        #expect(ledger.requests.orphaned == 0 && ledger.deliveries.lost == 0 && ledger.flights.stale == 0)
+        #expect(ledger.requests.submitted > 500)
+        #expect(ledger.requests.answered == ledger.requests.submitted, "\(ledger.requests)")
+        #expect(ledger.deliveries.acknowledged == ledger.deliveries.due, "\(ledger.deliveries)")
+        #expect(ledger.flights.stale == 0)
     }
 }
