@@ -134,7 +134,10 @@ let package = Package(
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests(
             "EarshotBrokerTests",
-            ["EarshotBroker", "EarshotCache", "EarshotCore", "EarshotHTTP", "EarshotLoop", "EarshotWire"]),
+            [
+                "EarshotBroker", "EarshotCache", "EarshotCore", "EarshotHTTP", "EarshotLoop", "EarshotWire", "ZMTP",
+                logging,
+            ]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
         tests("CurlTests", ["Curl"]),
@@ -148,6 +151,7 @@ let package = Package(
                 "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto", "Curl", logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
+        tests("CommandTests", ["earshot", "EarshotCore", "EarshotWire", arguments]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotWire", "EarshotHTTP"]),
         tests("TidyTests", []),

@@ -1,0 +1,96 @@
+import EarshotCore
+import Foundation
+import Testing
+
+@testable import earshot
+
+@Suite struct ConfigurationTests {
+    private let folder = CommandFolder()
+
+    private func changes(_ text: String) throws -> [SettingChange] {
+        try #require(try ConfigurationFile.read(folder.file("config.toml", text)))
+    }
+
+    @Test func `a file holds numbers, rules for origins and rules for addresses`() throws {
+        let changes = try changes(
+            """
+            slots = 32
+            cool-down = 30.5
+            address-policy = "public-only"
+            [origin."https://example.org"]
+            limit = 2
+            spacing = 0.5
+            [address]
+            "10.0.0.0/8" = "allow"
+            """)
+        #expect(
+            Set(changes.map { $0.words.joined(separator: " ") }) == [
+                "slots 32", "cool-down 30.5", "address-policy public-only",
+                "origin https://example.org limit=2 spacing=0.5",
+                "address 10.0.0.0/8 allow",
+            ])
+    }
+
+    @Test func `a file that is not there says nothing`() throws {
+        #expect(try ConfigurationFile.read(folder.path + "/none.toml") == nil)
+        #expect(try ConfigurationFile.read(folder.file("file", "") + "/below") == nil)
+    }
+
+    @Test(arguments: [
+        ("slots = ", "line 1"), ("slots = 0", "slots"), ("slots = \"many\"", "slots"), ("slots = -1", "slots"),
+        ("slot = 3", "slots"), ("cool-down = 1e300", "cool-down"), ("origin = 3", "origin is tables"),
+        ("[origin.\"h\"]\nlimt = 2", "is limit meant?"), ("[origin.\"h\"]\ncolour = 2", "there are limit and spacing"),
+        ("origin.h = 2", "is a table"), ("address = 3", "address is a table"),
+        ("[address]\n\"10.0.0.0/8\" = \"maybe\"", "10.0.0.0/8"),
+        ("address-policy = \"none\"", "address-policy"), ("slots = 3\0", "zero byte"),
+    ])
+    func `a fault is told with the file and its place`(text: String, part: String) throws {
+        let path = try folder.file("config.toml", text)
+        do {
+            let changes = try ConfigurationFile.read(path)
+            Issue.record("read as \(changes ?? [])")
+        } catch {
+            #expect(error.status == .configuration)
+            #expect(error.description.hasPrefix(path + ": "))
+            #expect(error.description.contains(part), "\(error)")
+        }
+    }
+
+    @Test func `arguments override a file, and a file the defaults of the pool`() throws {
+        let path = try folder.file("config.toml", "slots = 32\norigin-limit = 3\n")
+        let pool = Configuration.Pool(workers: 2, slots: 64)
+        let settings = try Configuration(file: path, flags: [.number(.originLimit, 5)], pool: pool).read()
+        #expect(settings[.slots] == 32)
+        #expect(settings[.workers] == 2)
+        #expect(settings[.originLimit] == 5)
+        let sources = Dictionary(settings.rows.map { ($0.name, $0.source) }) { first, _ in first }
+        #expect(sources["slots"] == path)
+        #expect(sources["workers"] == Settings.Source.standard)
+        #expect(sources["origin-limit"] == Settings.Source.flag)
+    }
+
+    @Test func `without a pool the settings of workers are ignored`() throws {
+        let path = try folder.file("config.toml", "workers = 3\norigin-limit = 3\n")
+        let settings = try Configuration(file: path, flags: [], pool: nil).read()
+        #expect(settings[.workers] == nil)
+        #expect(settings[.originLimit] == 3)
+    }
+
+    @Test func `a configured number of workers is cut to the most`() throws {
+        let path = try folder.file("config.toml", "workers = 30\n")
+        let pool = Configuration.Pool(workers: 2, slots: 64)
+        let settings = try Configuration(file: path, flags: [], pool: pool, mostWorkers: 4).read()
+        #expect(settings[.workers] == 4)
+    }
+
+    @Test func `a file that is named has to be there`() {
+        #expect(throws: Complaint.self) {
+            try Configuration(file: folder.path + "/none.toml", flags: [], pool: nil).read()
+        }
+    }
+
+    @Test func `each setting has a variable of its own`() {
+        #expect(Configuration.variable(.originLimit) == "EARSHOT_ORIGIN_LIMIT")
+        #expect(Set(SettingName.allCases.map(Configuration.variable)).count == SettingName.allCases.count)
+    }
+}

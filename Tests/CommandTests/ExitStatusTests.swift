@@ -1,0 +1,60 @@
+import EarshotWire
+import Testing
+
+@testable import earshot
+
+@Suite struct ExitStatusTests {
+    @Test(arguments: [
+        ("unsupported-scheme", 1), ("malformed-url", 3), ("unknown-host", 6), ("dns-failed", 6), ("connect-refused", 7),
+        ("connect-failed", 7), ("address-refused", 7), ("protocol-error", 8), ("truncated", 18), ("http-status", 22),
+        ("spool-full", 23), ("spool-failed", 23), ("write-failed", 23), ("timeout", 28), ("connect-timeout", 28),
+        ("deadline", 28), ("bad-header", 43), ("unsupported-method", 43), ("limit", 43), ("redirect-loop", 47),
+        ("too-many-redirects", 47), ("redirect-refused", 47), ("reset", 56), ("tls", 60), ("encoding-error", 61),
+        ("too-large", 63), ("too-compressed", 63), ("worker-lost", 5), ("a-code-of-a-later-version", 5),
+    ])
+    func `a code has the number that curl has for it, and 5 without one`(code: String, number: Int) {
+        #expect(ExitStatus(code: code).rawValue == Int32(number))
+    }
+
+    @Test func `the help lists each number once, in their order`() {
+        let numbers = ExitStatus.table.split(separator: "\n").map { $0.split(separator: " ")[0] }
+        #expect(numbers == ExitStatus.allCases.map { Substring(String($0.rawValue)) })
+        #expect(ExitStatus.allCases.map(\.rawValue) == ExitStatus.allCases.map(\.rawValue).sorted())
+    }
+}
+
+@Suite struct TallyTests {
+    private func tally(_ outcomes: [FetchOutcome]) -> Tally {
+        var tally = Tally()
+        for outcome in outcomes { tally.count(outcome) }
+        return tally
+    }
+
+    private func failure(_ code: String) -> FetchOutcome { FetchOutcome(url: "http://h/", code: code, detail: "") }
+
+    private func success(_ length: Int, _ source: Terminal.Source = .network) throws -> FetchOutcome {
+        var response = Terminal.Response(url: "http://h/")
+        response.length = length
+        response.source = source
+        let terminal = Terminal(
+            handler: try #require(HandlerID("h")), request: try #require(RequestID("1")), sequence: 1,
+            outcome: .result(status: 200, response))
+        return FetchOutcome(url: "http://h/", terminal)
+    }
+
+    @Test func `the exit status is the one cause of all failures`() throws {
+        #expect(tally([]).status == .done)
+        #expect(tally([try success(1)]).status == .done)
+        #expect(tally([failure("timeout"), failure("deadline")]).status == .timedOut)
+        #expect(tally([failure("timeout"), failure("tls")]).status == .someFailed)
+        #expect(tally([try success(1), failure("tls")]).status == .someFailed)
+    }
+
+    @Test func `it counts bodies, bytes and answers of the cache`() throws {
+        let tally = try tally([
+            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared), failure("tls"),
+        ])
+        #expect((tally.succeeded, tally.failed, tally.total) == (4, 1, 5))
+        #expect((tally.bytes, tally.cached) == (18, 2))
+    }
+}

@@ -1,0 +1,40 @@
+import ArgumentParser
+import EarshotCore
+import Testing
+
+@testable import earshot
+
+@Suite struct SettingOptionsTests {
+    private func words(_ arguments: String...) throws -> [String] {
+        try SettingOptions.parse(arguments).changes().map { $0.words.joined(separator: " ") }
+    }
+
+    @Test func `each setting is an option that takes its value as SET does`() throws {
+        let rows = Settings().rows.filter { $0.pattern == nil && $0.value != "-" }
+        #expect(rows.count > 10)
+        for row in rows {
+            #expect(try words("--\(row.name)", row.value) == ["\(row.name) \(row.value)"])
+        }
+    }
+
+    @Test func `rules may be repeated`() throws {
+        let origins = try words("--origin", "a.example limit=2", "--origin", "*.b.example spacing=0.5")
+        #expect(origins == ["origin a.example limit=2", "origin *.b.example spacing=0.5"])
+        let addresses = try words("--deny", "c.example", "--allow", "10.0.0.0/8", "--allow", "*.d.example")
+        #expect(addresses == ["address 10.0.0.0/8 allow", "address *.d.example allow", "address c.example deny"])
+    }
+
+    @Test(arguments: [
+        ["--slots", "0"], ["--slots", "many"], ["--origin", "a.example limit=0"], ["--origin", "a.example"],
+        ["--allow", "10.0.0.0/64"], ["--deny", ""], ["--address-policy", "none"],
+    ])
+    func `a value that no setting takes is refused with the name of its option`(arguments: [String]) {
+        do {
+            let options = try SettingOptions.parse(arguments)
+            Issue.record("taken: \(try options.changes())")
+        } catch {
+            let message = SettingOptions.message(for: error)
+            #expect(message.contains(arguments[0]), "\(message)")
+        }
+    }
+}

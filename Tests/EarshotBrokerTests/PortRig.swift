@@ -1,0 +1,98 @@
+import EarshotLoop
+import Foundation
+import Logging
+import ZMTP
+
+@testable import EarshotBroker
+
+/// A port in a folder of its own, and what it told.
+final class PortRig {
+    /// A peer in this process. It reads nothing until it is told to.
+    final class Peer {
+        fileprivate let stream: MessageStream
+        var isReading = true
+        fileprivate(set) var heads: [String] = []
+        var isOpen: Bool { stream.isOpen }
+        var isEnded: Bool { stream.isEnded }
+
+        init(_ path: String, _ loop: EventLoop) throws {
+            stream = try MessageStream(
+                try UnixSocket.connect(to: path), as: .dealer, frameBytes: 4 << 20, mostMessages: 100_000, loop: loop
+            ) {}
+        }
+
+        func say(_ heads: String...) {
+            for head in heads { _ = stream.send(Message(head: Array(head.utf8))) }
+            stream.flush()
+        }
+    }
+
+    let loop: EventLoop
+    let port: StreamPort
+    let path: String
+    /// One line for each event: `connected 1`, `message 1 HEAD`, `surplus 1 HEAD`, `lost 1`.
+    private(set) var events: [String] = []
+    private let folder = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
+    private var peers: [Peer] = []
+    private var hook: EventLoop.HookID?
+    /// Whether the port takes what comes.
+    var isTaking = true
+
+    init(_ bounds: PortBounds = .clients, connectionLimit: Int = 100) throws {
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        path = folder + "/bus"
+        loop = try EventLoop()
+        port = try StreamPort(
+            path, loop, frameBytes: 1 << 20, bounds: bounds, connectionLimit: connectionLimit,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        hook = loop.addHook { [unowned self] in pass() }
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: folder) }
+
+    /// A peer after its handshake, or after the port has refused it.
+    func peer() throws -> Peer {
+        let peer = try Peer(path, loop)
+        peers.append(peer)
+        _ = try reaches { peer.isOpen || peer.isEnded }
+        return peer
+    }
+
+    /// Ends a peer's connection.
+    func drop(_ peer: Peer) {
+        UnixSocket.shutDown(peer.stream.descriptor)
+        peers.removeAll { $0 === peer }
+    }
+
+    /// Runs the loop until the condition holds, for ten seconds at most.
+    func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+
+    func send(_ head: String, to peer: UInt64, as kind: StreamPort.Kind = .reply) -> StreamPort.Sent {
+        port.send(Array(head.utf8), to: peer, as: kind)
+    }
+
+    private func pass() -> EventLoop.Rest {
+        if isTaking {
+            port.take { event in
+                events.append(Self.line(event))
+                return 1
+            }
+            port.flush()
+        }
+        for peer in peers where peer.isReading {
+            while let message = peer.stream.next() { peer.heads.append(String(decoding: message.head, as: UTF8.self)) }
+            peer.stream.flush()
+        }
+        let isBusy = isTaking && port.hasPending || peers.contains { $0.isReading && $0.stream.hasPending }
+        return isBusy ? .none : .untilEvent
+    }
+
+    private static func line(_ event: PortEvent) -> String {
+        switch event {
+        case .connected(let peer, _): "connected \(peer)"
+        case .message(let peer, let head, _): "message \(peer) \(String(decoding: head, as: UTF8.self))"
+        case .surplus(let peer, let head): "surplus \(peer) \(String(decoding: head, as: UTF8.self))"
+        case .lost(let peer, _, _): "lost \(peer)"
+        }
+    }
+}

@@ -1,0 +1,142 @@
+import EarshotLoop
+import Foundation
+import Testing
+
+@testable import EarshotBroker
+
+/// The socket that ZeroMQ peers connect to: the order of what it tells, and its bounds.
+struct StreamPortTests {
+    @Test func `a peer is told of with its first message, and its loss after its last`() throws {
+        let rig = try PortRig()
+        let peer = try rig.peer()
+        peer.say("a", "b")
+        #expect(try rig.reaches { rig.events.count == 3 })
+        #expect(rig.port.pid(of: 1) == ProcessInfo.processInfo.processIdentifier)
+        peer.say("c")
+        rig.drop(peer)
+        #expect(try rig.reaches { rig.events.last == "lost 1" })
+        #expect(rig.events == ["connected 1", "message 1 a", "message 1 b", "message 1 c", "lost 1"])
+        #expect(rig.send("x", to: 1) == .unreachable)
+        #expect(rig.port.pid(of: 1) == 0)
+    }
+
+    @Test func `a peer that said nothing is not told of`() throws {
+        let rig = try PortRig()
+        let silent = try rig.peer()
+        #expect(silent.isOpen)
+        rig.drop(silent)
+        let next = try rig.peer()
+        next.say("a")
+        #expect(try rig.reaches { rig.events.count == 2 })
+        #expect(rig.events == ["connected 2", "message 2 a"])
+    }
+
+    @Test func `replies reach their peer in order`() throws {
+        let rig = try PortRig()
+        let peers = try [rig.peer(), rig.peer()]
+        for peer in peers { peer.say("hello") }
+        #expect(try rig.reaches { rig.events.count == 4 })
+        for number in 0..<100 {
+            for peer in 1...2 { #expect(rig.send("\(peer) \(number)", to: UInt64(peer)) == .sent) }
+        }
+        rig.port.flush()
+        #expect(try rig.reaches { peers.allSatisfy { $0.heads.count == 100 } })
+        #expect(peers[0].heads == (0..<100).map { "1 \($0)" })
+        #expect(peers[1].heads == (0..<100).map { "2 \($0)" })
+    }
+
+    @Test func `at the limit a connection is closed, and its place is free once another one is lost`() throws {
+        let rig = try PortRig(connectionLimit: 2)
+        let first = try rig.peer()
+        let second = try rig.peer()
+        for peer in [first, second] { peer.say("hello") }
+        #expect(try rig.reaches { rig.events.count == 4 })
+        let third = try rig.peer()
+        #expect(third.isEnded)
+        rig.drop(second)
+        #expect(try rig.reaches { rig.events.last == "lost 2" })
+        let fourth = try rig.peer()
+        fourth.say("hello")
+        #expect(try rig.reaches { rig.events.last == "message 3 hello" })
+        first.say("again")
+        #expect(try rig.reaches { rig.events.last == "message 1 again" })
+    }
+
+    @Test func `a peer has a turn of 32 messages before the next one has its own`() throws {
+        let rig = try PortRig()
+        let (talker, other) = (try rig.peer(), try rig.peer())
+        talker.say("hello")
+        other.say("hello")
+        #expect(try rig.reaches { rig.events.count == 4 })
+        rig.isTaking = false
+        for _ in 0..<1_000 { talker.say("much") }
+        other.say("little")
+        rig.isTaking = true
+        #expect(try rig.reaches { rig.events.count == 1_005 })
+        let place = try #require(rig.events.firstIndex { $0.hasSuffix("little") })
+        // It may have come first, and else a turn of the talker is over, or two if the kernel told of it later.
+        #expect(place <= 4 + 2 * StreamPort.itemsPerTurn)
+    }
+
+    @Test func `a peer that does not read holds terminals and progress back, but no reply`() throws {
+        var bounds = PortBounds.clients
+        bounds.deliveries = 4
+        let rig = try PortRig(bounds)
+        let peer = try rig.peer()
+        peer.say("hello")
+        #expect(try rig.reaches { rig.events.count == 2 })
+        peer.isReading = false
+        // The kernel takes what its buffer holds.
+        let body = String(repeating: "x", count: 200_000)
+        var sent = 0
+        while sent < 1_000, rig.send(body, to: 1, as: .terminal) == .sent { sent += 1 }
+        #expect((4..<100).contains(sent))
+        #expect(rig.send("p", to: 1, as: .progress) == .wouldBlock)
+        #expect(!rig.port.hasRoom(for: 1))
+        #expect(rig.send("reply", to: 1) == .sent)
+        peer.isReading = true
+        #expect(try rig.reaches { peer.heads.count == sent + 1 })
+        #expect(peer.heads.last == "reply")
+        #expect(rig.port.hasRoom(for: 1))
+        #expect(rig.send("t", to: 1, as: .terminal) == .sent)
+    }
+
+    @Test func `a peer that does not read its replies is not read either`() throws {
+        var bounds = PortBounds.clients
+        bounds.replies = 4
+        let rig = try PortRig(bounds)
+        let (peer, other) = (try rig.peer(), try rig.peer())
+        peer.say("hello")
+        other.say("hello")
+        #expect(try rig.reaches { rig.events.count == 4 })
+        peer.isReading = false
+        for _ in 0..<20 { _ = rig.send(String(repeating: "x", count: 200_000), to: 1) }
+        rig.port.flush()
+        peer.say("question")
+        other.say("question")
+        #expect(try rig.reaches { rig.events.last == "message 2 question" })
+        other.say("another")
+        #expect(try rig.reaches { rig.events.last == "message 2 another" })
+        #expect(!rig.events.contains("message 1 question"))
+        peer.isReading = true
+        #expect(try rig.reaches { rig.events.last == "message 1 question" })
+        #expect(try rig.reaches { peer.heads.count == 20 })
+    }
+
+    @Test func `a socket whose file is gone is made again, and connections go on`() throws {
+        let rig = try PortRig()
+        let old = try rig.peer()
+        old.say("hello")
+        #expect(try rig.reaches { rig.events.count == 2 })
+        #expect(rig.port.isInPlace)
+        try FileManager.default.removeItem(atPath: rig.path)
+        #expect(!rig.port.isInPlace)
+        try rig.port.listenAgain()
+        #expect(rig.port.isInPlace)
+        let new = try rig.peer()
+        new.say("hello")
+        old.say("again")
+        #expect(try rig.reaches { rig.events.count == 5 })
+        #expect(Set(rig.events[2...]) == ["connected 2", "message 2 hello", "message 1 again"])
+    }
+}

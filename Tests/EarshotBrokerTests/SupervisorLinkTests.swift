@@ -1,0 +1,127 @@
+import EarshotCore
+import EarshotLoop
+import Logging
+import Testing
+
+@testable import EarshotBroker
+
+/// The conversation of a broker with its supervisor, which the test plays.
+struct SupervisorLinkTests {
+    /// A link, and the descriptor of the supervisor's end until that listens.
+    private final class Rig {
+        let loop: EventLoop
+        let link: SupervisorLink
+        var settings: [Settings] { heard.settings }
+        var failures: [[ChildFailure]] { heard.failures }
+        private(set) var lines: [String] = []
+        private let heard = Heard()
+        private let end: Int32
+        private var supervisor: LineChannel?
+
+        private final class Heard {
+            var settings: [Settings] = []
+            var failures: [[ChildFailure]] = []
+        }
+
+        init() throws {
+            loop = try EventLoop()
+            let ends = try LineChannel.makePair()
+            end = ends.own
+            let heard = heard
+            link = try SupervisorLink(
+                ends.child, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+                onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) })
+        }
+
+        /// From now on the supervisor reads what it is told.
+        func listen() throws {
+            supervisor = try LineChannel(end, loop: loop) { [unowned self] line in lines.append(line) }
+        }
+
+        func say(_ lines: [String]) { supervisor?.send(lines) }
+
+        /// Says lines before it listens.
+        func sayDeaf(_ lines: [String]) throws {
+            for line in lines {
+                let sent = unsafe Array(line.utf8).withUnsafeBytes { unsafe UnixSocket.send(end, $0) }
+                try #require(sent == .bytes(line.utf8.count))
+            }
+        }
+
+        /// Runs the loop until the condition holds, for ten seconds at most.
+        func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+    }
+
+    private func rig() throws -> Rig {
+        let rig = try Rig()
+        try rig.listen()
+        return rig
+    }
+
+    @Test func `settings come as a whole and are answered when they hold`() throws {
+        let rig = try rig()
+        var settings = Settings()
+        try settings.apply(try SettingChange(["slots", "7"]), source: "/etc/earshot/config.toml")
+        rig.say(settings.lines)
+        rig.say([SupervisorWord.alive])
+        #expect(try rig.reaches { rig.lines.contains(SupervisorWord.alive) })
+        #expect(rig.settings.isEmpty, "the end has not been said")
+        rig.say([Settings.end])
+        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(rig.settings == [settings])
+    }
+
+    @Test func `settings that cannot be read are not answered, and the next ones hold`() throws {
+        let rig = try rig()
+        rig.say(["slots 0\tflag", Settings.end, SupervisorWord.alive])
+        #expect(try rig.reaches { rig.lines == [SupervisorWord.alive] })
+        #expect(rig.settings.isEmpty)
+        rig.say(Settings().lines + [Settings.end])
+        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(rig.settings == [Settings()])
+    }
+
+    @Test func `failing children are told of at once`() throws {
+        let rig = try rig()
+        let failures = ["broker", "worker"].map { role in
+            ChildFailure(role: role, deaths: 3, since: "2044-11-06T08:49:37Z", lastEnd: "signal 9")
+        }
+        rig.say(failures.map(\.line) + [ChildFailure.end, ChildFailure.end])
+        #expect(try rig.reaches { rig.failures.count == 2 })
+        #expect(rig.failures == [failures, []])
+    }
+
+    @Test func `the supervisor hears of each change and of each new number of workers`() throws {
+        let rig = try rig()
+        rig.link.tell(try SettingChange(["slots", "7"]))
+        rig.link.tell(try SettingChange(["slots", "8"]))
+        for count in [1, 1, 2, 1] { rig.link.tell(workersTakenIn: count) }
+        let workers = [1, 2, 1].map { "\(SupervisorWord.workers) \($0)" }
+        #expect(try rig.reaches { rig.lines.count == 5 })
+        #expect(rig.lines == ["slots 7", "slots 8"] + workers)
+    }
+
+    @Test func `a supervisor that does not read hears the last value of each subject once it reads`() throws {
+        let rig = try Rig()
+        let count = 20_000
+        for number in 0..<count { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
+        for workers in 1...count { rig.link.tell(workersTakenIn: workers) }
+        rig.link.tell(try SettingChange(["origin-limit", "9"]))
+        try rig.listen()
+        #expect(try rig.reaches { rig.lines.contains("origin-limit 9") })
+        #expect(rig.lines.count < count, "the later value took the place of the earlier one")
+        #expect(rig.lines.last { $0.hasPrefix("slots ") } == "slots 1000")
+        #expect(rig.lines.last { $0.hasPrefix(SupervisorWord.workers) } == "\(SupervisorWord.workers) \(count)")
+    }
+
+    @Test func `settings of the supervisor replace changes that it has not heard of`() throws {
+        let rig = try Rig()
+        for number in 0..<20_000 { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
+        rig.link.tell(try SettingChange(["origin-limit", "9"]))
+        try rig.sayDeaf(Settings().lines + [Settings.end])
+        #expect(try rig.reaches { rig.settings == [Settings()] })
+        try rig.listen()
+        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(!rig.lines.contains("origin-limit 9"))
+    }
+}
