@@ -185,6 +185,10 @@ CURLcode curlshim_easy_set_opensocket_callback(CURL *handle, curl_opensocket_cal
     return (library.curl_easy_setopt)(handle, CURLOPT_OPENSOCKETFUNCTION, value);
 }
 
+CURLcode curlshim_easy_set_closesocket_callback(CURL *handle, curl_closesocket_callback value) {
+    return (library.curl_easy_setopt)(handle, CURLOPT_CLOSESOCKETFUNCTION, value);
+}
+
 CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback value) {
     return (library.curl_easy_setopt)(handle, CURLOPT_PREREQFUNCTION, value);
 }

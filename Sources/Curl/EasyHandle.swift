@@ -2,6 +2,9 @@ internal import CLibCurl
 
 /// One easy handle and what libcurl reads through it while a transfer runs. Used again after `rest` or `reset`.
 @safe final class EasyHandle {
+    /// Seconds after which libcurl closes an idle connection by itself.
+    private static let usualIdleSeconds = 118
+
     /// Owned; cleaned up by `deinit`, by when it has left its multi handle.
     let pointer: UnsafeMutableRawPointer
     /// Where libcurl puts its sentence about a failure; CURL_ERROR_SIZE bytes.
@@ -17,6 +20,10 @@ internal import CLibCurl
     private var resolve = StringList()
     /// Whether the next transfer opens a connection though its request would allow to use one again.
     private var isReuseForbidden = false
+    /// Whether its connections are closed sooner than usual, until the next `rest` or `reset`.
+    private var isCrowded = false
+    /// Whether libcurl reports closed sockets, until the next `reset`.
+    private var hasCloseCallback = false
 
     /// What `pointer` points to, as a key.
     var address: UInt { UInt(bitPattern: unsafe pointer) }
@@ -59,6 +66,11 @@ internal import CLibCurl
             _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 0)
             isReuseForbidden = false
         }
+        if isCrowded {
+            _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 0)
+            _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, Self.usualIdleSeconds)
+            isCrowded = false
+        }
     }
 
     /// Has the next transfer open a connection, until the next `rest` or `reset`.
@@ -66,6 +78,21 @@ internal import CLibCurl
         // libcurl only notes it.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 1)
         isReuseForbidden = true
+    }
+
+    /// Has the connection of the running transfer closed at its end, until the next `rest` or `reset`.
+    func closeAfterTransfer() {
+        // libcurl only notes it.
+        _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 1)
+        isCrowded = true
+    }
+
+    /// Has the next transfer close connections that were idle for longer, until the next `rest` or `reset`. libcurl looks
+    /// for them once a second.
+    func closeIdleConnections(afterSeconds seconds: Int) {
+        // libcurl only notes it.
+        _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, seconds)
+        isCrowded = true
     }
 
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
@@ -76,6 +103,8 @@ internal import CLibCurl
         headerFields = StringList()
         resolve = StringList()
         isReuseForbidden = false
+        isCrowded = false
+        hasCloseCallback = false
         unsafe errorText.pointee = 0
     }
 
@@ -169,6 +198,15 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_OPENSOCKETDATA, context))
         try check(unsafe curlshim_easy_set_prereq_callback(pointer, request))
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
+    }
+
+    /// Has libcurl report to `notes`, which must outlive the connections, each socket that it closes.
+    func setCloseCallback(_ notes: MultiNotes) throws(CurlError) {
+        guard !hasCloseCallback else { return }
+        try check(unsafe curlshim_easy_set_closesocket_callback(pointer, socketClosing))
+        let context = unsafe Unmanaged.passUnretained(notes).toOpaque()
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, context))
+        hasCloseCallback = true
     }
 
     /// The TLS session of the connection that it uses; nil without TLS. To be asked while a request is under way.

@@ -12,9 +12,13 @@ internal import CLibCurl
     /// How many handles are kept for transfers to come.
     private static let idleHandlesLimit = 256
 
+    /// Seconds after which an idle connection makes room for others while the connections are as many as they may be.
+    public static let crowdedIdleSeconds = 5
+
     /// Owned; cleaned up by `deinit`.
     private let pointer: UnsafeMutableRawPointer
     private let notes = MultiNotes()
+    private let crowdedIdleSeconds: Int
     /// By `EasyHandle.address`. Keeps what the callbacks point to alive.
     private var running: [UInt: Transfer] = [:]
     private var idle: [EasyHandle] = []
@@ -28,28 +32,37 @@ internal import CLibCurl
     /// How many transfers run.
     public var runningCount: Int { running.count }
 
-    private init(pointer: UnsafeMutableRawPointer) {
+    /// Number of open connections that have carried a request.
+    public var connectionCount: Int { notes.sockets.count }
+
+    private init(pointer: UnsafeMutableRawPointer, crowdedIdleSeconds: Int) {
         unsafe self.pointer = unsafe pointer
+        self.crowdedIdleSeconds = crowdedIdleSeconds
     }
 
-    /// - Parameter maxConnections: how many connections may be open, those in use included. With fewer than the
-    ///   transfers at once plus the idle ones worth keeping, every request opens a connection.
-    public static func make(maxConnections: Int) throws(CurlError) -> Multi {
+    /// - Parameters:
+    ///   - maxConnections: Number of connections from which on a new one is closed at the end of its transfer, those in
+    ///     use included. With fewer than the transfers at once plus the idle ones worth keeping, every request opens a
+    ///     connection.
+    ///   - crowdedIdleSeconds: Seconds after which an idle connection makes room while there are so many.
+    public static func make(
+        maxConnections: Int, crowdedIdleSeconds: Int = crowdedIdleSeconds
+    ) throws(CurlError) -> Multi {
         try Library.initialize()
         guard let pointer = unsafe curlshim_multi_init() else { throw CurlError(.noHandle) }
-        let multi = unsafe Multi(pointer: pointer)
-        let connections = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, maxConnections)
+        let multi = unsafe Multi(pointer: pointer, crowdedIdleSeconds: crowdedIdleSeconds)
         let callbacks = unsafe multi.notes.attach(to: pointer)
-        for result in [connections, callbacks] where result != CURLM_OK {
-            throw CurlError(.optionRefused, underlying: Int(result.rawValue))
-        }
+        guard callbacks == CURLM_OK else { throw CurlError(.optionRefused, underlying: Int(callbacks.rawValue)) }
+        multi.keepConnections(maxConnections)
         return multi
     }
 
-    /// How many connections may be open from now on; see `make(maxConnections:)`.
+    /// Changes `maxConnections`; see `make(maxConnections:crowdedIdleSeconds:)`.
     public func keepConnections(_ maxConnections: Int) {
-        // libcurl takes any number.
-        _ = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, maxConnections)
+        notes.connectionsLimit = maxConnections
+        // More than the connections that are kept and those of running transfers, so that libcurl itself evicts none:
+        // `connectionsLimit` says why. It takes any number.
+        _ = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, 4 * maxConnections)
     }
 
     deinit {
@@ -69,6 +82,7 @@ internal import CLibCurl
             let transfer = Transfer(easy: easy, notes: notes, sink: sink, names: use, turn: turns)
             try easy.configure(request)
             if !lines.isEmpty { try easy.setResolve(lines) }
+            if notes.isCrowded { easy.closeIdleConnections(afterSeconds: crowdedIdleSeconds) }
             try transfer.attach()
             let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
             guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }

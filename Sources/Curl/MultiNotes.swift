@@ -1,4 +1,5 @@
 internal import CLibCurl
+internal import Glibc
 
 /// What a multi handle's callbacks were told, kept until the owner asks: inside a callback nothing is done.
 final class MultiNotes {
@@ -8,6 +9,14 @@ final class MultiNotes {
     private var opened: Set<Int32> = []
     /// The last word on the timer; nil if it did not change.
     var timeout: TimeoutChange?
+    /// Number of open connections from which on new ones are closed at the end of their transfers.
+    ///
+    /// libcurl 7.88 evicts a connection by walking all hosts of its cache, and keeps the empty entry of the evicted host.
+    /// So evictions take time in proportion to the hosts that were ever evicted. Connections closed at the end of a
+    /// transfer, or because they were idle for too long, leave no entry.
+    var connectionsLimit = 0
+    /// Whether there are that many.
+    var isCrowded: Bool { sockets.count >= connectionsLimit }
     /// The sockets of its connections.
     var sockets = SocketTable()
     /// The TLS sessions of its transfers.
@@ -57,6 +66,14 @@ private func interestChanged(
     unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
         .note(descriptor: descriptor, what: what, owner: UInt(bitPattern: easy))
     return 0
+}
+
+/// Closes a socket that `connectionPlanned` opened. libcurl calls it for each connection, also for those in its cache.
+func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t) -> Int32 {
+    if let context = unsafe context {
+        unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().sockets.remove(descriptor)
+    }
+    return close(descriptor)
 }
 
 /// For `curlshim_load`: the peer of a TLS session has said close_notify.

@@ -2,7 +2,7 @@ internal import CLibCurl
 internal import Glibc
 
 /// The sockets of a multi handle's connections, by the connections' two ends: before a request libcurl tells its ends,
-/// and not its socket. At most one entry for each descriptor that was ever open.
+/// and not its socket. libcurl reports the end of each connection, and a descriptor has one entry at most.
 struct SocketTable {
     /// Digest of a connection's two ends. Hashed under the process's random key, so that no peer can make two connections
     /// look alike.
@@ -36,6 +36,15 @@ struct SocketTable {
             descriptors[old] = nil
         }
         descriptors[new] = descriptor
+    }
+
+    /// Number of open connections that have carried a request.
+    var count: Int { ends.count }
+
+    /// Removes a connection whose socket closes.
+    mutating func remove(_ descriptor: Int32) {
+        guard let old = ends.removeValue(forKey: descriptor), descriptors[old] == descriptor else { return }
+        descriptors[old] = nil
     }
 
     /// Whether a connection that was used before is open and has nothing to read. One system call.

@@ -46,6 +46,7 @@ public final class Transfer {
             header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
         try unsafe easy.setAddressCallbacks(
             open: connectionPlanned, request: requestPlanned, context: Unmanaged.passUnretained(self).toOpaque())
+        try easy.setCloseCallback(notes)
     }
 
     /// Milliseconds since its connection last received bytes, parts of lines included; nil without a connection, and once
@@ -91,6 +92,7 @@ public final class Transfer {
         if !newSockets.isEmpty {
             notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
             newSockets.removeAll(keepingCapacity: true)
+            if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
         } else if !hasBegunAnew {
             hasStaleConnection = !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
         }

@@ -12,9 +12,11 @@ final class TestLoop {
     /// When libcurl's timer is due, in milliseconds of the monotonic clock.
     private var timerDue: Int?
 
-    init(origin: LoopbackOrigin) throws {
+    init(
+        origin: LoopbackOrigin, maxConnections: Int = 16, crowdedIdleSeconds: Int = Multi.crowdedIdleSeconds
+    ) throws {
         self.origin = origin
-        multi = try Multi.make(maxConnections: 16)
+        multi = try Multi.make(maxConnections: maxConnections, crowdedIdleSeconds: crowdedIdleSeconds)
     }
 
     var url: String { "http://127.0.0.1:\(origin.port)/file" }

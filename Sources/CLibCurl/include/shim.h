@@ -51,6 +51,7 @@ CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value);
 CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
 CURLcode curlshim_easy_set_data_callback(CURL *handle, CURLoption option, curl_write_callback value);
 CURLcode curlshim_easy_set_opensocket_callback(CURL *handle, curl_opensocket_callback value);
+CURLcode curlshim_easy_set_closesocket_callback(CURL *handle, curl_closesocket_callback value);
 CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback value);
 
 CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value);
