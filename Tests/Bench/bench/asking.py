@@ -89,7 +89,8 @@ class Plan:
 
 @dataclasses.dataclass
 class Client:
-    """A program that asks. `servers`: by role, the processes that work for it. `describe`: what the table says."""
+    """A program that asks. `servers`: by role, the processes that work for it. `describe`: what the table says. `env`:
+    further variables of its environment."""
 
     name: str
     program: list
@@ -99,6 +100,7 @@ class Client:
     servers: dict = dataclasses.field(default_factory=dict)
     is_ours: bool = False
     counted: Callable[[], int] | None = None
+    env: dict = dataclasses.field(default_factory=dict)
 
     def contender(self, plan):
         return Contender(self.name, self.describe, lambda number: self.ask(plan, number), self.is_ours)
@@ -116,7 +118,7 @@ class Client:
         before = self.counted() if self.counted else 0
         for meter in meters.values():
             meter.__enter__()
-        finished = run(arguments, env=peers.scripts_environment(), timeout=300)
+        finished = run(arguments, env={**peers.scripts_environment(), **self.env}, timeout=300)
         for meter in meters.values():
             meter.__exit__()
         found = json.loads(finished.stdout)

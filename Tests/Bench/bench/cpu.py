@@ -52,6 +52,12 @@ def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def most_resident(pid):
+    """The most bytes of memory that were resident at any time."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
+
+
 def wakeups(pid):
     """How often the threads that live now went to sleep of their own will: each is a wake-up."""
     total = 0

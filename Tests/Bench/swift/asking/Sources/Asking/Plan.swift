@@ -10,6 +10,7 @@ public struct Plan: Sendable {
     public var files = 10000
     public var size = 1024
     public var sums = false
+    public var extra = ""
 
     /// Reads the arguments; ends the program when they are wrong.
     public init() {
@@ -22,6 +23,7 @@ public struct Plan: Sendable {
             guard let value = rest.popFirst() else { Self.refuse(name) }
             switch name {
             case "--place": place = value
+            case "--extra": extra = value
             case "--prefix": prefix = value
             case "--suffix": suffix = value
             case "--requests": requests = Self.number(value, of: name)

@@ -1,12 +1,21 @@
 // Asks the origin by async-http-client in the client's own process, as its README shows it, with as many connections as
-// requests at once (its default is 8 to a host).
+// requests at once (its default is 8 to a host). EXTRA `http1` for HTTP/1.1 where the origin offers HTTP/2 as well.
+// SSL_CERT_FILE names certificates to trust instead of the system's.
 import Asking
 import AsyncHTTPClient
+import Foundation
 import NIOCore
+import NIOSSL
 
 let plan = Plan()
 var configuration = HTTPClient.Configuration.singletonConfiguration
 configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = plan.outstanding
+if plan.extra == "http1" { configuration.httpVersion = .http1Only }
+if let file = ProcessInfo.processInfo.environment["SSL_CERT_FILE"] {
+    var tls = TLSConfiguration.makeClientConfiguration()
+    tls.trustRoots = .file(file)
+    configuration.tlsConfiguration = tls
+}
 let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
 try await ask(plan) { url in
     let response = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(60))
