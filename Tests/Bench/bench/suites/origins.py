@@ -2,7 +2,7 @@
 
 The origins are names below `localhost`, which are loopback addresses without any name server (RFC 6761). A program that
 crawls does the same: a name, a connection and a request, and never again. With EARSHOT_LONG=1 there are up to 1,000,000.
-The memory is the most that the broker and each worker had; all requests are queued at once.
+The memory is the most that the broker and a worker had.
 """
 
 import os
