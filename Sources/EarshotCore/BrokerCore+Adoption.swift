@@ -161,7 +161,7 @@ extension BrokerCore {
 
     private mutating func adopt(_ attempt: AttemptID, at worker: Int32, for flight: Int32) {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        if let part = parts.drop(flight) { remove(part) }
+        delete(parts.take(flight))
         pauses.drop(flight)
         noteProbe(flight)
         enter(.running(worker: worker), flight)

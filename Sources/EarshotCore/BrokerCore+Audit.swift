@@ -26,7 +26,7 @@ extension BrokerCore {
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
             && waitingTerminals.count == 0 && waitingNumbers.isEmpty && waitingFiles.isEmpty
             && spoolUse.waitingBytes == 0
-            && aside.isEmpty && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
+            && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
             && durables.isEmpty && recordingBytes == 0
             && origins.count == 0
             && requestBodies.ids.isEmpty && requestHeads == RequestHeads() && ledger.requests.pending == 0
@@ -207,18 +207,16 @@ extension BrokerCore {
                     "4: flight \(flight.id) follows one that does not know it")
             }
         }
-        for number in parts.keys {
+        for number in parts.kept.keys {
             check(
                 flights.contains(number) && !flights[number].isRunning, "12: flight \(number) keeps a part for nobody")
         }
-        let kept = parts.values.reduce(0) { $0 + $1.bytes } + aside.values.reduce(0) { $0 + $1.part.bytes }
-        check(spoolUse.keptBytes == kept, "11: \(kept) bytes are kept, not \(spoolUse.keptBytes)")
+        for fault in parts.checkInvariants() { check(false, fault) }
         let growing = workers.indices.reduce(0) { sum, worker in
             workers[worker].leases.values.reduce(sum) { $0 + $1.growingBytes }
         }
         check(spoolUse.growingBytes == growing, "11: \(growing) bytes grow, not \(spoolUse.growingBytes)")
         check(Set(spoolUse.files.keys) == Set(fileHolders.keys), "11: other files are counted than needed")
-        check(aside.count <= limits.partsAside, "11: \(aside.count) parts are kept aside")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")
         check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a plan is kept for no flight")

@@ -49,7 +49,7 @@ extension BrokerCore {
     @inline(__always)
     func inlineBytes(of flight: Int32) -> Int? {
         // A message needs no room on the disk.
-        guard spoolUse.bytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
+        guard spooledBytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
             return nil
         }
         let number = interests[interest].extras

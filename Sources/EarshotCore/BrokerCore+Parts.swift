@@ -1,11 +1,10 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// What is left of transfers that broke off: who has it, who goes on with it, how long it stays.
+/// Parts of interrupted transfers: from the lease of an attempt into `PartStore`, and from there to the next attempt.
 ///
-/// A worker writes a body into a file named after its attempt. When the attempt ends without it, the shell takes the
-/// file back under `keptName` and says so by `partKept`, before it tells of the end. From then on it waits for the next
-/// attempt of its flight, or, if that is gone, aside under its key: for a while, and within bounds.
+/// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
+/// back under `keptName` and reports it with `partKept`, before it reports the end.
 extension BrokerCore {
     /// What the shell calls the file of an attempt that it has taken back.
     public static func keptName(of attempt: AttemptID) -> String { "\(attempt).kept" }
@@ -22,12 +21,8 @@ extension BrokerCore {
         workers[worker].leases[attempt]?.keptBytes = bytes
     }
 
-    /// The time of something kept aside is over.
-    mutating func asideEnded(_ serial: UInt64) {
-        guard let entry = aside.first(where: { $0.value.serial == serial }) else { return }
-        aside[entry.key] = nil
-        remove(entry.value.part)
-    }
+    /// The expiry timer of a part set aside.
+    mutating func asideEnded(_ serial: UInt64) { delete(parts.expire(serial)) }
 
     // MARK: Queries
 
@@ -66,7 +61,7 @@ extension BrokerCore {
         }
     }
 
-    /// What is left of an attempt that has ended goes to its flight, or aside if that is gone.
+    /// Keeps the part of an attempt that has ended, for its flight or, if that has ended too, for a later one.
     mutating func keepPart(of lease: WorkerSession.Lease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
         let file = Self.keptName(of: attempt)
@@ -78,76 +73,42 @@ extension BrokerCore {
             actions.append(.removePart(file))
             return
         }
-        spoolUse.keptBytes += bytes
         let part = KeptPart(file: file, body: body, fields: growing.fields, generation: growing.generation)
         if lease.flight >= 0 {
-            keep(part, for: lease.flight)
+            delete(parts.keep(part, for: lease.flight))
         } else if let key = lease.abandoned?.key {
-            if let successor = openFlight(key), !flights[successor].isRunning, parts[successor] == nil {
-                keep(part, for: successor)
+            if let successor = openFlight(key), !flights[successor].isRunning, !parts.hasPart(of: successor) {
+                delete(parts.keep(part, for: successor))
             } else {
                 putAside(part, key)
             }
         }
     }
 
-    private mutating func keep(_ part: KeptPart, for flight: Int32) {
-        if let earlier = parts[flight] { remove(earlier) }
-        guard parts[flight] != nil || parts.count < limits.keptParts else {
-            remove(part)
-            return
-        }
-        parts[flight] = part
-    }
-
-    /// Keeps what is left of a flight that ends.
+    /// Sets the part of a flight that ends aside.
     mutating func putPartAside(of flight: Int32) {
-        guard let part = parts.drop(flight) else { return }
+        guard let part = parts.take(flight) else { return }
         putAside(part, flights[flight].key)
     }
 
     private mutating func putAside(_ part: KeptPart, _ key: FlightKey) {
-        guard limits.partsAside > 0, part.bytes <= limits.partsAsideBytes else {
-            remove(part)
-            return
-        }
-        if let earlier = aside.removeValue(forKey: key) { remove(earlier.part) }
-        func isOver() -> Bool {
-            aside.count >= limits.partsAside
-                || aside.values.reduce(part.bytes) { $0 + $1.part.bytes } > limits.partsAsideBytes
-        }
-        while isOver(), removeOldestAside() {}
-        let serial = nextSerial()
-        aside[key] = PartAside(part: part, serial: serial)
+        let (serial, deleted) = parts.setAside(part, under: key)
+        for part in deleted { delete(part) }
+        guard let serial else { return }
         setTimer(clock.advanced(byMilliseconds: limits.asideMilliseconds), .aside(serial: serial))
     }
 
-    /// - Returns: whether there was one.
-    mutating func removeOldestAside() -> Bool {
-        guard let oldest = aside.min(by: { $0.value.serial < $1.value.serial }) else { return false }
-        aside[oldest.key] = nil
-        remove(oldest.value.part)
-        return true
-    }
-
-    /// A new flight goes on with what was kept aside under its key.
-    mutating func takePartBack(for flight: Int32, _ key: FlightKey) {
-        guard !aside.isEmpty, let entry = aside.removeValue(forKey: key) else { return }
-        keep(entry.part, for: flight)
-    }
-
-    /// Gives a worker what is left of its flight's earlier attempts, if it may go on with it.
+    /// Lends a worker the part of a flight, if the flight may resume it. Deletes a part that it may not resume.
     ///
-    /// - Returns: what its JOB says of it, and the file, as the worker calls it.
+    /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
     mutating func lendPart(
         of flight: Int32, as attempt: AttemptID, to worker: Int32, maxBytes: Int?
     ) -> (resume: Job.Resume, part: GrowingPart)? {
-        guard let part = parts.drop(flight) else { return nil }
+        guard let part = parts.take(flight) else { return nil }
         guard part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange else {
-            remove(part)
+            delete(part)
             return nil
         }
-        spoolUse.keptBytes -= part.bytes
         let file = "\(workers[worker].pid)-\(attempt).part"
         actions.append(.lendPart(part.file, as: file))
         let total = part.body.totalBytes.map { Int($0) }
@@ -157,8 +118,7 @@ extension BrokerCore {
         )
     }
 
-    mutating func remove(_ part: KeptPart) {
-        spoolUse.keptBytes -= part.bytes
-        actions.append(.removePart(part.file))
+    mutating func delete(_ part: KeptPart?) {
+        if let part { actions.append(.removePart(part.file)) }
     }
 }

@@ -276,7 +276,7 @@ extension BrokerCore {
         flightCounts[.queued] += 1
         if key.mode != .default { modedFlights += 1 }
         ledger.flights.started += 1
-        takePartBack(for: flight, key)
+        delete(parts.reclaim(key, for: flight))
         return flight
     }
 

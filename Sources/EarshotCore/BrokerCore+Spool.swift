@@ -20,9 +20,12 @@ extension BrokerCore {
         return false
     }
 
-    /// Whether the spool is within its bound, once what nobody waits for has made room.
+    /// Bytes in the spool.
+    var spooledBytes: Int { spoolUse.bytes &+ parts.bytes }
+
+    /// Whether the spool is within its limit. Evicts parts set aside to make room.
     mutating func hasRoomInSpool() -> Bool {
-        while spoolUse.bytes > limits.spoolBytes, removeOldestAside() {}
-        return spoolUse.bytes <= limits.spoolBytes
+        while spooledBytes > limits.spoolBytes, let oldest = parts.evictOldest() { delete(oldest) }
+        return spooledBytes <= limits.spoolBytes
     }
 }

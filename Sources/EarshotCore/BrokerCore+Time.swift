@@ -42,6 +42,7 @@ extension BrokerCore {
     public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
         let before = self.limits
         self.limits = limits
+        parts.limits = PartStore.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
@@ -67,7 +68,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
-            + aside.count + clients.count + pools.count
+            + parts.aside.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -92,7 +93,7 @@ extension BrokerCore {
         case .lonely(let pool, let absence): pools.contains(pool) && pools[pool].absence == absence
         case .lent, .opening, .adoption, .spoolRetry: true
         case .jars(let serial): jarTimer == serial
-        case .aside(let serial): aside.values.contains { $0.serial == serial }
+        case .aside(let serial): parts.isAside(serial)
         case .isolation(let worker): workerNumbers[worker].map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let worker): workerNumbers[worker] != nil
         case .suspicion(let name, let deaths):

@@ -124,10 +124,9 @@ public struct BrokerCore {
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int
     var timers = Heap<Timer>()
-    /// What is left of their attempts that broke off, by flight; and of flights that are gone.
-    var parts: [Int32: KeptPart] = [:]
-    var aside: [FlightKey: PartAside] = [:]
-    /// Bytes in the spool.
+    /// Partial bodies kept for resumption.
+    var parts: PartStore
+    /// Bytes in the spool, without kept parts.
     var spoolUse = SpoolUse()
     /// The time of the last event that told it.
     var clock = Tick(nanoseconds: .min)
@@ -183,6 +182,7 @@ public struct BrokerCore {
         self.secret = secret
         self.limits = limits
         purgeBudget = limits.purgesPerPass
+        parts = PartStore(limits: PartStore.Limits(limits))
         settings = Settings(limits)
         self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0
         self.workerLimits.maxRatio = settings[.maxRatio] ?? 0

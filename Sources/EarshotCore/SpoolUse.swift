@@ -1,17 +1,14 @@
-/// Bytes in the spool, by what they are. Workers say some of the numbers: none makes a sum trap.
+/// Bytes in the spool by kind, without kept parts. Workers report some of the numbers, so sums wrap around.
 struct SpoolUse: Equatable {
     /// Of files that `fileHolders` knows, by name.
     private(set) var files: [String: Int] = [:]
     private(set) var fileBytes = 0
-    /// Of parts that wait for somebody to go on with them.
-    var keptBytes = 0
     /// Of files that workers write, as far as they told.
     var growingBytes = 0
     /// Of terminals that wait in the shell's file.
     var waitingBytes = 0
 
-    /// All of it.
-    var bytes: Int { fileBytes &+ keptBytes &+ growingBytes &+ waitingBytes }
+    var bytes: Int { fileBytes &+ growingBytes &+ waitingBytes }
 
     mutating func add(_ file: String, _ bytes: Int) {
         guard files[file] == nil else { return }

@@ -143,7 +143,7 @@ import Testing
             rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("\(index)")!), by: client) }
             rig.pass { $0.leave(job, "cancelled", bytes: bytes, fields: "etag: \"a\"", by: worker) }
             #expect(
-                rig.core.aside.values.map(\.part.bytes).sorted()
+                rig.core.parts.aside.values.map(\.part.bytes).sorted()
                     == [[400], [400, 400], [300, 400], [700], [700]][index])
             #expect(rig.removedParts.count == [0, 0, 1, 2, 1][index])
         }

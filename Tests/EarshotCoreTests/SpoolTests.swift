@@ -88,7 +88,7 @@ import Testing
             $0.core.partKept(of: first.attempt, bytes: 600, by: worker)
             $0.failed(first, "cancelled", by: worker)
         }
-        #expect(rig.core.aside.count == 1)
+        #expect(rig.core.parts.aside.count == 1)
         done(try fetch("2", by: client, &rig), "two", length: 500, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 2 200"])
         #expect(rig.actions.contains(.removePart(BrokerCore.keptName(of: first.attempt))))
