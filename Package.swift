@@ -54,6 +54,14 @@ let package = Package(
             cSettings: [
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
+            ],
+            // libcurl finds these before nghttp2's: http2.c.
+            linkerSettings: [
+                .unsafeFlags([
+                    "-Xlinker", "--export-dynamic-symbol=nghttp2_session_callbacks_set_on_frame_recv_callback",
+                    "-Xlinker", "--export-dynamic-symbol=nghttp2_session_mem_recv",
+                    "-Xlinker", "--export-dynamic-symbol=nghttp2_session_mem_recv2",
+                ])
             ]),
         // libidn2 is loaded when the first internationalized host name comes.
         .target(

@@ -1,4 +1,5 @@
 #include "shim.h"
+#include "loaded.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +20,7 @@ static const char library_name[] = "libcurl.so.4";
     USE(curl_url_set) \
     USE(curl_easy_init) \
     USE(curl_easy_cleanup) \
+    USE(curl_easy_perform) \
     USE(curl_easy_reset) \
     USE(curl_easy_setopt) \
     USE(curl_easy_getinfo) \
@@ -34,10 +36,12 @@ static const char library_name[] = "libcurl.so.4";
 // A pointer of its header's type to each, under its name.
 #define POINTER(name) __typeof__(name) *name;
 static struct { FUNCTIONS(POINTER) } library;
+struct curlshim_loaded curlshim_loaded;
 
 // Functions of the OpenSSL that libcurl uses, with which the sessions were made.
 #define TLS_FUNCTIONS(USE) \
     USE(CRYPTO_get_ex_new_index) \
+    USE(SSL_get0_alpn_selected) \
     USE(SSL_get_ex_data) \
     USE(SSL_has_pending) \
     USE(SSL_set_ex_data) \
@@ -65,6 +69,14 @@ const char *curlshim_load(curlshim_goodbye goodbye) {
 #define LOOK_UP(name) \
     if (!(*(void **)&library.name = dlsym(loaded, #name))) return dlerror();
     FUNCTIONS(LOOK_UP)
+    curlshim_loaded = (struct curlshim_loaded){
+        .library = loaded,
+        .easy_init = library.curl_easy_init,
+        .easy_cleanup = library.curl_easy_cleanup,
+        .easy_perform = library.curl_easy_perform,
+        .easy_setopt = library.curl_easy_setopt,
+        .easy_getinfo = library.curl_easy_getinfo,
+    };
     tls_goodbye = goodbye;
     load_tls(loaded);
     return NULL;
@@ -87,6 +99,13 @@ void curlshim_tls_follow(void *tls, void *context, unsigned long number) {
     if (tls_library.SSL_set_ex_data(tls, tls_number, (void *)number) != 1) return;
     if (tls_library.SSL_set_ex_data(tls, tls_context, context) != 1) return;
     tls_library.SSL_set_info_callback(tls, tls_informed);
+}
+
+int curlshim_tls_speaks_http2(const void *tls) {
+    const unsigned char *name = NULL;
+    unsigned int length = 0;
+    tls_library.SSL_get0_alpn_selected(tls, &name, &length);
+    return length == 2 && name[0] == 'h' && name[1] == '2';
 }
 
 int curlshim_tls_has_pending(const void *tls) { return tls_library.SSL_has_pending(tls); }
@@ -140,6 +159,7 @@ CURLMcode curlshim_multi_remove_handle(CURLM *handle, CURL *easy) {
 }
 
 CURLMcode curlshim_multi_socket_action(CURLM *handle, curl_socket_t descriptor, int events, int *running) {
+    curlshim_meter_anew();
     return library.curl_multi_socket_action(handle, descriptor, events, running);
 }
 
@@ -222,4 +242,9 @@ CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback
 
 CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_callback value) {
     return (library.curl_multi_setopt)(handle, CURLMOPT_TIMERFUNCTION, value);
+}
+
+void *curlshim_easy_private(CURL *handle) {
+    char *value = NULL;
+    return (library.curl_easy_getinfo)(handle, CURLINFO_PRIVATE, &value) == CURLE_OK ? value : NULL;
 }

@@ -101,8 +101,9 @@ extension EasyHandle {
         case .http1:
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         case .http2OverTLS:
+            // Without CURLOPT_PIPEWAIT: in libcurl 7.88 requests that wait for a slow server's first connection keep those to
+            // other servers waiting.
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
-            try set(CURLOPT_PIPEWAIT, 1)
         }
     }
 }
@@ -112,6 +113,7 @@ extension TransferRequest {
     struct LastingOptions: Equatable {
         let userAgent: String
         let acceptEncoding: String
+        let version: Version
     }
 
     /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be
@@ -119,11 +121,11 @@ extension TransferRequest {
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, caCertificates == nil,
             clientCertificate == nil,
-            version == .http1,
             hasUsualURL
         else { return nil }
         let namesCodings = hasField("accept-encoding")
-        return LastingOptions(userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding)
+        return LastingOptions(
+            userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding, version: version)
     }
 
     /// Whether the URL has no user information, and no IPv6 address: the zone of one is lost in libcurl 7.88 when a URL

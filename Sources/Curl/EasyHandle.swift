@@ -22,6 +22,8 @@ internal import CLibCurl
     private var isReuseForbidden = false
     /// Whether its connections are closed sooner than usual, until the next `rest` or `reset`.
     private var isCrowded = false
+    /// Whether the running transfer's connection closes at its end.
+    private var closesAfterTransfer = false
     /// Whether libcurl reports closed sockets, until the next `reset`.
     private var hasCloseCallback = false
 
@@ -69,6 +71,7 @@ internal import CLibCurl
         if isCrowded {
             _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 0)
             _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, Self.usualIdleSeconds)
+            closesAfterTransfer = false
             isCrowded = false
         }
     }
@@ -84,6 +87,7 @@ internal import CLibCurl
     func closeAfterTransfer() {
         // libcurl only notes it.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 1)
+        closesAfterTransfer = true
         isCrowded = true
     }
 
@@ -95,6 +99,13 @@ internal import CLibCurl
         isCrowded = true
     }
 
+    /// Sets whether the connection of the running transfer outlives it, unless `closeAfterTransfer` was called. One that
+    /// other transfers use does in any case.
+    func setKeeping(_ isKept: Bool) {
+        // libcurl only notes it.
+        _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, isKept && !closesAfterTransfer ? 0 : 1)
+    }
+
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
     func reset() {
         unsafe curlshim_easy_reset(pointer)
@@ -103,6 +114,7 @@ internal import CLibCurl
         headerFields = StringList()
         resolve = StringList()
         isReuseForbidden = false
+        closesAfterTransfer = false
         isCrowded = false
         hasCloseCallback = false
         unsafe errorText.pointee = 0
@@ -228,12 +240,29 @@ internal import CLibCurl
         return number
     }
 
+    /// Whether client and server agreed on HTTP/2.
+    var speaksHTTP2: Bool {
+        guard let session = unsafe tlsSession else { return false }
+        return unsafe curlshim_tls_speaks_http2(session) != 0
+    }
+
+    /// Notes the transfer that the handle is used for, which must outlive the use.
+    func setOwner(_ owner: UnsafeMutableRawPointer) throws(CurlError) {
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PRIVATE, owner))
+    }
+
     // MARK: Results
 
     func long(_ info: CURLINFO) -> Int {
         var value = 0
         let result = unsafe curlshim_easy_get_long(pointer, info, &value)
         return result == CURLE_OK ? value : 0
+    }
+
+    func offset(_ info: CURLINFO) -> Int {
+        var value: curl_off_t = 0
+        let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
+        return result == CURLE_OK ? Int(value) : 0
     }
 
     /// A time that libcurl gives in microseconds.

@@ -12,6 +12,10 @@ enum Library {
         return result == CURLE_OK ? nil : CurlError(.noHandle, underlying: Int(result.rawValue))
     }()
 
+    /// Whether the ends of HTTP/2 streams are detected, as a request to a canned response showed. Without that libcurl
+    /// reports a reset stream as whole, and HTTP/2 is not used.
+    static let followsStreams: Bool = unsafe failure == nil && curlshim_follow_streams(streamNoted) != 0
+
     /// Loads the library and sets it up, if that was not done yet; before it nothing of it may be called.
     static func initialize() throws(CurlError) {
         if let failure { throw failure }

@@ -9,6 +9,9 @@ internal import CLibCurl
     /// The most bytes of header lines a transfer may receive, all blocks and trailers together.
     public static let headerBytesLimit = 64 * 1024
 
+    /// Transfers that share a connection at most; servers commonly allow 100 to 128.
+    private static let streamsPerConnection = 100
+
     /// How many handles are kept for transfers to come.
     private static let idleHandlesLimit = 256
 
@@ -51,11 +54,17 @@ internal import CLibCurl
         try Library.initialize()
         guard let pointer = unsafe curlshim_multi_init() else { throw CurlError(.noHandle) }
         let multi = unsafe Multi(pointer: pointer, crowdedIdleSeconds: crowdedIdleSeconds)
+        let streams = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAX_CONCURRENT_STREAMS, streamsPerConnection)
         let callbacks = unsafe multi.notes.attach(to: pointer)
-        guard callbacks == CURLM_OK else { throw CurlError(.optionRefused, underlying: Int(callbacks.rawValue)) }
+        for result in [streams, callbacks] where result != CURLM_OK {
+            throw CurlError(.optionRefused, underlying: Int(result.rawValue))
+        }
         multi.keepConnections(maxConnections)
         return multi
     }
+
+    /// Whether HTTP/2 can be used: its streams' ends are detected. The first call takes a fraction of a millisecond.
+    public static var speaksHTTP2: Bool { Library.followsStreams }
 
     /// Changes `maxConnections`; see `make(maxConnections:crowdedIdleSeconds:)`.
     public func keepConnections(_ maxConnections: Int) {
@@ -79,7 +88,9 @@ internal import CLibCurl
         let (lines, use) = names.begin(request.resolve)
         do throws(CurlError) {
             let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
-            let transfer = Transfer(easy: easy, notes: notes, sink: sink, names: use, turn: turns)
+            let transfer = Transfer(
+                easy: easy, notes: notes, sink: sink, names: use, turn: turns,
+                allowsHTTP2: request.version == .http2OverTLS)
             try easy.configure(request)
             if !lines.isEmpty { try easy.setResolve(lines) }
             if notes.isCrowded { easy.closeIdleConnections(afterSeconds: crowdedIdleSeconds) }
@@ -94,12 +105,13 @@ internal import CLibCurl
         }
     }
 
-    /// Ends a transfer now: its sink hears nothing more and, unless the response was whole, its socket is closed when
-    /// this returns. Does nothing for one that has ended.
+    /// Ends a transfer now. Its sink hears nothing more. Unless the response was whole, its socket is closed when this
+    /// returns; if others use the same HTTP/2 connection, its stream is reset with their next frame instead. Does nothing
+    /// for one that has ended.
     public func cancel(_ transfer: Transfer) {
         finished.removeAll { $0.transfer === transfer }
         guard running[transfer.easy.address] === transfer else { return }
-        remove(transfer, isWhole: false)
+        remove(transfer, isReusable: false)
     }
 
     /// Continues a transfer whose sink postponed bytes: it gets them again before this returns. Does nothing for one
@@ -166,16 +178,17 @@ internal import CLibCurl
         while let message = unsafe curlshim_multi_info_read(pointer, &left) {
             let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
             guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
-            guard !transfer.hasStaleConnection else {
-                startAnew(transfer)
-                continue
-            }
             // The message is gone once its handle is removed.
-            finish(transfer, transfer.result(unsafe curlshim_message_result(message)))
+            let code = unsafe curlshim_message_result(message)
+            if transfer.hasStaleConnection || transfer.wasConnectionOver(code) {
+                startAnew(transfer)
+            } else {
+                finish(transfer, transfer.result(code))
+            }
         }
     }
 
-    /// Starts a transfer once more, with a connection of its own. Of its request nothing was sent.
+    /// Starts a transfer once more, with a connection of its own. Nothing of its request was sent, or it can be repeated.
     private func startAnew(_ transfer: Transfer) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
@@ -187,12 +200,13 @@ internal import CLibCurl
 
     private func finish(_ transfer: Transfer, _ result: TransferResult) {
         guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
-        remove(transfer, isWhole: result.failure == nil)
+        // libcurl 7.88 leaves a buffer in the handle if others still use the connection, and then refuses options.
+        remove(transfer, isReusable: result.failure == nil && !transfer.usesHTTP2)
         finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
     }
 
-    /// - Parameter isWhole: whether it ended well: then its handle can be used again.
-    private func remove(_ transfer: Transfer, isWhole: Bool) {
+    /// - Parameter isReusable: whether another transfer can use its handle.
+    private func remove(_ transfer: Transfer, isReusable: Bool) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
@@ -202,7 +216,7 @@ internal import CLibCurl
         names.end(transfer.names, wasRun: transfer.turn < turns)
         // What another transfer leaves behind is not looked into: one that never had a connection leaves a buffer and a
         // list of addresses in libcurl 7.88, which then refuses options.
-        guard isWhole, idle.count < Self.idleHandlesLimit else { return }
+        guard isReusable, idle.count < Self.idleHandlesLimit else { return }
         easy.rest()
         idle.append(easy)
     }

@@ -29,11 +29,21 @@ public final class Transfer {
     private var hasBegunAnew = false
     /// The number of the TLS session that the request went out on; nil without TLS.
     private var session: UInt?
+    /// Whether it is a stream of an HTTP/2 connection; nil for a request that allows HTTP/1.1 only.
+    private var isStream: Bool?
+    /// Whether a frame of its stream has arrived.
+    private var hasStreamArrived = false
+    /// Bytes of body in the frames of its stream.
+    private var streamBytes = 0
+    /// Whether a frame has ended its stream.
+    private var hasStreamEnded = false
 
     init(
-        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.Use, turn: UInt64
+        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.Use, turn: UInt64,
+        allowsHTTP2: Bool
     ) {
         self.easy = easy
+        isStream = allowsHTTP2 ? false : nil
         self.names = names
         self.turn = turn
         self.notes = notes
@@ -47,12 +57,16 @@ public final class Transfer {
         try unsafe easy.setAddressCallbacks(
             open: connectionPlanned, request: requestPlanned, context: Unmanaged.passUnretained(self).toOpaque())
         try easy.setCloseCallback(notes)
+        if isStream != nil { try unsafe easy.setOwner(Unmanaged.passUnretained(self).toOpaque()) }
     }
 
-    /// Milliseconds since its connection last received bytes, parts of lines included; nil without a connection, and once
-    /// it has ended.
+    /// Whether its response comes by HTTP/2.
+    var usesHTTP2: Bool { isStream ?? false }
+
+    /// Milliseconds since its connection last received bytes, parts of lines included; nil without a connection of its
+    /// own, and once it has ended.
     public var silentMilliseconds: Int? {
-        guard sink != nil, let descriptor else { return nil }
+        guard sink != nil, !usesHTTP2, let descriptor else { return nil }
         let milliseconds = curlshim_socket_silence(descriptor)
         return milliseconds < 0 ? nil : milliseconds
     }
@@ -86,18 +100,42 @@ public final class Transfer {
 
     /// Whether the request may go out on the connection with these ends.
     ///
-    /// Bytes that wait on a connection that was used before are no answer to this request: they came before it. libcurl
-    /// before 8.0 takes them for one.
+    /// Bytes that wait on a used HTTP/1.1 connection are no answer to this request: they came before it. libcurl before
+    /// 8.0 takes them for one. An HTTP/2 server may send frames at any time.
     func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
+        if isStream != nil { beginStream() }
         if !newSockets.isEmpty {
             notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
             newSockets.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
-        } else if !hasBegunAnew {
+        } else if !usesHTTP2, !hasBegunAnew {
             hasStaleConnection = !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
         }
-        if !hasStaleConnection { followSession() }
+        if !hasStaleConnection, !usesHTTP2 { followSession() }
         return !hasStaleConnection
+    }
+
+    /// Prepares for a response by the version that client and server agreed on.
+    ///
+    /// The connection of a stream is kept only if the stream ends: libcurl 7.88 announces a cancelled stream with its next
+    /// frame, and until then the server goes on sending.
+    private func beginStream() {
+        isStream = easy.speaksHTTP2
+        streamBytes = 0
+        hasStreamArrived = false
+        hasStreamEnded = false
+        easy.setKeeping(!usesHTTP2)
+    }
+
+    /// Whether its request failed because the HTTP/2 connection, which was used before, is of no use any more, as after a
+    /// GOAWAY. Only GET and HEAD use HTTP/2, and they can be repeated: RFC 9110, section 9.2.2.
+    func wasConnectionOver(_ code: CURLcode) -> Bool {
+        guard usesHTTP2, !hasStreamArrived, !hasBegunAnew, stoppedFor == nil else { return false }
+        switch code {
+        case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM, CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
+            return easy.long(CURLINFO_NUM_CONNECTS) == 0
+        default: return false
+        }
     }
 
     private func followSession() {
@@ -110,6 +148,15 @@ public final class Transfer {
         guard let session else { return true }
         self.session = nil
         return notes.sessions.leave(session)
+    }
+
+    /// A frame of its stream has arrived.
+    func streamArrived(bytes: Int, isEnd: Bool) {
+        hasStreamArrived = true
+        streamBytes += bytes
+        guard isEnd else { return }
+        hasStreamEnded = true
+        easy.setKeeping(true)
     }
 
     func received(headerLine line: Span<UInt8>) -> Bool {
@@ -133,12 +180,14 @@ public final class Transfer {
     /// How it ended; read before the handle leaves the multi.
     func result(_ code: CURLcode) -> TransferResult {
         let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
-        // Streams of HTTP/2 have ends of their own.
-        let lacksGoodbye = !leaveSession() && easy.long(CURLINFO_HTTP_VERSION) <= Int(CURL_HTTP_VERSION_1_1)
-        if code == CURLE_OK, stoppedFor == nil {
+        let hasGoodbye = leaveSession()
+        let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : !hasGoodbye
+        // libcurl 7.88 can drop bytes that arrive with the end of their stream.
+        let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offset(CURLINFO_SIZE_DOWNLOAD_T)
+        if code == CURLE_OK, stoppedFor == nil, !hasLost {
             return TransferResult(
-                failure: nil, status: status, osError: 0, connectsMade: connectsMade, lacksGoodbye: lacksGoodbye,
-                detail: "")
+                failure: nil, status: status, osError: 0, connectsMade: connectsMade, usedHTTP2: usesHTTP2,
+                lacksGoodbye: lacksGoodbye, detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
         // libcurl counts at least a microsecond for a step that was reached, but connecting as one with the handshake. It
@@ -152,9 +201,10 @@ public final class Transfer {
             stoppedFor
             ?? (isRefused
                 ? .addressRefused : TransferFailure(code, osError: osError, stage: stage, sentence: sentence))
+            ?? .reset
         return TransferResult(
-            failure: failure, status: status, osError: osError, connectsMade: connectsMade, lacksGoodbye: lacksGoodbye,
-            detail: failure == nil ? "" : sentence)
+            failure: failure, status: status, osError: osError, connectsMade: connectsMade, usedHTTP2: usesHTTP2,
+            lacksGoodbye: lacksGoodbye, detail: sentence)
     }
 }
 
@@ -184,6 +234,12 @@ private func requestPlanned(
     let maySend =
         transfer.maySend(to: unsafe String(cString: address)) && transfer.maySend(over: ends, ownPort: ownPort)
     return maySend ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+}
+
+/// For `curlshim_follow_streams`: a frame of a transfer's stream has arrived.
+func streamNoted(handle: UnsafeMutableRawPointer?, bytes: Int, isEnd: Int32) {
+    guard let handle = unsafe handle, let owner = unsafe curlshim_easy_private(handle) else { return }
+    unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue().streamArrived(bytes: bytes, isEnd: isEnd != 0)
 }
 
 private func headerArrived(

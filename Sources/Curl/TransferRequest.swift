@@ -28,9 +28,9 @@ public struct TransferRequest: Sendable {
 
     /// The HTTP version to speak.
     public enum Version: Hashable, Sendable {
-        /// HTTP/1.1 only. The default: HTTP/2 in libcurl 7.88 has known faults.
+        /// HTTP/1.1 only.
         case http1
-        /// HTTP/2 where TLS negotiates it, else HTTP/1.1.
+        /// HTTP/2 where TLS negotiates it, else HTTP/1.1; for GET and HEAD where `Multi.speaksHTTP2` says so.
         case http2OverTLS
     }
 

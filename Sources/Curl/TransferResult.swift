@@ -8,8 +8,10 @@ public struct TransferResult: Hashable, Sendable {
     public let osError: Int32
     /// How many connections were opened for it: 0 when one was used again.
     public let connectsMade: Int
-    /// Whether the answer came by HTTP/1 over TLS and the peer had not said close_notify by its end. A body without a
-    /// length of its own may then be cut off: RFC 9112, section 9.8.
+    /// Whether the response came by HTTP/2.
+    public let usedHTTP2: Bool
+    /// Whether the peer had not marked the end of the response: by close_notify for HTTP/1.1 over TLS, by END_STREAM for
+    /// HTTP/2. A body without a length of its own may then be cut off: RFC 9112, section 9.8.
     public let lacksGoodbye: Bool
     /// libcurl's sentence about the failure, empty if it had none. It can hold what the peer sent: escape it.
     public let detail: String

@@ -392,7 +392,8 @@ extension BrokerCore {
             var fresh = origin
             fresh.set(terms(for: origin, in: origin.pool))
             check(
-                origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds,
+                origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds
+                    && origin.allowsHTTP2 == fresh.allowsHTTP2,
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
             check(origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")

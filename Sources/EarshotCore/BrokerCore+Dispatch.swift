@@ -178,6 +178,7 @@ extension BrokerCore {
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }
         job.route = record.route
+        job.allowsHTTP2 = origins[origin].allowsHTTP2 && !record.avoidsHTTP2
         if isOwn(worker) { job.priority = priority }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id

@@ -33,8 +33,8 @@ extension BrokerCore {
     func isOwn(_ worker: Int32) -> Bool { !workers[worker].pools.contains(WorkerPool.web) }
 
     /// How much an origin is given. For schemes of users' own workers their slots are the only limit.
-    func terms(for entry: OriginEntry, in pool: Int32) -> (limit: Int, spacingMilliseconds: Int) {
-        pool == WorkerPool.web ? limits.origins.terms(for: entry.origin) : (.max, 0)
+    func terms(for entry: OriginEntry, in pool: Int32) -> (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool) {
+        pool == WorkerPool.web ? limits.origins.terms(for: entry.origin) : (.max, 0, true)
     }
 
     /// Lets a worker serve schemes of its own: all of them, or none if there is no room for those that nobody serves

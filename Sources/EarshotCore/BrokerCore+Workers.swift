@@ -156,6 +156,7 @@ extension BrokerCore {
         workers[worker].offers(ready.slots)
         workers[worker].pid = ready.pid
         workers[worker].hearsDrain = ready.hearsDrain
+        workers[worker].speaksHTTP2 = ready.speaksHTTP2
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
             if isAdopting, ready.tellsHolds {
@@ -259,6 +260,7 @@ extension BrokerCore {
                 flights[flight].mostReceivedBytes = received
                 flights[flight].fruitless = 0
             }
+            if code.mayComeFromHTTP2 { flights[flight].avoidsHTTP2 = true }
             retryOrFail(flight, code, nil, detail: detail, now: now)
         }
     }

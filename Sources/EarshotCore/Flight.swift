@@ -130,6 +130,8 @@ struct Flight {
     var isAccused = false
     /// Whether its last worker died and it has not yet survived isolation.
     var isSuspect = false
+    /// Whether an attempt failed in a way that HTTP/2 may have caused: the next ones use HTTP/1.1.
+    var avoidsHTTP2 = false
     /// Whether somebody who waits may want the body in a certain form.
     var hasWishes = false
     /// Whether the cache keeps its answer, with the file of its body.

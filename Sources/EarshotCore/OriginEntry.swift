@@ -20,6 +20,8 @@ struct OriginEntry {
     private(set) var ceiling: Int32 = 0
     private(set) var limit: Int32 = 0
     private(set) var spacingMilliseconds: Int32 = 0
+    /// Whether HTTP/2 may be spoken with it.
+    private(set) var allowsHTTP2 = true
     /// Scopes that name it.
     var scopes: Int32 = 0
     /// That of requests without credentials; -1 if there is none.
@@ -49,7 +51,8 @@ struct OriginEntry {
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
 
     /// Takes other terms; what runs over a lower limit goes on.
-    mutating func set(_ terms: (limit: Int, spacingMilliseconds: Int)) {
+    mutating func set(_ terms: (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool)) {
+        allowsHTTP2 = terms.allowsHTTP2
         limit = Int32(clamping: terms.limit)
         spacingMilliseconds = Int32(clamping: max(0, terms.spacingMilliseconds))
         ceiling = max(limit, running)

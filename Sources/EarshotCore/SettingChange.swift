@@ -9,6 +9,8 @@ public enum SettingChange: Equatable, Sendable {
     case rule(OriginPattern, OriginRules.Terms)
     /// No rule for these any more.
     case noRule(OriginPattern)
+    /// Whether HTTP/2 may be spoken with an origin without a rule: `auto`, else `off`.
+    case http2(Bool)
     /// Where connections may go when no rule says more.
     case addressPolicy(AddressPreset)
     /// A rule for an address, a network or hosts, in place of the one they had.
@@ -30,6 +32,12 @@ public enum SettingChange: Equatable, Sendable {
         switch first {
         case SettingName.rule:
             self = try Self.rule(words.dropFirst())
+            return
+        case SettingName.http2:
+            guard words.count == 2, let isAllowed = Self.http2(words[1]) else {
+                throw SettingError("http2 is auto or off")
+            }
+            self = .http2(isAllowed)
             return
         case SettingName.addressPolicy:
             guard words.count == 2, let preset = AddressPreset(rawValue: words[1]) else {
@@ -54,6 +62,7 @@ public enum SettingChange: Equatable, Sendable {
         case .number(let name, let value): [name.rawValue, name.text(value)]
         case .rule(let pattern, let terms): [SettingName.rule, pattern.description] + terms.words
         case .noRule(let pattern): [SettingName.rule, pattern.description, "default"]
+        case .http2(let isAllowed): [SettingName.http2, Self.http2Word(isAllowed)]
         case .addressPolicy(let preset): [SettingName.addressPolicy, preset.rawValue]
         case .address(let subject, let isAllowing):
             [SettingName.address, subject.description, isAllowing ? "allow" : "deny"]
@@ -75,6 +84,7 @@ public enum SettingChange: Equatable, Sendable {
         switch self {
         case .number(let name, _): name.rawValue
         case .rule(let pattern, _), .noRule(let pattern): "\(SettingName.rule) \(pattern)"
+        case .http2: SettingName.http2
         case .addressPolicy: SettingName.addressPolicy
         case .address(let subject, _), .noAddress(let subject): "\(SettingName.address) \(subject)"
         }
@@ -87,8 +97,15 @@ public enum SettingChange: Equatable, Sendable {
         let said = words.dropFirst()
         if said.elementsEqual(["default"]) { return .noRule(pattern) }
         var found: [String: Int] = [:]
+        var allowsHTTP2: Bool?
         for word in said {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map { String($0) }
+            if parts.count == 2, parts[0] == SettingName.http2 {
+                guard allowsHTTP2 == nil else { throw ruleError }
+                allowsHTTP2 = http2(parts[1])
+                guard allowsHTTP2 != nil else { throw SettingError("a rule's http2 is auto or off") }
+                continue
+            }
             guard parts.count == 2, let term = terms.first(where: { $0.word == parts[0] }),
                 found[term.word] == nil
             else { throw ruleError }
@@ -98,10 +115,23 @@ public enum SettingChange: Equatable, Sendable {
                 throw SettingError("a rule's \(term.word) is \(term.name.bounds)")
             }
         }
-        guard !found.isEmpty else { throw ruleError }
+        guard !found.isEmpty || allowsHTTP2 != nil else { throw ruleError }
         return .rule(
-            pattern, OriginRules.Terms(limit: found["limit"], spacingMilliseconds: found["spacing"]))
+            pattern,
+            OriginRules.Terms(
+                limit: found["limit"], spacingMilliseconds: found["spacing"], allowsHTTP2: allowsHTTP2))
     }
+
+    /// Whether a word allows HTTP/2; nil for one that is neither `auto` nor `off`.
+    private static func http2(_ word: String) -> Bool? {
+        switch word {
+        case "auto": true
+        case "off": false
+        default: nil
+        }
+    }
+
+    static func http2Word(_ isAllowed: Bool) -> String { isAllowed ? "auto" : "off" }
 
     private static func address(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
         let words = Array(words)
@@ -126,12 +156,15 @@ public enum SettingChange: Equatable, Sendable {
     }
 
     private static let ruleError = SettingError(
-        "an origin's rule is limit=N or spacing=SECONDS or both, each once; or default for no rule")
+        "an origin's rule is limit=N, spacing=SECONDS and http2=auto or off, each at most once; or default for no rule")
 }
 
 extension OriginRules.Terms {
     /// As they are written in a rule, in normal form.
     var words: [String] {
-        [limit.map { "limit=\($0)" }, spacingMilliseconds.map { "spacing=\(Seconds.text($0))" }].compactMap(\.self)
+        [
+            limit.map { "limit=\($0)" }, spacingMilliseconds.map { "spacing=\(Seconds.text($0))" },
+            allowsHTTP2.map { "http2=\(SettingChange.http2Word($0))" },
+        ].compactMap(\.self)
     }
 }

@@ -31,6 +31,9 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// See `addressPolicy`.
     public static let address = "address"
 
+    /// The word for whether HTTP/2 may be spoken, in a rule too.
+    public static let http2 = "http2"
+
     /// Whether it is a time: said in seconds, kept in milliseconds.
     public var isTime: Bool {
         switch self {
@@ -124,7 +127,7 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// What to say of a name that is none: what it may have been meant to be, or else all that there is.
     static func unknown(_ name: String) -> SettingError {
-        let all = allCases.map(\.rawValue) + [rule, addressPolicy, address]
+        let all = allCases.map(\.rawValue) + [rule, http2, addressPolicy, address]
         if let nearest = nearest(to: name, among: all) {
             return SettingError("there is no such setting: is \(nearest) meant?")
         }

@@ -39,6 +39,7 @@ public struct Settings: Equatable, Sendable {
 
     private var numbers: [SettingName: Sourced<Int>] = [:]
     private var rules: [OriginPattern: Sourced<OriginRules.Terms>] = [:]
+    private var http2 = Sourced(value: true, source: Source.standard)
     private var addressPreset = Sourced(value: AddressPreset.all, source: Source.standard)
     /// Whether it is allowed to connect to these.
     private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
@@ -63,6 +64,7 @@ public struct Settings: Equatable, Sendable {
         put(.durableSize, 1 << 30)
         put(.durableTime, limits.durableMilliseconds)
         put(.cookieTime, limits.cookieMilliseconds)
+        http2.value = limits.origins.allowsHTTP2
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 
@@ -91,6 +93,7 @@ public struct Settings: Equatable, Sendable {
             }
             rules[pattern] = Sourced(value: terms, source: source)
         case .noRule(let pattern): rules[pattern] = nil
+        case .http2(let isAllowed): http2 = Sourced(value: isAllowed, source: source)
         case .addressPolicy(let preset): addressPreset = Sourced(value: preset, source: source)
         case .address(let subject, let isAllowing):
             guard addresses[subject] != nil || addresses.count < Self.mostAddressRules else {
@@ -114,6 +117,7 @@ public struct Settings: Equatable, Sendable {
         limits.cookieMilliseconds = self[.cookieTime] ?? limits.cookieMilliseconds
         limits.origins.limit = self[.originLimit] ?? limits.origins.limit
         limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds
+        limits.origins.allowsHTTP2 = http2.value
         limits.origins.rules = rules.mapValues(\.value)
         return limits
     }
@@ -144,8 +148,11 @@ public struct Settings: Equatable, Sendable {
     private var addressRows: [Row] {
         [
             Row(
+                name: SettingName.http2, pattern: nil, value: SettingChange.http2Word(http2.value), source: http2.source
+            ),
+            Row(
                 name: SettingName.addressPolicy, pattern: nil, value: addressPreset.value.rawValue,
-                source: addressPreset.source)
+                source: addressPreset.source),
         ]
             + sortedAddresses.map { subject, rule in
                 Row(
@@ -175,7 +182,10 @@ public struct Settings: Equatable, Sendable {
             SettingName.allCases.compactMap { name in
                 numbers[name].map { (SettingChange.number(name, $0.value), $0.source) }
             } + sortedRules.map { (SettingChange.rule($0, $1.value), $1.source) }
-            + [(SettingChange.addressPolicy(addressPreset.value), addressPreset.source)]
+            + [
+                (SettingChange.http2(http2.value), http2.source),
+                (SettingChange.addressPolicy(addressPreset.value), addressPreset.source),
+            ]
             + sortedAddresses.map { (SettingChange.address($0, isAllowing: $1.value), $1.source) }
         return all.map { change, source in "\(source)\t\(change.words.joined(separator: " "))" }
     }

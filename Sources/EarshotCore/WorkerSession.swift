@@ -89,6 +89,8 @@ struct WorkerSession {
     var lastHeard: Tick
     /// Whether it is told when the broker drains, though it is its user's own.
     var hearsDrain = false
+    /// Whether it can speak HTTP/2.
+    var speaksHTTP2 = false
     /// Whether a timer for its signs of life runs.
     var isWatched = false
     /// When it was asked for a sign of life; nil when it owes none.

@@ -84,6 +84,34 @@ struct AttemptTests {
         #expect(rig.terminals(for: a) == ["h 1 reset"])
     }
 
+    @Test(arguments: [("reset", false), ("truncated", false), ("timeout", false), ("connect-refused", true)])
+    mutating func `an attempt after a failure that HTTP/2 may have caused does without it`(
+        code: String, allowsHTTP2: Bool
+    ) throws {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "https://h/", by: a) { $0.options.retries = 2 } }
+        let first = try #require(rig.jobs.first)
+        #expect(first.allowsHTTP2)
+        rig.pass { $0.failed(first, code, by: worker) }
+        rig.wait(milliseconds: 1_000)
+        let second = try #require(rig.jobs.first)
+        #expect(second.allowsHTTP2 == allowsHTTP2)
+        rig.pass { $0.done(second, by: worker, status: 500) }
+        rig.wait(milliseconds: 2_000)
+        #expect(try #require(rig.jobs.first).allowsHTTP2 == allowsHTTP2)
+    }
+
+    @Test mutating func `an attempt after an error status may use HTTP/2`() throws {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "https://h/", by: a) { $0.options.retries = 1 } }
+        let job = try #require(rig.jobs.first)
+        rig.pass { $0.done(job, by: worker, status: 500) }
+        rig.wait(milliseconds: 1_000)
+        #expect(try #require(rig.jobs.first).allowsHTTP2)
+    }
+
     @Test mutating func `a server that says when to come again is not asked before`() {
         let worker = rig.worker()
         let a = rig.client(1)

@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
@@ -89,6 +90,18 @@ struct SettingsTests {
         #expect(settings.rows.allSatisfy { $0.name != "origin" })
     }
 
+    @Test func `the most specific rule that speaks of HTTP/2 counts`() throws {
+        var settings = Settings()
+        for text in ["http2 off", "origin *.b.example http2=auto", "origin a.b.example limit=2"] {
+            try settings.apply(change(text), source: "f")
+        }
+        let rules = try Settings(lines: settings.lines).applied(to: CoreLimits()).origins
+        for (name, isAllowed) in [("https://a.b.example", true), ("https://c.example", false)] {
+            let origin = try #require(Origin(named: name))
+            #expect(rules.terms(for: origin).allowsHTTP2 == isAllowed)
+        }
+    }
+
     @Test func `there is room for a thousand rules and for changes of them`() throws {
         var settings = Settings()
         for number in 0..<Settings.mostRules { try settings.apply(change("origin h\(number) limit=1"), source: "f") }
@@ -99,20 +112,23 @@ struct SettingsTests {
     }
 
     @Test(arguments: [
+        ("http2 off", "http2 off"), ("http2 auto", "http2 auto"),
+        ("origin a http2=off limit=2", "origin a limit=2 http2=off"), ("origin a http2=auto", "origin a http2=auto"),
         ("address-policy public-only", "address-policy public-only"), ("address-policy all", "address-policy all"),
         ("address 10.0.0.0/8 allow", "address 10.0.0.0/8 allow"),
         ("address ::FFFF:10.1.2.3 deny", "address 10.1.2.3/32 deny"),
         ("address *.Example.ORG deny", "address *.example.org deny"), ("address * default", "address * default"),
     ])
-    func `a rule for addresses is one for its subject in normal form`(text: String, normal: String) throws {
+    func `words are told in normal form`(text: String, normal: String) throws {
         #expect(try change(text).words.joined(separator: " ") == normal)
     }
 
     @Test(arguments: [
+        "http2", "http2 on", "http2 off off", "origin a http2", "origin a http2=1", "origin a http2=off http2=off",
         "address-policy", "address-policy none", "address-policy all all", "address", "address 10.0.0.0/8",
         "address 10.0.0.0/33 deny", "address a/b deny", "address 10.0.0.0/8 forbid", "address a allow deny",
     ])
-    func `what is no rule for addresses is refused in a sentence`(text: String) {
+    func `other words are refused in a sentence`(text: String) {
         #expect(!refusal(text).hasPrefix("taken"))
     }
 

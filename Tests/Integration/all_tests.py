@@ -26,7 +26,7 @@ SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],
          "test_waiters": ["test_"]}
 # The longest first, so that none is left at the end.
 LONGEST = ["test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_adoption", "test_leases", "test_failures",
-           "test_fetch", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
+           "test_fetch", "test_http2", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
 NO_TESTS = 5  # Exit status of later Pythons if no test has the pattern.
 
 

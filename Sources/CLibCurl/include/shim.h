@@ -72,6 +72,22 @@ void *curlshim_easy_tls(CURL *handle);
 /// Reports the peer's close_notify on `tls` with `context`, which must outlive the session, and `number`.
 void curlshim_tls_follow(void *tls, void *context, unsigned long number);
 
+/// Whether client and server agreed on HTTP/2.
+int curlshim_tls_speaks_http2(const void *tls);
+
+/// Called for each DATA, HEADERS or RST_STREAM frame of a transfer's stream, with the bytes of body in it and whether it has
+/// END_STREAM.
+typedef void (*curlshim_stream_note)(CURL *handle, size_t bytes, int is_end);
+
+/// Reports the frames of all HTTP/2 connections to `note`, and ends connections that flood libcurl with frames, if a request to a
+/// canned response shows that this works. To be called once, after `curlshim_global_init` and before any transfer.
+///
+/// Returns whether it works.
+int curlshim_follow_streams(curlshim_stream_note note);
+
+/// What CURLOPT_PRIVATE was set to; NULL if it was not.
+void *curlshim_easy_private(CURL *handle);
+
 /// Whether bytes that were received wait inside the session, decrypted or not.
 int curlshim_tls_has_pending(const void *tls);
 

@@ -89,6 +89,14 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         }
     }
 
+    /// Whether a fault in a server's HTTP/2 may cause it, so that another attempt should use HTTP/1.1.
+    public var mayComeFromHTTP2: Bool {
+        switch self {
+        case .timeout, .truncated, .reset: true
+        default: false
+        }
+    }
+
     /// A sentence for people. It holds nothing a peer sent.
     public var sentence: String {
         switch self {

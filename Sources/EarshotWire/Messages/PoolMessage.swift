@@ -161,6 +161,8 @@ public struct Job: Equatable, Sendable {
     public var resume: Resume?
     /// By which way it goes to its server.
     public var route = Route()
+    /// Whether HTTP/2 may be spoken, over TLS.
+    public var allowsHTTP2 = true
     /// Its flight, for a later broker to go on with this attempt; nil if none may.
     public var flight: FlightIdentity?
     /// Request header fields, lines separated by LF.
@@ -203,6 +205,7 @@ public struct Job: Equatable, Sendable {
                     throw WireError(.badMessage, "redirect is follow, error or manual")
                 }
                 redirect = mode
+            case "http2": allowsHTTP2 = try HeadReader.flag(value, "http2")
             case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value.string
@@ -241,6 +244,7 @@ public struct Job: Equatable, Sendable {
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
         route.write(to: &writer)
+        writer.field("http2", if: !allowsHTTP2, "no")
         writer.field("flight", flight?.description)
         return writer.finished(httpFields: httpFields)
     }

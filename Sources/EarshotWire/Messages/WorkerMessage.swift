@@ -127,6 +127,8 @@ public struct Ready: Equatable, Sendable {
     public var tellsHolds = false
     /// Whether a worker of other schemes than http and https takes DRAIN.
     public var hearsDrain = false
+    /// Whether it can speak HTTP/2.
+    public var speaksHTTP2 = false
 
     public init(slots: Int) {
         self.slots = slots
@@ -143,6 +145,7 @@ public struct Ready: Equatable, Sendable {
             case "secret": secret = try HeadReader.identifier(value, "secret")
             case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "drain": hearsDrain = try HeadReader.flag(value, "drain")
+            case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
             case "holds":
                 for word in value.bytes.split(separator: Ascii.space) {
                     guard let attempt = AttemptID(word) else {
@@ -180,6 +183,7 @@ public struct Ready: Equatable, Sendable {
         writer.field("secret", secret)
         writer.field("adoption", if: tellsHolds, "yes")
         writer.field("drain", if: hearsDrain, "yes")
+        writer.field("http2", if: speaksHTTP2, "yes")
         writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }

@@ -109,7 +109,11 @@ extension Worker {
                 throw Refusal(failure, run.plan)
             }
             guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
-                throw Refusal(.truncated, "The TLS connection ended without close_notify: the body may be cut off.")
+                throw Refusal(
+                    .truncated,
+                    finished.result.usedHTTP2
+                        ? "The HTTP/2 stream ended without END_STREAM: the body may be cut off."
+                        : "The TLS connection ended without close_notify: the body may be cut off.")
             }
             try seal(run)
         } catch {

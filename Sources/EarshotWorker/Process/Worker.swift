@@ -1,4 +1,5 @@
 internal import Cares
+internal import Curl
 internal import Decompression
 internal import EarshotHTTP
 internal import EarshotLoop
@@ -88,6 +89,9 @@ final class Worker {
         let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.fault = $0 } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
         try pool.prepare()
+        if !Multi.speaksHTTP2 {
+            logger.warning("HTTP/2 is off: this libcurl does not show the ends of its streams")
+        }
         try Decompressor.loadLibraries()
         names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
@@ -204,6 +208,7 @@ final class Worker {
         ready.pid = Int(getpid())
         ready.secret = options.secret
         ready.tellsHolds = true
+        ready.speaksHTTP2 = Multi.speaksHTTP2
         ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }

@@ -44,8 +44,12 @@ struct TransferPlan {
         request.userAgent = options.userAgent
         request.acceptEncoding = ContentCoding.accepted
         if let proxy { request.proxy = proxy.url }
+        let isSecure = url.scheme == "https"
+        if isSecure, job.allowsHTTP2, proxy == nil, body == nil, method == .get || method == .head, Multi.speaksHTTP2 {
+            request.version = .http2OverTLS
+        }
         request.caFile = options.caFile
-        if url.scheme == "https" || proxy?.kind == .https {
+        if isSecure || proxy?.kind == .https {
             request.caCertificates = try job.route.caFile.map { path throws(Refusal) in
                 try CertificateFile.read(path, "ca-file")
             }

@@ -25,6 +25,9 @@ struct SettingOptions: ParsableArguments {
             valueName: "rule"))
     var origin: [String] = []
 
+    @Option(help: "HTTP/2 over TLS where the server offers it: auto, or off.")
+    var http2: String?
+
     @Option(help: "Where connections may go: all, or public-only for no address of this machine or an inner network.")
     var addressPolicy: String?
 
@@ -101,6 +104,7 @@ struct SettingOptions: ParsableArguments {
         ]
         return try given.compactMap { name, text in try text.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change(["origin"] + $0.split(separator: " ").map { String($0) }) }
+            + [http2].compactMap(\.self).map { try Self.change([SettingName.http2, $0]) }
             + [addressPolicy].compactMap(\.self).map { try Self.change([SettingName.addressPolicy, $0]) }
             + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
     }

@@ -50,8 +50,9 @@ struct SetCommand: ParsableCommand {
             over a lower limit drains.
 
             \(SettingName.allCases.map { "\($0.rawValue): \($0.meaning), \($0.bounds)" }.joined(separator: "\n"))
-            origin PATTERN limit=N spacing=SECONDS: a rule for https://HOST:PORT, HOST or *.HOST
+            origin PATTERN limit=N spacing=SECONDS http2=off: a rule for https://HOST:PORT, HOST or *.HOST
             origin PATTERN default: no rule for it any more
+            http2 auto or off: whether HTTP/2 over TLS is spoken
             address-policy all or public-only: where connections may go
             address ADDRESS allow, deny or default: a rule for a network, an address, HOST or *.HOST
             """)

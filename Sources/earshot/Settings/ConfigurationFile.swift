@@ -4,13 +4,13 @@ internal import Glibc
 internal import TOMLKit
 
 /// A file of settings, TOML: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
-/// `spacing`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows
+/// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows
 /// TOMLKit.
 enum ConfigurationFile {
     /// Bytes of a file at most: a thousand rules take a tenth of it.
     private static let mostBytes = 1 << 20
     /// What can stand in a rule.
-    private static let terms = ["limit", "spacing"]
+    private static let terms = ["limit", "spacing", SettingName.http2]
 
     /// What the file says; nil if there is none.
     ///
@@ -32,7 +32,8 @@ enum ConfigurationFile {
             switch key {
             case SettingName.rule: changes += try rules(value, path)
             case SettingName.address: changes += try addresses(value, path)
-            case SettingName.addressPolicy: changes.append(try change([key, value.string ?? ""], path, key))
+            case SettingName.addressPolicy, SettingName.http2:
+                changes.append(try change([key, value.string ?? ""], path, key))
             default: changes.append(try change([key, text(value)], path, key))
             }
         }
@@ -51,10 +52,10 @@ enum ConfigurationFile {
             guard let rule = rules[pattern]?.table else { throw complaint(path, "\(key) is a table") }
             for term in rule.keys where !terms.contains(term) {
                 let nearest = SettingName.nearest(to: term, among: terms)
-                let hint = nearest.map { "is \($0) meant?" } ?? "there are limit and spacing"
+                let hint = nearest.map { "is \($0) meant?" } ?? "there are \(terms.joined(separator: ", "))"
                 throw complaint(path, "\(key): \(term): there is no such term: \(hint)")
             }
-            let words = rule.keys.map { "\($0)=\(rule[$0].map(text) ?? "")" }
+            let words = rule.keys.map { "\($0)=\(rule[$0].map { $0.string ?? text($0) } ?? "")" }
             changes.append(try change(["origin", pattern] + words, path, key))
         }
         return changes

@@ -1,0 +1,333 @@
+"""HTTP/2: an answer is whole only if its stream has ended, whatever libcurl says."""
+
+import shutil
+import socket
+
+from support import certificate
+from support.harness import Bus, TestCase, temporary_folder
+from support.streams import CONTENT, TEXT, StreamOrigin
+
+NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, REFUSED, CANCEL, CALM = 0, 1, 2, 5, 7, 8, 11
+CODES = (NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, CANCEL, CALM)
+
+#: Endings of a whole answer.
+WHOLE = ["whole", "unannounced", "empty-end", "trailers", "interim", "padded", "goodbye-then-end",
+         *(f"end-then-reset/{code}" for code in (NO_ERROR, INTERNAL_ERROR, CANCEL))]
+#: All bytes that were announced, without the end of the stream: whole, or told as a failure.
+EITHER = [f"length-then-reset/{NO_ERROR}"]
+#: Endings of an answer that is not whole.
+BROKEN = ["cut", "cut-with-notice", "too-short", "too-long",
+          *(f"{name}/{code}" for code in CODES for name in (
+              "reset-first", "reset-after-head", "reset-in-body", "reset-in-announced-body", "reset-at-its-end",
+              "reset-and-close", "goodbye-and-close", "goodbye-and-reset"))]
+
+
+class Case(TestCase):
+    def setUp(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        self.certificate = certificate.self_signed(folder)
+
+    def origin(self, **options):
+        return self.enterContext(StreamOrigin(self.certificate, **options))
+
+    def ask(self, client, request, url, **fields):
+        client.fetch("h", request, url, ca_file=self.certificate[0], **{"retries": 0, **fields})
+
+    def fetch(self, client, request, url, **fields):
+        self.ask(client, request, url, **fields)
+        return client.terminal()
+
+
+class EndingTests(Case):
+    def check(self, name, message):
+        if name in WHOLE or name in EITHER and message.verb == "RESULT":
+            self.assertResult(message, CONTENT)
+        else:
+            self.assertEqual(message.verb, "FAILED", f"{name}: {message}")
+            self.assertIn(message.operands[2], ("reset", "truncated", "protocol-error"), f"{name}: {message}")
+
+    def test_each_ending_alone(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for name in WHOLE + EITHER + BROKEN:
+                with self.subTest(name):
+                    self.check(name, self.fetch(client, name, f"{origin.url}/{name}"))
+            self.assertEqual([path for connection, path in origin.asked if connection == 0], [], "all by HTTP/2")
+
+    def test_endings_beside_others_on_their_connection(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=30) as bus:
+            client = bus.client()
+            for round, name in enumerate(name for name in WHOLE + EITHER + BROKEN if "close" not in name and "goodbye" not in name
+                                         and "cut" not in name):
+                with self.subTest(name):
+                    for number in range(8):
+                        self.ask(client, f"{name}-{number}", f"{origin.url}/{name}?{round}.{number}")
+                        self.ask(client, f"good-{round}-{number}", f"{origin.url}/unannounced?{round}.{number}")
+                    for message in client.terminals(16):
+                        self.check("whole" if message.operands[1].startswith("good") else name, message)
+            self.assertLess(origin.accepted, 60)
+
+    def test_no_content_is_whole(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            answer = self.fetch(bus.client(), 1, f"{origin.url}/nothing")
+            self.assertEqual((answer.verb, answer.operands[2]), ("RESULT", "204"))
+
+    def test_what_was_refused_or_not_processed_is_asked_for_again(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, 1, f"{origin.url}/reset-once/{REFUSED}"), CONTENT)
+            self.assertResult(self.fetch(client, 2, f"{origin.url}/unprocessed", retries=1), CONTENT)
+
+    def test_a_connection_is_used_again_after_frames_of_no_stream(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(10):
+                self.assertResult(self.fetch(client, number, f"{origin.url}/whole-then-frames?{number}"), CONTENT)
+            self.assertEqual(origin.accepted, 1)
+
+    def test_a_connection_is_replaced_after_a_goodbye(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(10):
+                self.assertResult(self.fetch(client, number, f"{origin.url}/whole-then-goodbye?{number}"), CONTENT)
+            self.assertEqual(origin.accepted, 10)
+
+    def test_a_goodbye_beside_others_costs_none_its_answer(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=30) as bus:
+            client = bus.client()
+            for round in range(10):
+                self.assertResult(self.fetch(client, f"first-{round}", f"{origin.url}/whole?{round}"), CONTENT)
+                for number in range(16):
+                    ending = "goodbye-then-end" if number in (5, 9) else "unannounced"
+                    self.ask(client, f"{round}-{number}", f"{origin.url}/{ending}?{round}.{number}", retries=2)
+                for message in client.terminals(16):
+                    self.assertResult(message, CONTENT)
+
+    def test_encoded_bodies_are_whole_beside_others(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=30) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, "first", f"{origin.url}/whole"), CONTENT)
+            for number in range(8):
+                self.ask(client, f"text-{number}", f"{origin.url}/gzipped?{number}")
+                self.ask(client, f"good-{number}", f"{origin.url}/unannounced?{number}")
+            for message in client.terminals(16):
+                self.assertResult(message, TEXT if message.operands[1].startswith("text") else CONTENT)
+            self.assertEqual(origin.accepted, 1)
+
+    def test_an_attempt_after_an_error_status_stays_with_http2(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/broken-once", retries=1), CONTENT)
+            self.assertEqual([connection for connection, _ in origin.asked], [1, 1])
+
+    def test_what_failed_by_http2_is_tried_again_by_http1(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/reset-in-body/0", retries=2), CONTENT)
+            self.assertEqual([connection for connection, _ in origin.asked], [1, 0])
+
+
+class SettingTests(Case):
+    def versions(self, origin, client, count=1):
+        """Fetches, and tells by which versions."""
+        before = len(origin.asked)
+        for number in range(count):
+            self.assertResult(self.fetch(client, f"{before}-{number}", f"{origin.url}/whole?{before}.{number}"), CONTENT)
+        return ["1" if connection == 0 else "2" for connection, _ in origin.asked[before:]]
+
+    def test_it_is_on_unless_it_is_off_for_all_or_for_an_origin(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertEqual(self.versions(origin, client), ["2"])
+            for said, version in (("http2 off", "1"), (f"origin {origin.url} http2=auto", "2"), ("http2 auto", "2"),
+                                  (f"origin {origin.url} http2=off", "1"), (f"origin {origin.url} default", "2")):
+                self.assertEqual(client.set(said).verb, "CHANGED")
+                self.assertEqual(self.versions(origin, client), [version], said)
+
+    def test_an_option_a_variable_and_a_file_turn_it_off(self):
+        origin = self.origin()
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "file.toml").write_text(f'[origin."{origin.url}"]\nhttp2 = "off"\n')
+        (folder / "all.toml").write_text('http2 = "off"\n')
+        for options in ({"arguments": ("--http2", "off")}, {"environment": {"EARSHOT_HTTP2": "off"}},
+                        {"arguments": ("--config", folder / "file.toml")}, {"arguments": ("--config", folder / "all.toml")}):
+            with Bus(workers=1, **options) as bus:
+                self.assertEqual(self.versions(origin, bus.client()), ["1"], options)
+
+    def test_workers_tell_that_they_can(self):
+        with Bus(workers=1) as bus:
+            self.assertEqual([worker["http2"] for worker in bus.status()["workers"]], [True])
+
+    def test_what_may_change_something_goes_by_http1(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, 1, f"{origin.url}/whole", method="POST", coalesce="no"), CONTENT)
+            self.assertEqual([connection for connection, _ in origin.asked], [0])
+
+
+class SharingTests(Case):
+    def test_requests_share_a_connection(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=40) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, "first", f"{origin.url}/whole"), CONTENT)
+            for number in range(200):
+                self.ask(client, number, f"{origin.url}/whole?{number}")
+            for message in client.terminals(200):
+                self.assertResult(message, CONTENT)
+            self.assertEqual(origin.accepted, 1)
+
+    def test_a_silent_server_delays_no_other(self):
+        origin = self.origin()
+        silent = self.enterContext(socket.create_server(("127.0.0.1", 0)))
+        with Bus(workers=1, origin_limit=20) as bus:
+            client = bus.client()
+            for number in range(20):
+                self.ask(client, f"silent-{number}", f"https://127.0.0.1:{silent.getsockname()[1]}/{number}")
+            self.enterContext(silent.accept()[0])
+            for number in range(20):
+                self.ask(client, number, f"{origin.url}/whole?{number}")
+            for message in client.terminals(20, timeout=5):
+                self.assertResult(message, CONTENT)
+
+    def test_hosts_share_no_connection(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        self.certificate = certificate.self_signed(folder, "DNS:localhost")
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(4):
+                url = origin.url.replace("127.0.0.1", "localhost") if number % 2 else origin.url
+                self.assertResult(self.fetch(client, number, f"{url}/whole?{number}"), CONTENT)
+            self.assertEqual([connection for connection, _ in origin.asked], [1, 2, 1, 2])
+
+    def test_a_cancelled_transfer_that_is_alone_on_its_connection_closes_it(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.ask(client, "silent", f"{origin.url}/silent")
+            self.assertTrue(origin.wait(lambda: origin.asked))
+            client.cancel("h", "silent")
+            self.assertTrue(origin.wait(lambda: origin.closed), "the connection is closed")
+
+    def test_a_cancelled_transfer_resets_its_stream_and_leaves_the_others(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(2):
+                self.ask(client, f"silent-{number}", f"{origin.url}/silent?{number}")
+                self.assertTrue(origin.wait(lambda: len(origin.asked) == number + 1))
+            client.cancel("h", "silent-0")
+            self.assertResult(self.fetch(client, 2, f"{origin.url}/whole"), CONTENT)
+            self.assertTrue(origin.wait(lambda: origin.resets), "the stream is reset")
+            self.assertEqual((origin.accepted, origin.closed), (1, []))
+
+    def test_a_server_that_allows_one_stream_gets_one(self):
+        origin = self.origin(settings={3: 1})
+        with Bus(workers=1, origin_limit=4) as bus:
+            client = bus.client()
+            for number in range(20):
+                self.ask(client, number, f"{origin.url}/whole?{number}", retries=2)
+            for message in client.terminals(20):
+                self.assertResult(message, CONTENT)
+            self.assertLessEqual(origin.accepted, 20)
+
+    def test_header_bombs_end_their_requests_alone(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            worker = bus.workers
+            for number in range(5):
+                answer = self.fetch(client, number, f"{origin.url}/header-bomb?{number}")
+                self.assertEqual(answer.verb, "FAILED", answer)
+            self.assertResult(self.fetch(client, "after", f"{origin.url}/whole"), CONTENT)
+            self.assertEqual(bus.workers, worker, "the same worker")
+
+
+class BoundTests(Case):
+    def warm(self, origin, client):
+        self.assertResult(self.fetch(client, "first", f"{origin.url}/whole"), CONTENT)
+
+    def test_an_origins_limit_counts_transfers(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=3) as bus:
+            client = bus.client()
+            self.warm(origin, client)
+            for number in range(12):
+                self.ask(client, number, f"{origin.url}/silent?{number}")
+            self.assertTrue(origin.wait(lambda: len(origin.asked) == 4))
+            running = {row["origin"]: row["running"] for row in client.query("origins")["origins"]}
+            self.assertEqual(running, {origin.url: 3})
+            self.assertEqual((origin.accepted, origin.most_streams, len(origin.asked)), (1, 3, 4))
+
+    def test_a_connection_has_a_hundred_streams_at_most(self):
+        origin = self.origin(settings={3: 1000})
+        with Bus(workers=1, slots=200, origin_limit=150) as bus:
+            client = bus.client()
+            self.warm(origin, client)
+            for number in range(120):
+                self.ask(client, number, f"{origin.url}/silent?{number}")
+            self.assertTrue(origin.wait(lambda: len(origin.asked) == 121), len(origin.asked))
+            self.assertEqual(origin.most_streams, 100)
+            self.assertLessEqual(origin.accepted, 21)
+
+    def test_a_server_that_refuses_each_stream_is_asked_a_few_times(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=20) as bus:
+            client = bus.client()
+            for number in range(20):
+                self.ask(client, number, f"{origin.url}/reset-first/{REFUSED}?{number}")
+            for message in client.terminals(20):
+                self.assertEqual(message.verb, "FAILED", message)
+            self.assertLessEqual(len(origin.asked), 20 * 6)
+
+    def test_cancelling_again_and_again_leaves_no_streams(self):
+        origin = self.origin()
+        with Bus(workers=1, origin_limit=4) as bus:
+            client = bus.client()
+            self.ask(client, "stays", f"{origin.url}/silent")
+            self.assertTrue(origin.wait(lambda: origin.asked))
+            for number in range(200):
+                self.ask(client, number, f"{origin.url}/silent?{number}")
+                self.assertTrue(origin.wait(lambda: len(origin.asked) == number + 2))
+                client.cancel("h", number)
+            self.assertEqual(origin.accepted, 1)
+            self.assertLessEqual(origin.most_streams, 5)
+
+    def test_a_flood_of_frames_ends_its_request_alone(self):
+        origin, good = self.origin(), self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            workers = bus.workers
+            for kind in ("ping", "settings", "window", "reset", "data", "continuation"):
+                with self.subTest(kind):
+                    self.ask(client, kind, f"{origin.url}/flood/{kind}", timeout=1)
+                    self.assertTrue(origin.wait(lambda: kind in origin.floods))
+                    for number in range(20):
+                        self.ask(client, f"{kind}-{number}", f"{good.url}/whole?{kind}.{number}")
+                    for message in client.terminals(21):
+                        if message.operands[1] == kind:
+                            self.assertEqual(message.verb, "FAILED", message)
+                        else:
+                            self.assertResult(message, CONTENT)
+            self.assertEqual(bus.workers, workers, "the same worker")
+            self.assertLess(peak_bytes(workers[0]), 200 << 20)
+
+
+def peak_bytes(pid):
+    """The largest resident set of a process."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
