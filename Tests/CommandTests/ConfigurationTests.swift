@@ -31,7 +31,7 @@ import Testing
             ])
     }
 
-    @Test func `a file that is not there says nothing`() throws {
+    @Test func `a missing file changes nothing`() throws {
         #expect(try ConfigurationFile.read(folder.path + "/none.toml") == nil)
         #expect(try ConfigurationFile.read(folder.file("file", "") + "/below") == nil)
     }
@@ -39,12 +39,12 @@ import Testing
     @Test(arguments: [
         ("slots = ", "line 1"), ("slots = 0", "slots"), ("slots = \"many\"", "slots"), ("slots = -1", "slots"),
         ("slot = 3", "slots"), ("cool-down = 1e300", "cool-down"), ("origin = 3", "origin is tables"),
-        ("[origin.\"h\"]\nlimt = 2", "is limit meant?"), ("[origin.\"h\"]\ncolour = 2", "there are limit and spacing"),
+        ("[origin.\"h\"]\nlimt = 2", "is limit meant?"), ("[origin.\"h\"]\ncolour = 2", "there are limit, spacing, http2"),
         ("origin.h = 2", "is a table"), ("address = 3", "address is a table"),
         ("[address]\n\"10.0.0.0/8\" = \"maybe\"", "10.0.0.0/8"),
         ("address-policy = \"none\"", "address-policy"), ("slots = 3\0", "zero byte"),
     ])
-    func `a fault is told with the file and its place`(text: String, part: String) throws {
+    func `an error names the file and the place in it`(text: String, part: String) throws {
         let path = try folder.file("config.toml", text)
         do {
             let changes = try ConfigurationFile.read(path)
@@ -83,7 +83,7 @@ import Testing
         #expect(settings[.workers] == 4)
     }
 
-    @Test func `a file that is named has to be there`() {
+    @Test func `a file that an option names must exist`() {
         #expect(throws: Complaint.self) {
             try Configuration(file: folder.path + "/none.toml", flags: [], pool: nil).read()
         }

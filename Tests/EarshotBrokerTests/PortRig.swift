@@ -5,9 +5,9 @@ import ZMTP
 
 @testable import EarshotBroker
 
-/// A port in a folder of its own, and what it told.
+/// A port in a folder of its own, and the events that it reported.
 final class PortRig {
-    /// A peer in this process. It reads nothing until it is told to.
+    /// A peer in this process, which reads while `isReading`.
     final class Peer {
         fileprivate let stream: MessageStream
         var isReading = true

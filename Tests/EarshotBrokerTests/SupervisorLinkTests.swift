@@ -33,15 +33,15 @@ struct SupervisorLinkTests {
                 onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) })
         }
 
-        /// From now on the supervisor reads what it is told.
+        /// From now on the supervisor reads.
         func listen() throws {
             supervisor = try LineChannel(end, loop: loop) { [unowned self] line in lines.append(line) }
         }
 
         func say(_ lines: [String]) { supervisor?.send(lines) }
 
-        /// Says lines before it listens.
-        func sayDeaf(_ lines: [String]) throws {
+        /// Writes lines while the supervisor does not read.
+        func write(_ lines: [String]) throws {
             for line in lines {
                 let sent = unsafe Array(line.utf8).withUnsafeBytes { unsafe UnixSocket.send(end, $0) }
                 try #require(sent == .bytes(line.utf8.count))
@@ -58,20 +58,20 @@ struct SupervisorLinkTests {
         return rig
     }
 
-    @Test func `settings come as a whole and are answered when they hold`() throws {
+    @Test func `settings arrive as a whole and are confirmed once they apply`() throws {
         let rig = try rig()
         var settings = Settings()
         try settings.apply(try SettingChange(["slots", "7"]), source: "/etc/earshot/config.toml")
         rig.say(settings.lines)
         rig.say([SupervisorWord.alive])
         #expect(try rig.reaches { rig.lines.contains(SupervisorWord.alive) })
-        #expect(rig.settings.isEmpty, "the end has not been said")
+        #expect(rig.settings.isEmpty, "the end is missing")
         rig.say([Settings.end])
         #expect(try rig.reaches { rig.lines.last == Settings.taken })
         #expect(rig.settings == [settings])
     }
 
-    @Test func `settings that cannot be read are not answered, and the next ones hold`() throws {
+    @Test func `unreadable settings are not confirmed, and the next ones apply`() throws {
         let rig = try rig()
         rig.say(["slots 0\tflag", Settings.end, SupervisorWord.alive])
         #expect(try rig.reaches { rig.lines == [SupervisorWord.alive] })
@@ -81,7 +81,7 @@ struct SupervisorLinkTests {
         #expect(rig.settings == [Settings()])
     }
 
-    @Test func `failing children are told of at once`() throws {
+    @Test func `failures of children arrive as a whole`() throws {
         let rig = try rig()
         let failures = ["broker", "worker"].map { role in
             ChildFailure(role: role, deaths: 3, since: "2044-11-06T08:49:37Z", lastEnd: "signal 9")
@@ -91,7 +91,7 @@ struct SupervisorLinkTests {
         #expect(rig.failures == [failures, []])
     }
 
-    @Test func `the supervisor hears of each change and of each new number of workers`() throws {
+    @Test func `the supervisor receives each change and each new number of workers`() throws {
         let rig = try rig()
         rig.link.tell(try SettingChange(["slots", "7"]))
         rig.link.tell(try SettingChange(["slots", "8"]))
@@ -101,7 +101,7 @@ struct SupervisorLinkTests {
         #expect(rig.lines == ["slots 7", "slots 8"] + workers)
     }
 
-    @Test func `a supervisor that does not read hears the last value of each subject once it reads`() throws {
+    @Test func `a supervisor that reads late receives the last value of each subject`() throws {
         let rig = try Rig()
         let count = 20_000
         for number in 0..<count { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
@@ -114,11 +114,11 @@ struct SupervisorLinkTests {
         #expect(rig.lines.last { $0.hasPrefix(SupervisorWord.workers) } == "\(SupervisorWord.workers) \(count)")
     }
 
-    @Test func `settings of the supervisor replace changes that it has not heard of`() throws {
+    @Test func `settings of the supervisor replace changes that it has not received`() throws {
         let rig = try Rig()
         for number in 0..<20_000 { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
         rig.link.tell(try SettingChange(["origin-limit", "9"]))
-        try rig.sayDeaf(Settings().lines + [Settings.end])
+        try rig.write(Settings().lines + [Settings.end])
         #expect(try rig.reaches { rig.settings == [Settings()] })
         try rig.listen()
         #expect(try rig.reaches { rig.lines.last == Settings.taken })
