@@ -178,8 +178,11 @@ extension BrokerCore {
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }
         job.route = record.route
-        job.allowsHTTP2 = origins[origin].allowsHTTP2 && !record.avoidsHTTP2
-        if isOwn(worker) { job.priority = priority }
+        if isOwn(worker) {
+            job.priority = priority
+        } else {
+            job.allowsHTTP2 = origins[origin].allowsHTTP2 && !record.avoidsHTTP2
+        }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
         if let body = record.body {

@@ -1,10 +1,13 @@
 """HTTP/2: an answer is whole only if its stream has ended, whatever libcurl says."""
 
+import os
+import pathlib
 import shutil
 import socket
+import unittest.mock
 
 from support import certificate
-from support.harness import Bus, TestCase, temporary_folder
+from support.harness import Bus, TestCase, binary, temporary_folder
 from support.streams import CONTENT, TEXT, StreamOrigin
 
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, REFUSED, CANCEL, CALM = 0, 1, 2, 5, 7, 8, 11
@@ -168,6 +171,20 @@ class SettingTests(Case):
     def test_workers_tell_that_they_can(self):
         with Bus(workers=1) as bus:
             self.assertEqual([worker["http2"] for worker in bus.status()["workers"]], [True])
+
+    def test_it_is_off_where_the_ends_of_streams_are_not_seen(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        program = folder / "earshot"
+        for name in (b"nghttp2_session_callbacks_set_on_frame_recv_callback", b"nghttp2_session_mem_recv"):
+            # The first one is in the table of exported symbols.
+            program.write_bytes(pathlib.Path(binary()).read_bytes().replace(name + b"\0", name[:-1] + b"_\0", 1))
+            program.chmod(0o700)
+            origin = self.origin()
+            with self.subTest(name), unittest.mock.patch.dict(os.environ, EARSHOT_BINARY=str(program)), Bus(workers=1) as bus:
+                bus.program.await_line("HTTP/2 is off")
+                self.assertEqual([worker["http2"] for worker in bus.status()["workers"]], [False])
+                self.assertEqual(self.versions(origin, bus.client()), ["1"])
 
     def test_what_may_change_something_goes_by_http1(self):
         origin = self.origin()

@@ -205,7 +205,6 @@ public struct Job: Equatable, Sendable {
                     throw WireError(.badMessage, "redirect is follow, error or manual")
                 }
                 redirect = mode
-            case "http2": allowsHTTP2 = try HeadReader.flag(value, "http2")
             case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value.string
@@ -217,6 +216,7 @@ public struct Job: Equatable, Sendable {
             case "inline-bytes": inlineBytes = try HeadReader.count(value, "inline-bytes")
             case "progress":
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
+            case "http2": allowsHTTP2 = try HeadReader.flag(value, "http2")
             default: _ = try route.set(name, value)
             }
         }
