@@ -106,6 +106,13 @@ internal import CLibCurl
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, isKept && !closesAfterTransfer ? 0 : 1)
     }
 
+    /// Has libcurl continue a transfer at the next `timerFired`, without an event.
+    func expire() {
+        // A change of what is paused does so. Fails for a transfer without a connection.
+        _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_SEND)
+        _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_CONT)
+    }
+
     /// Forgets the last transfer's options; connections live in the multi handle and stay.
     func reset() {
         unsafe curlshim_easy_reset(pointer)

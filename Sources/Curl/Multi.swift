@@ -171,6 +171,17 @@ internal import CLibCurl
         let result = inside { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
         precondition(result == CURLM_OK, "curl_multi_socket_action: \(result.rawValue)")
         collectFinished()
+        tryNextAddresses()
+    }
+
+    /// Has libcurl connect to the next address of each transfer for which one has failed.
+    ///
+    /// Before version 8.4 it waits for an event or a timer of another purpose, which can be half of the time to connect.
+    private func tryNextAddresses() {
+        for address in notes.takeFailedAttempts() {
+            guard let transfer = running[address], transfer.isConnecting else { continue }
+            inside { transfer.easy.expire() }
+        }
     }
 
     private func collectFinished() {

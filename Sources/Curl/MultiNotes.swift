@@ -7,6 +7,10 @@ final class MultiNotes {
     private var interests: [Int32: DescriptorInterest] = [:]
     /// Descriptors that were opened since the owner was last told of them.
     private var opened: Set<Int32> = []
+    /// Transfers by the sockets that they opened, until a request goes out.
+    private var connecting: [Int32: UInt] = [:]
+    /// Transfers with an address that could not be connected to since the last `takeFailedAttempts`.
+    private var failedAttempts: Set<UInt> = []
     /// The last word on the timer; nil if it did not change.
     var timeout: TimeoutChange?
     /// Number of open connections from which on new ones are closed at the end of their transfers.
@@ -24,6 +28,9 @@ final class MultiNotes {
 
     /// - Parameter owner: `EasyHandle.address` of a transfer that the socket is for.
     func note(descriptor: Int32, what: Int32, owner: UInt) {
+        if what == CURL_POLL_REMOVE, !connecting.isEmpty, let transfer = connecting.removeValue(forKey: descriptor) {
+            failedAttempts.insert(transfer)
+        }
         interests[descriptor] = DescriptorInterest(
             descriptor: descriptor, owner: owner,
             reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
@@ -31,7 +38,36 @@ final class MultiNotes {
             isNew: opened.contains(descriptor))
     }
 
-    func noteOpened(_ descriptor: Int32) { opened.insert(descriptor) }
+    /// Notes a socket for a connection to one address.
+    ///
+    /// - Parameters:
+    ///   - descriptor: The socket; negative if none could be opened.
+    ///   - transfer: `EasyHandle.address` of the transfer that connects.
+    func noteOpened(_ descriptor: Int32, by transfer: UInt) {
+        guard descriptor >= 0 else {
+            failedAttempts.insert(transfer)
+            return
+        }
+        opened.insert(descriptor)
+        // The number of a socket that failed at once can be used again at once.
+        if let failed = connecting.updateValue(transfer, forKey: descriptor) { failedAttempts.insert(failed) }
+    }
+
+    /// Notes that a connection of these sockets is ready for a request.
+    func noteConnected(_ descriptors: [Int32]) {
+        for descriptor in descriptors { connecting[descriptor] = nil }
+    }
+
+    /// Hands out the transfers with an address that could not be connected to, each once. Called before `takeInterests`.
+    func takeFailedAttempts() -> Set<UInt> {
+        guard !opened.isEmpty || !failedAttempts.isEmpty else { return [] }
+        // libcurl closes a socket that fails at once before it has it watched.
+        for descriptor in opened where interests[descriptor] == nil {
+            if let transfer = connecting.removeValue(forKey: descriptor) { failedAttempts.insert(transfer) }
+        }
+        defer { failedAttempts.removeAll(keepingCapacity: true) }
+        return failedAttempts
+    }
 
     /// Hands out what changed, each descriptor once.
     func takeInterests() -> [DescriptorInterest] {

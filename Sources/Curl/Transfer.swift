@@ -21,6 +21,8 @@ public final class Transfer {
     /// Whether an address was not admitted, and whether a connection to another was begun.
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
+    /// Whether it connects to an address, up to the request.
+    private(set) var isConnecting = false
     /// The sockets that were opened since a request last went out.
     private var newSockets: [Int32] = []
     /// Whether the connection that libcurl chose cannot be used again: nothing was sent on it, and another is needed.
@@ -78,10 +80,11 @@ public final class Transfer {
         return isAdmitted
     }
 
+    /// Notes the socket for a connection to one address; negative if there is none.
     func opened(_ descriptor: Int32) {
-        guard descriptor >= 0 else { return }
-        notes.noteOpened(descriptor)
-        newSockets.append(descriptor)
+        isConnecting = true
+        notes.noteOpened(descriptor, by: easy.address)
+        if descriptor >= 0 { newSockets.append(descriptor) }
     }
 
     /// Prepares for a start with a connection of its own.
@@ -104,7 +107,9 @@ public final class Transfer {
     /// 8.0 takes them for one. An HTTP/2 server may send frames at any time.
     func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
         if isStream != nil { beginStream() }
+        isConnecting = false
         if !newSockets.isEmpty {
+            notes.noteConnected(newSockets)
             notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
             newSockets.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
@@ -216,8 +221,7 @@ private func connectionPlanned(
     guard unsafe curlshim_address_text(address, &text) != 0 else { return CURL_SOCKET_BAD }
     let numeric = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
-    guard transfer.mayConnect(to: numeric) else { return CURL_SOCKET_BAD }
-    let descriptor = unsafe curlshim_open_socket(address)
+    let descriptor = transfer.mayConnect(to: numeric) ? unsafe curlshim_open_socket(address) : CURL_SOCKET_BAD
     transfer.opened(descriptor)
     return descriptor
 }

@@ -1,9 +1,12 @@
 import Curl
+import Glibc
 import Testing
 
 /// Whom a sink is asked about before anything is sent.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    /// libcurl takes half of it for each address. A test waits ten seconds.
+    private static let connectTimeout = Duration.seconds(100)
 
     @Test func `an address is asked about before it is connected to, and before each request`() throws {
         let origin = try LoopbackOrigin(Self.answer)
@@ -55,5 +58,49 @@ import Testing
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
         request.resolve = ["a.example:\(origin.port):127.0.0.1,127.0.0.3"]
         #expect(try loop.fetch(request, sink: sink)?.failure == .connectRefused)
+    }
+
+    @Test(
+        "an address that refuses at once is followed by the next one at once",
+        arguments: [
+            "127.0.0.2,127.0.0.1", "127.0.0.2,127.0.0.3,127.0.0.1", "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.1",
+            "[::1],127.0.0.2,127.0.0.3,127.0.0.1",
+        ])
+    func refusedAtOnce(addresses: String) throws {
+        let origin = try LoopbackOrigin(Self.answer)
+        let loop = try TestLoop(origin: origin)
+        var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
+        request.resolve = ["a.example:\(origin.port):\(addresses)"]
+        request.connectTimeout = Self.connectTimeout
+        let sink = RecordingSink()
+        #expect(try loop.fetch(request, sink: sink)?.failure == nil)
+        #expect(sink.askedAddresses.count == addresses.split(separator: ",").count + 1, "each address once")
+    }
+
+    @Test func `addresses that refuse at once do not delay the failure`() throws {
+        let (descriptor, port) = try Loopback.bind()
+        defer { close(descriptor) }
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "http://a.example:\(port)/")
+        request.resolve = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
+        request.connectTimeout = Self.connectTimeout
+        #expect(try loop.fetch(request)?.failure == .connectRefused)
+    }
+
+    @Test func `an address that refuses late is followed by the next one at once`() throws {
+        let (listener, port) = try Loopback.listen(backlog: 0)
+        // The queue of a listener holds one more than its backlog. The kernel drops the next SYN, and sends it again after
+        // a second.
+        let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
+        defer { for descriptor in waiting { close(descriptor) } }
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "http://a.example:\(port)/")
+        request.resolve = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
+        request.connectTimeout = Self.connectTimeout
+        _ = try loop.start(request, sink: RecordingSink())
+        #expect(loop.run { !$0.newDescriptors.isEmpty })
+        close(listener)
+        #expect(loop.run { !$0.finished.isEmpty })
+        #expect(loop.finished.first?.result.failure == .connectRefused)
     }
 }

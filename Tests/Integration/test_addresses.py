@@ -1,11 +1,16 @@
 """Where connections may go: nothing reaches what the policy denies, by whatever way it is named."""
 
+import os
 import socket
+import time
 import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.names import NameServer
 from support.origin import Origin
+
+LONG = bool(os.environ.get("EARSHOT_LONG"))
+"""Whether times are held to the documented bounds: they hold on a machine that does nothing else."""
 
 
 class Trap:
@@ -100,6 +105,24 @@ class AddressTests(TestCase):
             self.assertGreater(number, 0, "it was allowed at first")
             self.assertFailed(answer, "address-refused")
             self.assertFalse(trap.is_touched)
+
+    def test_addresses_that_refuse_do_not_delay_the_next(self):
+        # The resolver sorts them: whatever its order, the good one is last for some of the names.
+        good, refusing = "127.0.0.1", ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+        lists = [" ".join((*refusing[:count], good, *refusing[count:])) for count in range(4)]
+        lists.append(" ".join(("::1", *refusing, good)))
+        names = {f"n{number}.example": [addresses] for number, addresses in enumerate(lists)}
+        with NameServer(names) as server, Bus(workers=1, arguments=("--dns-server", server.address)) as bus:
+            client = bus.client()
+            began = time.monotonic()
+            client.fetch("h", "slow", f"{self.origin.url}/drip?bytes=100&seconds=4")
+            for name in names:
+                client.fetch("h", name, f"http://{name}:{self.port}/bytes/5", retries=0)
+            answers = client.terminals(len(names) + 1)
+            self.assertEqual([answer.verb for answer in answers], ["RESULT"] * len(answers), answers)
+            self.assertEqual(answers[-1].operands[1], "slow", answers)
+            if LONG:
+                self.assertLess(answers[-2].at - began, 1.2)
 
     def test_rules_are_changed_while_all_runs_and_told_with_their_sources(self):
         with Bus(arguments=("--deny", "10.0.0.0/8")) as bus:

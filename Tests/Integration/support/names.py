@@ -8,7 +8,7 @@ class NameServer:
     """`with NameServer(names) as server:` answers questions for `names`, and NXDOMAIN to all others.
 
     `names` has for each name a list of addresses: one for each question in turn, the last one for all that follow; None is
-    no answer at all. A text can hold an IPv4 and an IPv6 address, with a space between, and end in ` after SECONDS`: the
+    no answer at all. A text can hold several addresses of both kinds, with spaces between, and end in ` after SECONDS`: the
     answer comes so late. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
     """
 
@@ -86,9 +86,7 @@ class NameServer:
         told, _, delay = told.partition(" after ")
         self._delay = float(delay or 0)
         kind, family = (b"\x00\x01", socket.AF_INET) if is_ipv4 else (b"\x00\x1c", socket.AF_INET6)
-        address = next((a for a in told.split() if (":" in a) != is_ipv4), None)
-        if address is None:
-            return question[:2] + b"\x81\x80\x00\x01" + bytes(6) + asked
-        packed = socket.inet_pton(family, address)
-        record = b"\xc0\x0c" + kind + b"\x00\x01" + self._ttl.to_bytes(4, "big") + len(packed).to_bytes(2, "big") + packed
-        return question[:2] + b"\x81\x80\x00\x01\x00\x01" + bytes(4) + asked + record
+        records = [socket.inet_pton(family, address) for address in told.split() if (":" in address) != is_ipv4]
+        head = b"\xc0\x0c" + kind + b"\x00\x01" + self._ttl.to_bytes(4, "big")
+        return (question[:2] + b"\x81\x80\x00\x01" + len(records).to_bytes(2, "big") + bytes(4) + asked
+                + b"".join(head + len(packed).to_bytes(2, "big") + packed for packed in records))
