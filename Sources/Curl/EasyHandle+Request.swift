@@ -26,6 +26,8 @@ extension EasyHandle {
         try configureMethod(request)
         // The path is a cache key already: libcurl removes no dot segments of its own.
         try set(CURLOPT_PATH_AS_IS, 1)
+        // libcurl 8 drops the question mark of an empty query.
+        if let target = request.targetWithEmptyQuery { try set(CURLOPT_REQUEST_TARGET, target) }
         try set(CURLOPT_FOLLOWLOCATION, 0)
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         try configureProxy(request)
@@ -128,11 +130,21 @@ extension TransferRequest {
             userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding, version: version)
     }
 
-    /// Whether the URL has no user information, and no IPv6 address: the zone of one is lost in libcurl 7.88 when a URL
-    /// that was taken apart is copied.
+    /// The path and the question mark of a URL with an empty query; nil for other URLs, and for those that a proxy gets
+    /// whole.
+    fileprivate var targetWithEmptyQuery: String? {
+        guard url.utf8.last == UInt8(ascii: "?"), proxy.isEmpty || url.hasPrefix("https:"),
+            let scheme = url.firstRange(of: "://"), let path = url[scheme.upperBound...].firstIndex(of: "/")
+        else { return nil }
+        return String(url[path...])
+    }
+
+    /// Whether the URL has no user information, no empty query, and no IPv6 address: the zone of one is lost in libcurl
+    /// 7.88 when a URL that was taken apart is copied.
     private var hasUsualURL: Bool {
         let utf8 = url.utf8
         let bytes = utf8.span
+        guard bytes.isEmpty || bytes[bytes.count - 1] != UInt8(ascii: "?") else { return false }
         for index in bytes.indices where bytes[index] == UInt8(ascii: "@") || bytes[index] == UInt8(ascii: "[") {
             return false
         }

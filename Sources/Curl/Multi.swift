@@ -145,7 +145,7 @@ internal import CLibCurl
     public func takeInterests() -> [DescriptorInterest] {
         let interests = notes.takeInterests()
         for interest in interests where !interest.isForgotten {
-            running[interest.owner]?.descriptor = interest.descriptor
+            running[interest.owner]?.watched(interest)
         }
         return interests
     }

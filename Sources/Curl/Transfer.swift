@@ -13,7 +13,7 @@ public final class Transfer {
     /// Those of its multi handle.
     private let notes: MultiNotes
     /// The socket that libcurl last had watched for it; nil before.
-    var descriptor: Int32?
+    private var descriptor: Int32?
     /// The header bytes seen so far, in all blocks.
     private var headerBytes = 0
     /// What we stopped it for; libcurl only says that a callback failed.
@@ -23,6 +23,8 @@ public final class Transfer {
     private var hasOpenedSocket = false
     /// Whether it connects to an address, up to the request.
     private(set) var isConnecting = false
+    /// Whether it waited for TLS or a proxy: for bytes before the request.
+    private var isPreparing = false
     /// The sockets that were opened since a request last went out.
     private var newSockets: [Int32] = []
     /// Whether the connection that libcurl chose cannot be used again: nothing was sent on it, and another is needed.
@@ -78,6 +80,12 @@ public final class Transfer {
         let isAdmitted = sink?.admits(address: address) ?? false
         if isAdmitted { hasOpenedSocket = true } else { hasRefusedAddress = true }
         return isAdmitted
+    }
+
+    /// Notes the socket that is watched for it.
+    func watched(_ interest: DescriptorInterest) {
+        descriptor = interest.descriptor
+        if interest.reads, isConnecting { isPreparing = true }
     }
 
     /// Notes the socket for a connection to one address; negative if there is none.
@@ -195,11 +203,12 @@ public final class Transfer {
                 lacksGoodbye: lacksGoodbye, detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
-        // libcurl counts at least a microsecond for a step that was reached, but connecting as one with the handshake. It
-        // knows its own port once TCP is connected.
+        // libcurl counts at least a microsecond for a step that was reached, but connecting as one with the handshake.
         let stage: TransferFailure.Stage =
-            easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
-            ? .connected : easy.long(CURLINFO_LOCAL_PORT) > 0 ? .preparing : .connecting
+            status > 0
+            ? .answered
+            : easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
+                ? .connected : isPreparing ? .preparing : .connecting
         let sentence = easy.errorSentence
         let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
         let failure =

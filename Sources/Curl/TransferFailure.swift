@@ -50,6 +50,8 @@ extension TransferFailure {
         case preparing
         /// The connection was ready for the request.
         case connected
+        /// The status of the response was received.
+        case answered
     }
 
     /// The meaning of libcurl's result.
@@ -57,7 +59,7 @@ extension TransferFailure {
     /// - Parameter sentence: libcurl's error message. It alone tells some failures of receiving apart, which share a code.
     /// - Returns: nil for success.
     init?(_ result: CURLcode, osError: Int32, stage: Stage, sentence: String) {
-        let isConnected = stage == .connected
+        let isConnected = stage >= .connected
         switch result {
         case CURLE_OK:
             return nil
@@ -68,10 +70,13 @@ extension TransferFailure {
                 switch stage {
                 case .connecting: .connectTimeout
                 case .preparing: .handshakeTimeout
-                case .connected: .timeout
+                case .connected, .answered: .timeout
                 }
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             self = .resolve
+        case CURLE_RECV_ERROR where stage == .answered && sentence.contains("unexpected eof"):
+            // Result of libcurl 8 for a TLS connection that ends without close_notify.
+            self = .truncated
         case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CLIENTCERT:
             self = Self.failure(sentence) ?? (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR ? .reset : .tls)
         case CURLE_GOT_NOTHING, CURLE_HTTP2, CURLE_HTTP2_STREAM:

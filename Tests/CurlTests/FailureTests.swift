@@ -19,12 +19,20 @@ import Testing
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", .open, .protocolError),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", .open, .protocolError),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", .open, .protocolError),
-            ("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok", .open, .protocolError),
         ])
     func brokenAnswer(bytes: String, end: LoopbackOrigin.Reply.End, failure: TransferFailure) throws {
         let loop = try TestLoop(origin: LoopbackOrigin(bytes, end: end))
         let result = try #require(try loop.fetch(TransferRequest(url: loop.url)))
         #expect(result.failure == failure, "\(result)")
+    }
+
+    @Test func `a folded line that continues none is a broken answer, or the sink sees it`() throws {
+        let loop = try TestLoop(
+            origin: LoopbackOrigin("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok"))
+        let sink = RecordingSink()
+        let failure = try #require(try loop.fetch(TransferRequest(url: loop.url), sink: sink)).failure
+        // libcurl 7.88 refuses it, libcurl 8 leaves that to the sink.
+        #expect(failure == .protocolError || failure == nil && sink.head.contains("\r\n folded: first\r\n"))
     }
 
     @Test func `a port nobody listens on refuses`() throws {

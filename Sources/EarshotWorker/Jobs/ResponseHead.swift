@@ -8,7 +8,7 @@ internal import EarshotWire
 struct ResponseHead {
     /// Why a response cannot be told.
     enum Fault: Error, Equatable {
-        /// A status line that is none, or a NUL or a bare CR or LF in a line.
+        /// A status line that is none, a NUL or a bare CR or LF in a line, or a folded line that continues none.
         case malformed
         /// More fields than `WireLimits.responseFieldBytes`.
         case tooLong
@@ -107,8 +107,8 @@ struct ResponseHead {
             appendText(line, hasControls: hasControls)
             return
         }
-        // Obsolete line folding: RFC 9112, section 5.2.
-        guard !fields.isEmpty else { return }
+        // Obsolete line folding: RFC 9112, section 5.2. A line that continues none is invalid; libcurl 8 lets it pass.
+        guard !fields.isEmpty else { throw .malformed }
         var start = 0
         while start < line.count, Self.isBlank(line[start]) { start += 1 }
         fields.append(UInt8(ascii: " "))

@@ -123,6 +123,13 @@ import Testing
         #expect(completion.httpFields == Array("X-Long: one two\nContent-Length: 0".utf8))
     }
 
+    @Test func `a folded line that continues none is a protocol error`() throws {
+        let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok") }
+        let job = bed.job()
+        #expect(try bed.fetch(job))
+        #expect(bed.broker.failure(job.attempt) == "protocol-error")
+    }
+
     @Test func `names are looked up once however many jobs wait, and then known`() throws {
         let bed = try Bed(names: .knowsAll) { _ in .ok([1]) }
         #expect(try bed.meet())

@@ -62,8 +62,15 @@ import Testing
     }
 
     @Test func `folded lines are joined by one space`() throws {
-        let head = try head(["HTTP/1.1 200 OK\r\n", " lost\r\n", "A: 1\r\n", "\t  2\n", " 3\r\n", "\r\n"])
+        let head = try head(["HTTP/1.1 200 OK\r\n", "A: 1\r\n", "\t  2\n", " 3\r\n", "\r\n"])
         #expect(head.fields == Array("A: 1 2 3".utf8))
+    }
+
+    @Test func `a folded line that continues none is refused`() {
+        #expect(throws: ResponseHead.Fault.malformed) { try head(["HTTP/1.1 200 OK\r\n", " lost\r\n"]) }
+        #expect(throws: ResponseHead.Fault.malformed) {
+            try head(["HTTP/1.1 103\r\n", "A: 1\r\n", "\r\n", "HTTP/1.1 200\r\n", "\tlost\r\n"])
+        }
     }
 
     @Test func `lines without a name are dropped`() throws {
