@@ -15,6 +15,8 @@ from support.codings import bomb, encode
 from support.figures import milliseconds, tell
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
+from support.processes import eventually
+from support.script import ScriptedOrigin
 
 MIB = 1 << 20
 LONG = bool(os.environ.get("EARSHOT_LONG"))
@@ -148,6 +150,98 @@ class BombTests(DecompressionTestCase):
         skipped = (b"\x50\x2a\x4d\x18" + (MIB).to_bytes(4, "little") + bytes(MIB)) * 64
         message = self.fetch(self.put("zstd,gzip", gzip.compress(skipped)))
         self.assertFailed(message, "too-compressed")
+
+
+class WarmBombTests(TestCase):
+    """Bombs on connections that were used before, and as answers to revalidations."""
+
+    SIZE = 10 << 30
+    GOOD = gzip.compress(TEXT)
+
+    def setUp(self):
+        self.answers = {}
+        """For each target the answers in turn, the last one for all that follow."""
+        self.asked = []
+        """For each request its target and the number of its connection."""
+        self.origin = self.enterContext(ScriptedOrigin(self.serve))
+        self.bus = self.enterContext(Bus(workers=1))
+        self.client = self.bus.client()
+        self.workers = self.bus.workers
+
+    def serve(self, connection):
+        while target := connection.request():
+            self.asked.append((target, connection.number))
+            turns = self.answers[target]
+            connection.send(turns.pop(0) if len(turns) > 1 else turns[0])
+
+    @staticmethod
+    def answer(content, coding="gzip", status=200, *fields):
+        lines = (f"HTTP/1.1 {status} X", f"Content-Encoding: {coding}", f"Content-Length: {len(content)}", *fields, "", "")
+        return "\r\n".join(lines).encode() + content
+
+    def fetch(self, target, **fields):
+        self.client.fetch("warm", len(self.asked), self.origin.url + target, **{"retries": 0, **fields})
+        return self.client.terminal()
+
+    def numbers(self, target):
+        """The connections of its requests."""
+        return [number for asked, number in self.asked if asked == target]
+
+    def check_workers(self):
+        self.assertEqual(self.bus.workers, self.workers, "no worker died")
+        self.balance(self.client)
+
+    def test_a_bomb_on_a_connection_that_was_used_before(self):
+        self.answers["/good"] = [self.answer(self.GOOD)]
+        for coding in ("gzip", "br", "zstd"):
+            for status in (200, 302, 404):
+                with self.subTest(coding=coding, status=status):
+                    target = f"/{coding}/{status}"
+                    more = ("Location: /good",) if status == 302 else ()
+                    self.answers[target] = [self.answer(bomb(coding, self.SIZE), coding, status, *more)]
+                    self.assertResult(self.fetch("/good"), TEXT)
+                    message = self.fetch(target)
+                    if status == 302:
+                        self.assertResult(message, TEXT)
+                    else:
+                        self.assertFailed(message, "too-compressed")
+                    before = self.asked[self.asked.index((target, self.numbers(target)[0])) - 1]
+                    self.assertEqual(before, ("/good", self.numbers(target)[0]), "one connection for both")
+                    self.assertEqual(len(self.numbers(target)), 1)
+        self.check_workers()
+
+    def test_a_bomb_is_never_kept_and_a_kept_answer_survives_one(self):
+        tag = 'ETag: "one"'
+        not_modified = f"HTTP/1.1 304 X\r\n{tag}\r\n\r\n".encode()
+        for coding in ("gzip", "br", "zstd"):
+            with self.subTest(coding=coding):
+                content = bomb(coding, self.SIZE)
+                fresh, checked = f"/fresh/{coding}", f"/checked/{coding}"
+                self.answers[fresh] = [self.answer(content, coding, 200, "Cache-Control: max-age=1000")]
+                self.assertFailed(self.fetch(fresh), "too-compressed")
+                self.assertFailed(self.fetch(fresh, cache="only-if-cached"), "not-cached")
+                self.answers[checked] = [
+                    self.answer(self.GOOD, "gzip", 200, tag, "Cache-Control: max-age=0"),
+                    self.answer(content, coding, 200, tag, "Cache-Control: max-age=0"), not_modified]
+                self.assertResult(self.fetch(checked), TEXT)
+                self.assertFailed(self.fetch(checked), "too-compressed")
+                self.assertResult(self.fetch(checked), TEXT)
+                self.assertEqual(len(self.numbers(checked)), 3)
+        self.check_workers()
+
+    def test_a_bomb_that_answers_a_revalidation_in_the_background_leaves_the_stale_answer(self):
+        field = "Cache-Control: max-age=0, stale-while-revalidate=1000"
+        for coding in ("gzip", "br", "zstd"):
+            with self.subTest(coding=coding):
+                target = f"/stale/{coding}"
+                self.answers[target] = [
+                    self.answer(self.GOOD, "gzip", 200, 'ETag: "one"', field),
+                    self.answer(bomb(coding, self.SIZE), coding, 200, 'ETag: "two"', field)]
+                for _ in range(2):
+                    self.assertResult(self.fetch(target), TEXT)
+                eventually(lambda: len(self.numbers(target)) == 2, "the revalidation was sent")
+                self.assertResult(self.fetch(target), TEXT)
+        self.check_workers()
 
 
 class CutTests(DecompressionTestCase):
