@@ -84,7 +84,8 @@ extension BrokerCore {
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil
-        case .cooled(let scope, let serial): scopes.contains(scope) && scopes[scope].coolDown?.serial == serial
+        case .cooled(let scope, let serial):
+            scopes.contains(scope) && scopes[scope].coolDown?.serial == serial && scopes[scope].coolDown?.end != nil
         case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
         case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence

@@ -164,4 +164,22 @@ struct CoolDownTests {
         rig.core.limitsChanged(limits, now: rig.now)
         #expect(ask(1).count == 1)
     }
+
+    @Test mutating func `the timer of refusals that a setting ended lets no second probe start`() {
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { rig in
+            for n in 0...1 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) { $0.options.retries = 0 } }
+        }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 700") }
+        var limits = CoreLimits()
+        limits.coolDownMilliseconds = 800_000
+        rig.core.limitsChanged(limits, now: rig.now)
+        rig.pass { rig in for n in 2...3 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) } }
+        #expect(rig.jobs.count == 1)
+        rig.wait(milliseconds: 700_000)
+        #expect(rig.jobs.isEmpty)
+        #expect(rig.core.audit() == [])
+    }
 }
