@@ -73,9 +73,8 @@ extension BrokerCore {
         workers[worker].foreign.remove(held.attempt)
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
         let origin = originNumber(of: url)
-        origins[origin].takeTransfer(startedAt: start)
-        pause(origin, now: now)
-        // A pause that was over and whose timer was still to come has no timer now.
+        setTimer(governor.takeTransfer(at: origin, startedAt: start, now: now), of: origin)
+        // The spacing may have ended without its timer, which is stale from now on.
         queue.originOpened(origin)
         var lease = WorkerSession.Lease(
             origin: origin, isHigh: false, flight: -1, startedAt: start, maxBytes: held.maxBytes)
@@ -163,7 +162,7 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         delete(parts.take(flight))
         pauses.drop(flight)
-        noteProbe(flight)
+        governor.probeStarted(flights[flight].scope, flights[flight].id)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         ledger.flights.adopted += 1

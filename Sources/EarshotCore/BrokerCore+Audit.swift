@@ -28,7 +28,7 @@ extension BrokerCore {
             && spoolUse.waitingBytes == 0
             && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
             && durables.isEmpty && recordingBytes == 0
-            && origins.count == 0
+            && governor.origins.count == 0
             && requestBodies.ids.isEmpty && requestHeads == RequestHeads() && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
@@ -352,7 +352,7 @@ extension BrokerCore {
             check(serving > 0 || !pool.isClosed || pool.origins > 0, "12: the pool of \(scheme) is kept for nothing")
         }
         var counts = [Int32: Int]()
-        for origin in origins.indices { counts[origins[origin].pool, default: 0] += 1 }
+        for origin in governor.origins.indices { counts[governor.origins[origin].pool, default: 0] += 1 }
         for number in pools.indices {
             let count = counts[number, default: 0]
             check(
@@ -386,9 +386,14 @@ extension BrokerCore {
     }
 
     private func auditOrigins(_ running: [Int32: Int], _ lower: [Int32: Int], _ check: Check) {
-        check(originNumbers.count == origins.count, "9: \(origins.count) origins, \(originNumbers.count) names")
-        for number in origins.indices {
-            let origin = origins[number]
+        for fault in governor.checkInvariants() { check(false, fault) }
+        let flightCounts = Dictionary(grouping: flights.indices) { flights[$0].scope }.mapValues(\.count)
+        for scope in governor.scopes.indices {
+            let count = governor.scopes[scope].flights
+            check(count == flightCounts[scope, default: 0], "12: scope \(scope) counts \(count) flights")
+        }
+        for number in governor.origins.indices {
+            let origin = governor.origins[number]
             var fresh = origin
             fresh.set(terms(for: origin, in: origin.pool))
             check(
@@ -396,15 +401,14 @@ extension BrokerCore {
                     && origin.allowsHTTP2 == fresh.allowsHTTP2,
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
-            check(origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")
             check(
                 origin.lower == lower[number, default: 0],
                 "7: origin \(origin.origin) counts \(origin.lower) of lower classes")
-            let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: origin.pause))
+            guard let pause = origin.pause else { continue }
+            let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: pause))
             check(
-                !origin.isPaused || timers.unordered.contains { $0.at == timer.at && $0.subject == timer.subject },
+                timers.unordered.contains { $0.at == timer.at && $0.subject == timer.subject },
                 "9: origin \(origin.origin) is paused for ever")
-            check(!origin.isIdle, "12: origin \(origin.origin) is kept for nobody")
         }
     }
 }

@@ -381,10 +381,10 @@ extension BrokerCore {
             else {
                 continue
             }
-            let scope = scopes[flights[flight].scope]
-            if scope.isRefusing {
+            let scope = flights[flight].scope
+            if governor.refusal(in: scope) != nil {
                 endRevalidation(of: flight)
-            } else if scope.admits, origins[scope.origin].admits(.background) {
+            } else if governor.admits(scope, .background) {
                 start(flight, now: now)
             } else {
                 revalidations.append(name)

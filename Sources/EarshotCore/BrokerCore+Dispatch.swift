@@ -39,7 +39,7 @@ extension BrokerCore {
                 return
             }
             let flight = leaf(of: interests[interest].flight)
-            guard case .refusing(let until) = scopes[flights[flight].scope].coolDown?.phase else {
+            guard let until = governor.refusal(in: flights[flight].scope) else {
                 start(flight, now: now)
                 continue
             }
@@ -82,8 +82,7 @@ extension BrokerCore {
             guard let flight = flight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
                 continue
             }
-            let scope = scopes[flights[flight].scope]
-            guard scope.admits, !scope.isRefusing, origins[scope.origin].admits(.high) else { continue }
+            guard governor.admits(flights[flight].scope, .high) else { continue }
             start(flight, now: now)
         }
     }
@@ -91,14 +90,15 @@ extension BrokerCore {
     private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
         // Copies to look at while the queue turns; their storage is shared.
         let clients = clients
-        let scopes = scopes
-        let origins = origins
+        let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
             if client >= 0, clients[client].isClosed(dueDeliveries: dueDeliveries) { return .client }
-            if !scopes[scope].admits { return .scope }
-            // A refusal takes no room.
-            return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? .none : .origin
+            return switch governor.obstacle(in: scope, to: priority) {
+            case .coolDown: .scope
+            case .origin: .origin
+            case nil: .none
+            }
         }
     }
 
@@ -119,8 +119,8 @@ extension BrokerCore {
     /// whose connection may still be open. O(workers).
     @inline(__always)
     private func freestWorker(for origin: Int32) -> Int32? {
-        let last = origins[origin].lastWorker
-        let pool = origins[origin].pool
+        let last = governor.origins[origin].lastWorker
+        let pool = governor.origins[origin].pool
         var best: Int32?
         var most = 0
         for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
@@ -142,9 +142,10 @@ extension BrokerCore {
         let priority = priority(of: flight)
         let isHigh = priority == .high
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
-        beginTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
+        let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
+        setTimer(pause, of: origin)
         if !isHigh { workers[worker].lower += 1 }
-        noteProbe(flight)
+        governor.probeStarted(flights[flight].scope, flights[flight].id)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
@@ -181,7 +182,7 @@ extension BrokerCore {
         if isOwn(worker) {
             job.priority = priority
         } else {
-            job.allowsHTTP2 = origins[origin].allowsHTTP2 && !record.avoidsHTTP2
+            job.allowsHTTP2 = governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
         }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id

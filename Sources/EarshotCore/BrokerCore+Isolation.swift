@@ -103,12 +103,12 @@ extension BrokerCore {
             if let flight = flight(name) { settlePurges(of: flight) }
             guard pools.contains(pool) else { return }
             guard let flight = suspect(name) else { continue }
-            let scope = scopes[flights[flight].scope]
+            let scope = flights[flight].scope
             let mayStart = place.isEmpty || !flights[flight].isAccused
-            if case .refusing(let until) = scope.coolDown?.phase {
+            if let until = governor.refusal(in: scope) {
                 failCooling(flight, until: until, now: now)
                 guard pools.contains(pool) else { return }
-            } else if mayStart, scope.admits, origins[scope.origin].admits(.high) {
+            } else if mayStart, governor.admits(scope, .high) {
                 enterQuarantine(of: pool, place.worker)
                 start(flight, at: place.worker, now: now)
                 let end = now.advanced(byMilliseconds: limits.isolation(deaths: flights[flight].workerDeaths))

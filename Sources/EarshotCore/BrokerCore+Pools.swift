@@ -26,7 +26,7 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    func pool(of flight: Int32) -> Int32 { origins[origin(of: flight)].pool }
+    func pool(of flight: Int32) -> Int32 { governor.origins[origin(of: flight)].pool }
 
     /// Whether a worker is somebody's own: it fetches neither http nor https, and nobody vouches for it.
     @inline(__always)
@@ -81,9 +81,7 @@ extension BrokerCore {
         for flight in pauses.keys.sorted() where self.pool(of: flight) == pool {
             pauseEnded(FlightName(number: flight, id: flights[flight].id))
         }
-        for scope in scopes.indices where !scopes[scope].admits && origins[scopes[scope].origin].pool == pool {
-            queue.scopeOpened(scope)
-        }
+        for scope in governor.closedScopes(of: pool) { queue.scopeOpened(scope) }
         dropPoolIfIdle(pool)
     }
 

@@ -75,7 +75,7 @@ extension BrokerCore {
         let pool = pool(of: flight)
         let slots = slotCount(of: pool)
         let donor = donor(of: flight, for: interest)
-        let scope = scopes[flights[flight].scope]
+        let scope = governor.scopes[flights[flight].scope]
         if isDraining {
             writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
         } else if isAwaitingWorkers {
@@ -83,7 +83,7 @@ extension BrokerCore {
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected", to: &json)
-        } else if flights[flight].isSuspect, scope.admits, origins[scope.origin].admits(.high) {
+        } else if flights[flight].isSuspect, scope.admits, governor.origins[scope.origin].admits(.high) {
             writeWait("isolation", "its workers died: it runs alone, after other such flights", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
@@ -96,8 +96,8 @@ extension BrokerCore {
     private func writeObstacle(
         to priority: PriorityClass, of number: Int32, _ slots: SlotCount, to json: inout JSONText, now: Tick
     ) {
-        let scope = scopes[number]
-        let origin = origins[scope.origin]
+        let scope = governor.scopes[number]
+        let origin = governor.origins[scope.origin]
         if let until = scope.coolDown?.end {
             let pause = until.milliseconds(since: now)
             writeWait("cool-down", "its origin asked to be left alone for \(pause) ms more", to: &json)
@@ -153,7 +153,7 @@ extension BrokerCore {
 
     /// By whom an origin is filled: each transfer counts for the first of those who want it. O(running).
     private func writeFull(_ number: Int32, to json: inout JSONText) {
-        let origin = origins[number]
+        let origin = governor.origins[number]
         let isKept = origin.hasRoom(for: .high)
         writeWait(
             "origin",

@@ -261,11 +261,7 @@ extension BrokerCore {
         body: BodyID?
     ) -> Int32 {
         let scope = scopeNumber(of: request)
-        scopes[scope].flights += 1
-        if scopes[scope].isResting {
-            scopes[scope].isResting = false
-            restingScopes -= 1
-        }
+        governor.flightJoined(scope)
         lastFlight += 1
         let flight = flights.insert(
             Flight(
@@ -435,8 +431,7 @@ extension BrokerCore {
         let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)
-        scopes[scope].flights -= 1
-        dropScopeIfIdle(scope)
+        leave(governor.flightLeft(scope))
     }
 
     // MARK: Changes

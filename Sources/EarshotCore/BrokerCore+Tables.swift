@@ -58,38 +58,23 @@ extension BrokerCore {
 
     /// Writes origins by their record numbers: one that is there all the time is in one page.
     func writeOrigins(_ page: QueryPage, to json: inout JSONText, now: Tick) {
-        let listed = Array(numbers(of: origins, after: page).prefix((page.limit ?? WireLimits.queryEntries) + 1))
-        let scopes = scopesByOrigin(listed)
+        let most = (page.limit ?? WireLimits.queryEntries) + 1
+        let listed = Array(numbers(of: governor.origins, after: page).prefix(most))
+        let scopes = governor.scopes(of: listed)
         writePage(
             "origins", page, of: listed, to: &json, cursor: { String($0) },
             write: { origin, json in
-                let scopes = scopes[origin, default: []].map { self.scopes[$0] }
+                let scopes = scopes[origin, default: []]
                 json.object { json in
-                    json.member("origin", origins[origin].origin.description)
-                    json.member("running", Int(origins[origin].running))
-                    json.member("limit", Int(origins[origin].limit))
-                    json.member("spacing-ms", Int(origins[origin].spacingMilliseconds))
+                    json.member("origin", governor.origins[origin].origin.description)
+                    json.member("running", Int(governor.origins[origin].running))
+                    json.member("limit", Int(governor.origins[origin].limit))
+                    json.member("spacing-ms", Int(governor.origins[origin].spacingMilliseconds))
                     json.member("flights", scopes.reduce(0) { $0 + $1.flights })
                     let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
                     if let wait = waits.max() { json.member("cooling-ms", wait) }
                 }
             })
-    }
-
-    /// The scopes of some origins. Those of requests with credentials are looked for, if there are any.
-    private func scopesByOrigin(_ listed: [Int32]) -> [Int32: [Int32]] {
-        var found: [Int32: [Int32]] = [:]
-        var hasOthers = false
-        for origin in listed {
-            let shared = origins[origin].sharedScope
-            found[origin] = shared >= 0 ? [shared] : []
-            if origins[origin].scopes > (shared >= 0 ? 1 : 0) { hasOthers = true }
-        }
-        guard hasOthers else { return found }
-        for scope in 0..<Int32(scopes.bound) where scopes.contains(scope) && !scopes[scope].scope.isShared {
-            found[scopes[scope].origin]?.append(scope)
-        }
-        return found
     }
 
     /// Writes workers by their record numbers, and the supervisor's children that fail.

@@ -43,6 +43,7 @@ extension BrokerCore {
         let before = self.limits
         self.limits = limits
         parts.limits = PartStore.Limits(limits)
+        governor.limits = OriginGovernor.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
@@ -67,8 +68,8 @@ extension BrokerCore {
     mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
-            interests.count + handlers.count + flights.count + workers.count + origins.count + scopes.count + lentFiles
-            + parts.aside.count + clients.count + pools.count
+            interests.count + handlers.count + flights.count + workers.count + governor.origins.count
+            + governor.scopes.count + lentFiles + parts.aside.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -84,9 +85,8 @@ extension BrokerCore {
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil
-        case .cooled(let scope, let serial):
-            scopes.contains(scope) && scopes[scope].coolDown?.serial == serial && scopes[scope].coolDown?.end != nil
-        case .paused(let origin, let pause): origins.contains(origin) && origins[origin].pause == pause
+        case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
+        case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
         case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):

@@ -66,14 +66,11 @@ public struct BrokerCore {
     var clients = Slab<ClientSession>()
     var workers = Slab<WorkerSession>()
     var pools = Slab<WorkerPool>()
-    var origins = Slab<OriginEntry>()
-    var scopes = Slab<OriginScope>()
 
-    /// Interests by handler and request ID, flights by key, origins by name: the records hold the keys, so only their
-    /// numbers are stored.
+    /// Interests by handler and request ID, flights by key: the records hold the keys, so only their numbers are
+    /// stored.
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
-    var originNumbers = NumberTable()
     var flightCounts = FlightCounts()
     /// When flights that back off are tried again.
     var pauses: [Int32: Tick] = [:]
@@ -99,8 +96,6 @@ public struct BrokerCore {
     /// Clients that are away, in the order in which they went.
     var awayClients: OrderedSet<Int32> = []
     var workerNumbers: [WorkerID: Int32] = [:]
-    /// Scopes of requests with credentials; the others are in their origins' records.
-    var scopeNumbers: [OriginScopeKey: Int32] = [:]
     /// Pools by the schemes they fetch.
     var poolNumbers: [String: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
@@ -124,6 +119,8 @@ public struct BrokerCore {
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int
     var timers = Heap<Timer>()
+    /// Concurrency limit, spacing and cool-down of every origin.
+    var governor: OriginGovernor
     /// Partial bodies kept for resumption.
     var parts: PartStore
     /// Bytes in the spool, without kept parts.
@@ -132,8 +129,6 @@ public struct BrokerCore {
     var clock = Tick(nanoseconds: .min)
     /// Terminals and flights that still need a spool file, by name.
     var fileHolders: [String: Int] = [:]
-    /// Scopes kept for their cool-downs alone.
-    var restingScopes = 0
     /// Outcomes whose bodies were moved out of memory.
     var spilling: [BodyID: Int32] = [:]
     /// Terminals that wait in the shell's file; their numbers by interest, while there is one; those of their bodies
@@ -182,6 +177,7 @@ public struct BrokerCore {
         self.secret = secret
         self.limits = limits
         purgeBudget = limits.purgesPerPass
+        governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
         settings = Settings(limits)
         self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0

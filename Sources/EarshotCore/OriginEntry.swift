@@ -3,6 +3,9 @@ internal import EarshotWire
 
 /// One origin: how many transfers it has, over all workers, and when the next may start.
 struct OriginEntry {
+    /// Terms that the rules give an origin.
+    typealias Terms = (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool)
+
     /// What it is found by, as `FetchURL.originName` says, and its hash in the table.
     let name: String
     let nameHash: UInt32
@@ -24,10 +27,10 @@ struct OriginEntry {
     private(set) var allowsHTTP2 = true
     /// Scopes that name it.
     var scopes: Int32 = 0
-    /// That of requests without credentials; -1 if there is none.
-    var sharedScope: Int32 = -1
-    /// The present pause after a start, for the timer that ends it; 0 while there is none.
-    var pause: UInt64 = 0
+    /// Scope of requests without credentials.
+    var sharedScope: Int32?
+    /// Serial of the timer that ends the spacing after the last start; nil while there is none.
+    var pause: UInt64?
 
     init(of url: FetchURL, nameHash: UInt32, pool: Int32) {
         name = url.originName
@@ -42,7 +45,7 @@ struct OriginEntry {
     }
 
     /// Whether the time after its last start is not over.
-    var isPaused: Bool { pause != 0 }
+    var isPaused: Bool { pause != nil }
 
     /// When the time after its last start is over.
     var pauseEnd: Tick { startedAt.advanced(byMilliseconds: Int(spacingMilliseconds)) }
@@ -51,11 +54,19 @@ struct OriginEntry {
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
 
     /// Takes other terms; what runs over a lower limit goes on.
-    mutating func set(_ terms: (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool)) {
+    mutating func set(_ terms: Terms) {
         allowsHTTP2 = terms.allowsHTTP2
         limit = Int32(clamping: terms.limit)
         spacingMilliseconds = Int32(clamping: max(0, terms.spacingMilliseconds))
         ceiling = max(limit, running)
+    }
+
+    /// Counts a transfer that this broker starts.
+    mutating func startTransfer(by worker: WorkerID, isHigh: Bool, now: Tick) {
+        running += 1
+        if !isHigh { lower += 1 }
+        lastWorker = worker
+        startedAt = now
     }
 
     /// One more transfer is there that this broker did not start, be it over the limit.

@@ -47,7 +47,7 @@ struct PoolTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
-        #expect(rig.core.origins.count == 0)
+        #expect(rig.core.governor.origins.count == 0)
     }
 
     @Test mutating func `requests for one thumbnail are one job`() {

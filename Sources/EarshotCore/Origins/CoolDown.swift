@@ -1,0 +1,88 @@
+internal import EarshotHTTP
+
+/// State of one origin for requests with the same credentials. A refusal of one such scope does not slow the others.
+struct OriginScope {
+    var origin: Int32
+    var scope: TrustScope
+    /// Flights that name it.
+    var flights = 0
+    /// Whether it is kept for its cool-down alone.
+    var isResting = false
+    /// Nil while the origin accepts requests.
+    var coolDown: CoolDown?
+
+    /// Whether a request may have its turn, to start or to be refused. After a cool-down one request goes first.
+    var admits: Bool {
+        switch coolDown?.phase {
+        case nil, .due, .refusing: true
+        case .cooling, .probing: false
+        }
+    }
+
+    /// Whether a request that has its turn is refused.
+    var isRefusing: Bool {
+        if case .refusing = coolDown?.phase { true } else { false }
+    }
+}
+
+/// Pause that an origin asked for with 429 or 503.
+///
+/// ```
+///               refused                   time over              transfer starts
+///  (open) ────────────────→ cooling   ───────────────→ due ──────────────────────→ probing
+///    ↑                      refusing                    ↑                             │
+///    │                      ↑  refused, in any phase    └── no answer ────────────────┤
+///    └───────────────────── │ ─────────────────────────────────── answered ───────────┘
+/// ```
+struct CoolDown {
+    enum Phase: Equatable {
+        /// Nothing starts.
+        case cooling(until: Tick)
+        /// The origin asked for more than the limit: its requests fail, so that their clients can decide.
+        case refusing(until: Tick)
+        /// One transfer may start.
+        case due
+        /// That transfer runs.
+        case probing(flight: UInt64)
+    }
+
+    var phase: Phase
+    /// Refusals in a row.
+    var strikes: Int
+    /// Distinguishes the timer of this cool-down from those of earlier ones.
+    var serial: UInt64
+
+    /// End of the pause; nil after it.
+    var end: Tick? { Self.end(of: phase) }
+
+    private static func end(of phase: Phase?) -> Tick? {
+        switch phase {
+        case .cooling(let until), .refusing(let until): until
+        case .due, .probing, nil: nil
+        }
+    }
+
+    /// Whether the diagram has this transition; nil is the phase `open`.
+    static func isLegal(from: Phase?, to: Phase?) -> Bool {
+        let isProbing = if case .probing = from { true } else { false }
+        return switch to {
+        case .cooling, .refusing: true
+        case .due: isProbing || end(of: from) != nil
+        case .probing: from == .due
+        case nil: isProbing
+        }
+    }
+
+    /// Pause after a number of refusals: a second, doubled each time, at most a minute. The upper half is random, so
+    /// that clients which were refused together do not return together.
+    static func pause(afterStrikes strikes: Int, random: UInt64) -> Int64 {
+        let longest = min(Int64(1_000_000_000) << Int64(min(max(strikes, 1) - 1, 6)), 60_000_000_000)
+        return longest / 2 + Int64((UInt64(longest / 2) + 1).multipliedFullWidth(by: random).high)
+    }
+}
+
+/// Identity of an origin's scope.
+struct OriginScopeKey: Hashable {
+    var origin: Int32
+    var scope: TrustScope
+}

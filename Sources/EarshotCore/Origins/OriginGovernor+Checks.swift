@@ -1,0 +1,35 @@
+internal import EarshotHTTP
+
+/// Checks of the governor's invariants. O(origins and scopes): for tests and simulations.
+extension OriginGovernor {
+    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        for number in origins.indices {
+            let origin = origins[number]
+            check(origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")
+            check(
+                0 <= origin.lower && origin.lower <= origin.running,
+                "7: origin \(origin.origin) counts \(origin.lower) of \(origin.running) transfers as lower")
+            check(!origin.isIdle, "12: origin \(origin.origin) is kept for nobody")
+            let own = scopes.indices.filter { scopes[$0].origin == number }
+            check(origin.scopes == own.count, "12: origin \(origin.origin) counts \(origin.scopes) scopes")
+            check(
+                origin.sharedScope == own.first { scopes[$0].scope.isShared },
+                "12: origin \(origin.origin) has another scope without credentials")
+        }
+        for scope in scopes.indices {
+            check(origins.contains(scopes[scope].origin), "12: scope \(scope) is of no origin")
+            check(
+                scopes[scope].isResting == (scopes[scope].flights == 0),
+                "12: scope \(scope) has \(scopes[scope].flights) flights")
+            check(
+                !scopes[scope].isResting || scopes[scope].coolDown?.end != nil, "12: scope \(scope) rests for nothing")
+        }
+        let resting = scopes.indices.count { scopes[$0].isResting }
+        check(restingScopes == resting, "11: \(resting) scopes rest, not \(restingScopes)")
+        check(namesAreComplete, "9: \(origins.count) origins have other names")
+        return faults
+    }
+}

@@ -1,0 +1,342 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Concurrency limit, spacing and cool-down of every origin.
+///
+/// An origin is known while a flight names it, a transfer runs there, or its spacing lasts. Its transfers:
+///
+/// ```
+///  open ⇄ full        (transfer started / ended)
+///  open → spaced      (transfer started, with a spacing)
+///  spaced → open      (pauseEnded)
+/// ```
+///
+/// The requests of an origin with the same credentials share an `OriginScope`, whose cool-down has the phases of
+/// `CoolDown`; `enter` makes each of its transitions. A scope without flights is kept while its cool-down lasts, up to
+/// a limit.
+///
+/// Functions that forget an idle origin return its pool. Functions that begin a pause return the timer to set.
+struct OriginGovernor {
+    /// Bounds of the governor.
+    struct Limits: Equatable {
+        /// Maximum number of scopes kept for their cool-downs alone.
+        var restingScopes: Int
+        /// Longest pause that requests wait for; during a longer one they fail.
+        var coolDownMilliseconds: Int
+
+        init(restingScopes: Int, coolDownMilliseconds: Int) {
+            self.restingScopes = restingScopes
+            self.coolDownMilliseconds = coolDownMilliseconds
+        }
+
+        init(_ limits: CoreLimits) {
+            self.init(restingScopes: limits.restingScopes, coolDownMilliseconds: limits.coolDownMilliseconds)
+        }
+    }
+
+    /// Timer for the end of a spacing.
+    struct Pause: Equatable {
+        let end: Tick
+        let serial: UInt64
+    }
+
+    /// Timer for the end of a cool-down.
+    struct CoolDownStart: Equatable {
+        let end: Tick
+        let serial: UInt64
+        /// Whether requests fail meanwhile, instead of waiting.
+        let isRefusing: Bool
+    }
+
+    /// Reason why no transfer starts.
+    enum Obstacle: Equatable {
+        case coolDown
+        /// The limit or the spacing of the origin.
+        case origin
+    }
+
+    /// Copy of the tables for one search through the queue. It shares their storage.
+    struct Snapshot {
+        fileprivate let origins: Slab<OriginEntry>
+        fileprivate let scopes: Slab<OriginScope>
+
+        /// Nil if a request of this class may have its turn. A refusal takes no room.
+        func obstacle(in scope: Int32, to priority: PriorityClass) -> Obstacle? {
+            if !scopes[scope].admits { return .coolDown }
+            return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? nil : .origin
+        }
+    }
+
+    var limits: Limits
+    private(set) var origins = Slab<OriginEntry>()
+    private(set) var scopes = Slab<OriginScope>()
+    /// Number of scopes kept for their cool-downs alone.
+    private(set) var restingScopes = 0
+    /// Origins by name; the records hold the names.
+    private var originNumbers = NumberTable()
+    /// Scopes of requests with credentials. The other scopes are in the records of their origins.
+    private var scopeNumbers: [OriginScopeKey: Int32] = [:]
+    private var lastSerial: UInt64 = 0
+
+    init(limits: Limits) { self.limits = limits }
+
+    // MARK: Queries
+
+    // For a call of a function that changes nothing the compiler copies the references to all tables. So the functions
+    // that each flight calls are inlined.
+
+    var snapshot: Snapshot { Snapshot(origins: origins, scopes: scopes) }
+
+    /// Whether a transfer of this class may start.
+    func admits(_ scope: Int32, _ priority: PriorityClass) -> Bool {
+        scopes[scope].admits && !scopes[scope].isRefusing && origins[scopes[scope].origin].admits(priority)
+    }
+
+    /// End of a cool-down during which requests fail; nil if they do not.
+    @inline(__always)
+    func refusal(in scope: Int32) -> Tick? {
+        if case .refusing(let until) = scopes[scope].coolDown?.phase { until } else { nil }
+    }
+
+    func isPaused(_ origin: Int32, serial: UInt64) -> Bool {
+        origins.contains(origin) && origins[origin].pause == serial
+    }
+
+    func isCooling(_ scope: Int32, serial: UInt64) -> Bool {
+        scopes.contains(scope) && scopes[scope].coolDown?.serial == serial && scopes[scope].coolDown?.end != nil
+    }
+
+    /// Scopes whose requests fail. O(scopes).
+    var refusingScopes: [Int32] { scopes.indices.filter { scopes[$0].isRefusing } }
+
+    /// Scopes of a pool in which nothing starts. O(scopes).
+    func closedScopes(of pool: Int32) -> [Int32] {
+        scopes.indices.filter { !scopes[$0].admits && origins[scopes[$0].origin].pool == pool }
+    }
+
+    /// Scopes of some origins, by origin. O(scopes) if one of the origins has requests with credentials.
+    func scopes(of listed: [Int32]) -> [Int32: [OriginScope]] {
+        var found: [Int32: [OriginScope]] = [:]
+        var hasOthers = false
+        for origin in listed {
+            let shared = origins[origin].sharedScope
+            found[origin] = shared.map { [scopes[$0]] } ?? []
+            if origins[origin].scopes > (shared == nil ? 0 : 1) { hasOthers = true }
+        }
+        guard hasOthers else { return found }
+        for scope in 0..<Int32(scopes.bound) where scopes.contains(scope) && !scopes[scope].scope.isShared {
+            found[scopes[scope].origin]?.append(scopes[scope])
+        }
+        return found
+    }
+
+    // MARK: Origins and scopes
+
+    /// Number of a URL's origin; nil for one that is not known.
+    ///
+    /// - Parameter hash: that of the origin's record.
+    @inline(__always)
+    func origin(of url: FetchURL, hash: UInt32) -> Int32? {
+        originNumbers.find(hash) { url.isOf(originNamed: origins[$0].name) }
+    }
+
+    /// Adds an origin that is not known.
+    mutating func add(_ origin: OriginEntry) -> Int32 {
+        let number = origins.insert(origin)
+        originNumbers.insert(number, origin.nameHash)
+        return number
+    }
+
+    /// Number of an origin's scope, which a flight joins next.
+    mutating func scope(_ trust: TrustScope, at origin: Int32) -> Int32 {
+        if trust.isShared, let scope = origins[origin].sharedScope { return scope }
+        let key = OriginScopeKey(origin: origin, scope: trust)
+        if !trust.isShared, let scope = scopeNumbers[key] { return scope }
+        let scope = scopes.insert(OriginScope(origin: origin, scope: trust))
+        if trust.isShared { origins[origin].sharedScope = scope } else { scopeNumbers[key] = scope }
+        origins[origin].scopes += 1
+        return scope
+    }
+
+    mutating func flightJoined(_ scope: Int32) {
+        scopes[scope].flights += 1
+        setResting(scope, false)
+    }
+
+    /// - Returns: the pool of an origin that was forgotten.
+    mutating func flightLeft(_ scope: Int32) -> Int32? {
+        scopes[scope].flights -= 1
+        return forgetIfIdle(scope: scope)
+    }
+
+    private mutating func setResting(_ scope: Int32, _ isResting: Bool) {
+        guard scopes[scope].isResting != isResting else { return }
+        scopes[scope].isResting = isResting
+        restingScopes += isResting ? 1 : -1
+    }
+
+    private mutating func forgetIfIdle(scope: Int32) -> Int32? {
+        guard scopes[scope].flights == 0 else { return nil }
+        let isCooling = scopes[scope].coolDown?.end != nil
+        let isKept = isCooling && (scopes[scope].isResting || restingScopes < limits.restingScopes)
+        setResting(scope, isKept)
+        guard !isKept else { return nil }
+        let origin = scopes[scope].origin
+        if scopes[scope].scope.isShared {
+            origins[origin].sharedScope = nil
+        } else {
+            scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
+        }
+        scopes.remove(scope)
+        origins[origin].scopes -= 1
+        return forgetIfIdle(origin: origin)
+    }
+
+    private mutating func forgetIfIdle(origin: Int32) -> Int32? {
+        guard origins[origin].isIdle else { return nil }
+        originNumbers.remove(origin, origins[origin].nameHash)
+        let pool = origins[origin].pool
+        origins.remove(origin)
+        return pool
+    }
+
+    // MARK: Transfers
+
+    /// Counts a transfer that this broker starts.
+    mutating func startTransfer(at origin: Int32, by worker: WorkerID, isHigh: Bool, now: Tick) -> Pause? {
+        origins[origin].startTransfer(by: worker, isHigh: isHigh, now: now)
+        return pause(origin, now: now)
+    }
+
+    /// Counts a transfer that an earlier broker started, even above the limit.
+    mutating func takeTransfer(at origin: Int32, startedAt start: Tick, now: Tick) -> Pause? {
+        origins[origin].takeTransfer(startedAt: start)
+        return pause(origin, now: now)
+    }
+
+    /// Releases a transfer. The origin may admit another one.
+    ///
+    /// - Returns: the pool of an origin that was forgotten.
+    mutating func endTransfer(at origin: Int32, isHigh: Bool) -> Int32? {
+        origins[origin].endTransfer(isHigh: isHigh)
+        return forgetIfIdle(origin: origin)
+    }
+
+    /// Applies other terms to an origin, which may admit more then. Transfers above a lowered limit continue.
+    ///
+    /// - Returns: the timer of the spacing that lasts then, and the pool of an origin that was forgotten.
+    mutating func setTerms(
+        _ terms: OriginEntry.Terms, of origin: Int32, now: Tick
+    ) -> (pause: Pause?, forgotten: Int32?) {
+        origins[origin].set(terms)
+        let pause = pause(origin, now: now)
+        return (pause, forgetIfIdle(origin: origin))
+    }
+
+    /// Starts the spacing after an origin's last start, as far as it is not over.
+    private mutating func pause(_ origin: Int32, now: Tick) -> Pause? {
+        let end = origins[origin].pauseEnd
+        guard end > now else {
+            origins[origin].pause = nil
+            return nil
+        }
+        let serial = nextSerial()
+        origins[origin].pause = serial
+        return Pause(end: end, serial: serial)
+    }
+
+    /// Ends a spacing. The origin may admit another transfer.
+    ///
+    /// - Returns: the pool of an origin that was forgotten.
+    mutating func pauseEnded(at origin: Int32) -> Int32? {
+        origins[origin].pause = nil
+        return forgetIfIdle(origin: origin)
+    }
+
+    // MARK: Cool-downs
+
+    /// Begins or prolongs a cool-down after a refusal.
+    ///
+    /// - Parameter asked: the origin's `Retry-After`.
+    /// - Returns: the timer to set; nil if an earlier cool-down stays in force.
+    mutating func cool(
+        _ scope: Int32, asked: RetryAfter?, using generator: inout SplitMix, now: Tick
+    ) -> CoolDownStart? {
+        let present = scopes[scope].coolDown
+        if case .cooling = present?.phase, asked == nil { return nil }
+        // Transfers that ran when the origin began to refuse are refused, too: together they count once.
+        let strikes = (present?.strikes ?? 0) + (present?.end == nil ? 1 : 0)
+        let wish = (asked?.seconds ?? 0) * 1_000_000_000
+        let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
+        let end = now.advanced(byNanoseconds: pause)
+        if let earlier = present?.end, earlier >= end { return nil }
+        let isRefusing = wish > Int64(limits.coolDownMilliseconds) * 1_000_000
+        let serial = nextSerial()
+        let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
+        enter(CoolDown(phase: phase, strikes: strikes, serial: serial), scope)
+        return CoolDownStart(end: end, serial: serial, isRefusing: isRefusing)
+    }
+
+    /// Ends the pause of a cool-down: one transfer may try.
+    ///
+    /// - Returns: the pool of an origin that was forgotten.
+    mutating func coolDownEnded(_ scope: Int32) -> Int32? {
+        move(scope, to: .due)
+        return forgetIfIdle(scope: scope)
+    }
+
+    /// Makes a flight that starts the probe, if one is due.
+    mutating func probeStarted(_ scope: Int32, _ flight: UInt64) {
+        if scopes[scope].coolDown?.phase == .due { move(scope, to: .probing(flight: flight)) }
+    }
+
+    /// Ends the cool-down if the probe was answered; if not, another transfer may try.
+    ///
+    /// - Returns: whether the flight was the probe, so that the scope admits others.
+    mutating func probeEnded(_ scope: Int32, _ flight: UInt64, isAnswered: Bool) -> Bool {
+        guard scopes[scope].coolDown?.phase == .probing(flight: flight) else { return false }
+        if isAnswered { enter(nil, scope) } else { move(scope, to: .due) }
+        return true
+    }
+
+    private mutating func move(_ scope: Int32, to phase: CoolDown.Phase) {
+        var coolDown = scopes[scope].coolDown
+        coolDown?.phase = phase
+        enter(coolDown, scope)
+    }
+
+    private mutating func enter(_ coolDown: CoolDown?, _ scope: Int32) {
+        let phase = scopes[scope].coolDown?.phase
+        precondition(
+            CoolDown.isLegal(from: phase, to: coolDown?.phase),
+            "scope \(scope) goes from \(String(describing: phase)) to \(String(describing: coolDown?.phase))")
+        scopes[scope].coolDown = coolDown
+    }
+
+    private mutating func nextSerial() -> UInt64 {
+        lastSerial += 1
+        return lastSerial
+    }
+
+    // MARK: Memory and checks
+
+    /// Whether every origin and every scope is found by its name, and no other. O(origins and scopes).
+    var namesAreComplete: Bool {
+        let credentialed = scopes.indices.filter { !scopes[$0].scope.isShared }
+        return originNumbers.count == origins.count && scopeNumbers.count == credentialed.count
+            && origins.indices.allSatisfy { number in
+                originNumbers.find(origins[number].nameHash) { origins[$0].name == origins[number].name } == number
+            }
+            && credentialed.allSatisfy {
+                scopeNumbers[OriginScopeKey(origin: scopes[$0].origin, scope: scopes[$0].scope)] == $0
+            }
+    }
+
+    /// Releases spare capacity beyond `least` entries.
+    mutating func releaseRoom(least: Int) {
+        origins.releaseRoom(least: least)
+        scopes.releaseRoom(least: least)
+        originNumbers.releaseRoom(least: least)
+        scopeNumbers.releaseRoom(least: least)
+    }
+}
