@@ -186,8 +186,21 @@ class Bus(Commands):
 
     def kill(self):
         """`kill -9` of the supervisor, and the death of all of its processes awaited."""
+        watched = watch_all(marked(self.mark))
         self.program.kill()
+        # A process whose environment is gone may still hold its locks.
+        self._await_deaths(watched)
         self.await_no_survivors()
+
+    def _await_deaths(self, watched):
+        try:
+            for process in watched:
+                if not process.await_death():
+                    raise AssertionError(f"{process.pid} {command(process.pid)} outlived serve\n"
+                                         + self.program.describe())
+        finally:
+            for process in watched:
+                process.close()
 
     def _stop(self):
         """SIGTERM; once more if something is left to finish; then nothing may be left, and nothing have crashed."""
@@ -200,13 +213,11 @@ class Bus(Commands):
                 status = self.program.wait(10)
                 if status != 0:
                     raise AssertionError(f"serve ended with {status}\n{self.program.describe()}")
-            for process in watched:
-                if not process.await_death():
-                    raise AssertionError(f"{process.pid} {command(process.pid)} outlived serve\n"
-                                         + self.program.describe())
-        finally:
+        except BaseException:
             for process in watched:
                 process.close()
+            raise
+        self._await_deaths(watched)
         if self.program.crash_lines and not self._crashes:
             raise AssertionError(f"a process crashed\n{self.program.describe()}")
 

@@ -82,10 +82,14 @@ class ScriptedOrigin:
             return len(self._streams)
 
     def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
         return self
 
     def __exit__(self, *_):
+        # Ends a waiting accept(), which a close alone does not. The descriptor is not used again before.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
         self._listener.close()
         with self._lock:
             for stream in self._streams:
