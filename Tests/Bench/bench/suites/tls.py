@@ -81,7 +81,8 @@ def _setting(host):
 
 def _bus(origin):
     options = ["--ca-file", origin.authority, *(["--http2", "auto"] if knows_http2() else [])]
-    bus = Bus(origin_limit=PARALLEL, arguments=options)
+    # The last place of an origin is for requests of class `high` alone, and these are of class `normal`.
+    bus = Bus(origin_limit=PARALLEL + 1, arguments=options)
     bus.command = bus.command.replace(str(origin.authority), "FILE")
     return bus
 
