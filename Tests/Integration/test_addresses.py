@@ -107,7 +107,7 @@ class AddressTests(TestCase):
             self.assertFalse(trap.is_touched)
 
     def test_addresses_that_refuse_do_not_delay_the_next(self):
-        # The resolver sorts them: whatever its order, the good one is last for some of the names.
+        # The resolver sorts addresses. In any order the good address comes last for some of the names.
         good, refusing = "127.0.0.1", ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
         lists = [" ".join((*refusing[:count], good, *refusing[count:])) for count in range(4)]
         lists.append(" ".join(("::1", *refusing, good)))
