@@ -184,8 +184,14 @@ class Bus(Commands):
 
     # Its end.
 
+    def kill_service(self):
+        """Kills the supervisor with SIGKILL and awaits the deaths of its processes; programs of the test go on."""
+        watched = watch_all(self.family())
+        self.program.kill()
+        self._await_deaths(watched)
+
     def kill(self):
-        """`kill -9` of the supervisor, and the death of all of its processes awaited."""
+        """Kills the supervisor with SIGKILL and awaits the deaths of all processes of the test."""
         watched = watch_all(marked(self.mark))
         self.program.kill()
         # A process whose environment is gone may still hold its locks.
