@@ -16,7 +16,9 @@ extension BrokerProcess {
                 core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), unread: unread)
                 continue
             }
-            for action in actions { carryOut(action) }
+            // A loop over the array itself would retain and release everything that each action holds.
+            let span = actions.span
+            for index in span.indices { carryOut(span[index]) }
         }
     }
 

@@ -219,8 +219,10 @@ public final class ClientConnection {
     }
 
     private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
-        for action in actions {
-            switch action {
+        // A loop over the array itself would retain and release everything that each action holds.
+        let span = actions.span
+        for index in span.indices {
+            switch span[index] {
             case .send(let message): outbox.append((message.encoded(), message.body))
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))

@@ -127,17 +127,26 @@ extension BrokerCore {
     @inline(__always)
     func identity(of flight: Int32) -> FlightIdentity? {
         guard let identify, !flights[flight].isAlone else { return nil }
-        let key = flights[flight].key
+        let url = flights[flight].url.description
+        let variant = flights[flight].variant
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(key.url.utf8.count + key.variant.utf8.count + 32)
-        for text in [key.mode.rawValue, key.url, key.variant] {
-            // With its length before it no text can pass for the end of another.
-            bytes += String(text.utf8.count).utf8
-            bytes.append(UInt8(ascii: " "))
-            bytes += text.utf8
-        }
+        bytes.reserveCapacity(url.utf8.count + variant.utf8.count + 32)
+        Self.append(flights[flight].mode.rawValue, to: &bytes)
+        Self.append(url, to: &bytes)
+        Self.append(variant, to: &bytes)
         bytes += jobFields(of: flight).bytes
         return identify(bytes)
+    }
+
+    /// Appends text behind its length, so that no text can pass for the end of another.
+    private static func append(_ text: String, to bytes: inout [UInt8]) {
+        let utf8 = text.utf8
+        let span = utf8.span
+        bytes.append(contentsOf: String(span.count).utf8)
+        bytes.append(addingCapacity: span.count + 1) { output in
+            output.append(UInt8(ascii: " "))
+            for index in span.indices { output.append(span[index]) }
+        }
     }
 
     /// A flight is about to wait for a worker: it goes on with what one fetches for an earlier broker, if there is

@@ -64,32 +64,32 @@ extension BrokerCore {
 
     // MARK: Asking
 
-    /// Has the cache asked before a new flight is queued, if it may answer.
-    mutating func askCache(for flight: Int32) {
-        guard isCaching, flights[flight].url.isHTTP, !flights[flight].isAlone, asksCache(flights[flight]) else {
-            if flights[flight].mode != .default { planFields(of: flight) }
+    /// Asks the cache before a new flight is queued, if the cache may answer.
+    mutating func askCache(for flight: Int32, _ request: HTTPRequest) {
+        let mode = flights[flight].mode
+        guard isCaching, request.url.isHTTP, !flights[flight].isAlone, Self.mayBeAnswered(request, mode) else {
+            if mode != .default { planFields(of: flight) }
             return
         }
-        lookUp(flight)
+        lookUp(flight, request)
     }
 
-    private mutating func lookUp(_ flight: Int32) {
+    private mutating func lookUp(_ flight: Int32, _ request: HTTPRequest) {
         cachePlans[flight] = nil
         enter(.asking, flight)
         ledger.cache.asked += 1
         let name = FlightName(number: flight, id: flights[flight].id)
-        actions.append(.lookUp(name, cacheKey(of: flight), flights[flight].request))
+        let key = CacheKey(request, partition: flights[flight].ownKey ?? "")
+        actions.append(.lookUp(name, key, request))
     }
 
-    @inline(__always)
-    private func asksCache(_ record: Flight) -> Bool {
-        let isPast = record.mode == .noStore || record.mode == .reload || record.request.choosesItsAnswer
-        return !isPast || mayNotFetch(record)
-    }
-
-    /// Whether a request that goes past the cache may go nowhere else: that is told as if nothing had been found.
-    private func mayNotFetch(_ record: Flight) -> Bool {
-        record.mode == .onlyIfCached || CacheControl(request: record.fields).onlyIfCached
+    /// Whether the cache is asked. A request that bypasses the cache and must not be fetched either is answered as if
+    /// the cache had nothing.
+    ///
+    /// A function of the type: for one of the value, the compiler copies the references to all tables of the core.
+    private static func mayBeAnswered(_ request: HTTPRequest, _ mode: CacheMode) -> Bool {
+        let isPast = mode == .noStore || mode == .reload || request.choosesItsAnswer
+        return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
     }
 
     private func cacheKey(of flight: Int32) -> CacheKey {
@@ -258,7 +258,12 @@ extension BrokerCore {
             flights[flight].isStored = false
         }
         drop(response)
-        if isStored, asksCache(flights[flight]) { lookUp(flight) } else { enqueue(flight: flight, first: true) }
+        let request = flights[flight].request
+        if isStored, Self.mayBeAnswered(request, flights[flight].mode) {
+            lookUp(flight, request)
+        } else {
+            enqueue(flight: flight, first: true)
+        }
     }
 
     private mutating func validated(
@@ -313,15 +318,15 @@ extension BrokerCore {
     private mutating func store(
         _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
     ) -> StoredResponse? {
-        let record = flights[flight]
+        let mode = flights[flight].mode
         let rule = CacheRule()
         // An earlier broker's attempt may have ended some time ago.
         let age = Int64(clock.milliseconds(since: response.endedAt) / 1_000)
         let decision = rule.storing(
-            status: response.status, response: fields, to: record.request, mode: record.mode,
+            status: response.status, response: fields, to: flights[flight].request, mode: mode,
             requestTime: requestTime, responseTime: calendarSeconds - age)
         guard !response.isCut, case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
-            if record.mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
+            if mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
             return nil
         }
         // Bodies are named by their content; without its sum nobody could say later that one is whole.

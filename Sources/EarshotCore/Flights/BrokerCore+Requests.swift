@@ -250,7 +250,7 @@ extension BrokerCore {
         if !purging.isEmpty, let flight = joinableFlight(key) ?? laxerFlight(key) { settlePurges(of: flight) }
         if let flight = joinableFlight(key) ?? tightenedFlight(key) { return (flight, false) }
         let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
-        askCache(for: flight)
+        askCache(for: flight, request)
         if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
     }

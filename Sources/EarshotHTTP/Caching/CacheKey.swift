@@ -16,7 +16,7 @@ public struct CacheKey: Hashable, Sendable {
     ///   - partition: What parts requests that are equal otherwise.
     ///   - credentials: The rule by which requests share flights: what shares one shares answers.
     public init(
-        _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = CredentialRule()
+        _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = .standard
     ) {
         self.partition = partition
         url = Self.plain(request.url)

@@ -11,7 +11,7 @@ public struct RedirectRule: Hashable, Sendable {
 
     public init(
         mode: RedirectMode = .follow, hopLimit: Int = HTTPLimits.redirectHops,
-        credentials: CredentialRule = CredentialRule()
+        credentials: CredentialRule = .standard
     ) {
         self.mode = mode
         self.hopLimit = hopLimit
