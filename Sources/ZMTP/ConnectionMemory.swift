@@ -21,13 +21,16 @@ public final class ConnectionMemory {
     }
 
     /// Bytes that the kernel has not taken yet.
-    public internal(set) var unsentBytes = 0
+    public private(set) var unsentBytes = 0
     /// Bytes of replies among them.
-    public internal(set) var unsentReplyBytes = 0
+    public private(set) var unsentReplyBytes = 0
     /// Bytes reserved for incoming frames.
     public private(set) var reservedBytes = 0
     /// Called when a connection begins to wait for room and none waited before.
     public var onShortage: (() -> Void)?
+
+    /// Shared by the connections: few of them have bytes to read at a time.
+    let spare = SpareBuffer()
 
     private let frameCapacity: Int
     private var isClosed = false
@@ -42,6 +45,11 @@ public final class ConnectionMemory {
 
     /// Whether a connection waits for room.
     public var isShort: Bool { !turns.isEmpty }
+
+    func unsentChanged(by bytes: Int, replies replyBytes: Int) {
+        unsentBytes += bytes
+        unsentReplyBytes += replyBytes
+    }
 
     /// Reserves memory for a frame.
     ///

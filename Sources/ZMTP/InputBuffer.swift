@@ -1,5 +1,14 @@
 internal import EarshotLoop
 
+/// The next frame in an ``InputBuffer``.
+enum NextFrame {
+    /// Its header has not come whole.
+    case incomplete
+    /// Its flags have no meaning.
+    case unknown
+    case frame(Frame.Header, isWhole: Bool)
+}
+
 /// Bytes that were read and not used yet.
 ///
 /// It has memory only while there are such: of a thousand connections few have something to say at a time.
@@ -15,18 +24,22 @@ internal import EarshotLoop
 
     var count: Int { end - start }
 
-    /// A byte, counted from the first that was not used; it is there.
-    subscript(offset: Int) -> UInt8 {
-        precondition(offset >= 0 && offset < count, "byte \(offset) of \(count)")
-        guard let memory = unsafe memory else { return 0 }
-        return unsafe memory[start + offset]
+    /// The frame that begins with the next byte. All that ``MessageStream`` asks about it is found in one access.
+    var next: NextFrame {
+        guard count >= Frame.leastBytes, let memory = unsafe memory else { return .incomplete }
+        let start = start
+        guard count >= Frame.headerBytes(flags: unsafe memory[start]) else { return .incomplete }
+        guard let header = Frame.header({ unsafe memory[start + $0] }) else { return .unknown }
+        return .frame(header, isWhole: UInt64(count - header.headerBytes) >= header.count)
     }
 
-    /// Reads behind what is there, which is less than it can hold.
+    /// Reads more bytes; fewer are there than it can hold.
     ///
-    /// - Returns: what that came to, and whether as much as there was room for.
-    mutating func read(_ descriptor: Int32) -> (UnixSocket.Transfer, isFull: Bool) {
-        let memory = unsafe self.memory ?? .allocate(byteCount: Self.capacity, alignment: 16)
+    /// - Parameter spare: memory of a connection of the same port, used if there is some.
+    /// - Returns: the result, and whether as many bytes came as there was room for.
+    mutating func read(_ descriptor: Int32, _ spare: SpareBuffer) -> (UnixSocket.Transfer, isFull: Bool) {
+        let memory =
+            unsafe self.memory ?? spare.take() ?? .allocate(byteCount: Self.capacity, alignment: 16)
         unsafe self.memory = memory
         if start > 0 {
             unsafe memory.copyMemory(from: UnsafeRawBufferPointer(rebasing: memory[start..<end]))
@@ -37,7 +50,7 @@ internal import EarshotLoop
         let outcome = unsafe UnixSocket.receive(
             descriptor, into: UnsafeMutableRawBufferPointer(rebasing: memory[end...]))
         guard case .bytes(let count) = outcome else {
-            release()
+            release(to: spare)
             return (outcome, false)
         }
         end += count
@@ -45,8 +58,11 @@ internal import EarshotLoop
     }
 
     /// Takes the next bytes out; so many are there.
-    mutating func take(_ wanted: Int) -> [UInt8] {
-        precondition(wanted <= count, "\(wanted) bytes of \(count)")
+    ///
+    /// - Parameter passed: bytes before them, which are dropped.
+    mutating func take(_ wanted: Int, behind passed: Int = 0) -> [UInt8] {
+        precondition(passed + wanted <= count, "\(passed) + \(wanted) bytes of \(count)")
+        if passed > 0 { drop(passed) }
         guard wanted > 0, let memory = unsafe memory else { return [] }
         let bytes = unsafe [UInt8](UnsafeRawBufferPointer(rebasing: memory[start..<start + wanted]))
         drop(wanted)
@@ -73,10 +89,24 @@ internal import EarshotLoop
         if start == end { (start, end) = (0, 0) }
     }
 
-    /// Gives the memory back if nothing is in it.
-    mutating func release() {
-        guard count == 0 else { return }
-        unsafe memory?.deallocate()
+    /// Gives the memory back if no bytes are in it.
+    mutating func release(to spare: SpareBuffer) {
+        guard count == 0, let released = unsafe memory else { return }
         unsafe memory = nil
+        unsafe spare.keep(released)
+    }
+}
+
+/// The memory of one ``InputBuffer`` without bytes, for the next connection that reads: an allocation of this size
+/// makes malloc(3) tidy its lists each time it is freed.
+@safe final class SpareBuffer {
+    private var memory: UnsafeMutableRawBufferPointer?
+
+    deinit { unsafe memory?.deallocate() }
+
+    func take() -> UnsafeMutableRawBufferPointer? { unsafe memory.take() }
+
+    func keep(_ released: UnsafeMutableRawBufferPointer) {
+        if unsafe memory == nil { unsafe memory = released } else { unsafe released.deallocate() }
     }
 }

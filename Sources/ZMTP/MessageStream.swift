@@ -62,8 +62,6 @@ public final class MessageStream {
     private(set) var awaitsRoom = false
     /// When the last of ``reservedBytes`` were reserved; nil without any.
     public private(set) var reservedAt: LoopTime?
-    /// What `memory` was told of the output.
-    private var told = (bytes: 0, replyBytes: 0)
 
     /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
     ///
@@ -136,7 +134,7 @@ public final class MessageStream {
             }
             read(&turn)
         }
-        input.release()
+        input.release(to: memory.spare)
         return nil
     }
 
@@ -160,7 +158,7 @@ public final class MessageStream {
     }
 
     private func read(_ turn: inout Turn) {
-        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor)
+        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor, memory.spare)
         if case .bytes(let count) = outcome { turn.read(count) }
         settle(outcome, isFull: isFull)
     }
@@ -235,10 +233,14 @@ public final class MessageStream {
                 surplus -= UInt64(count)
                 guard surplus == 0 else { return nil }
             }
-            guard input.count >= Frame.leastBytes, input.count >= Frame.headerBytes(flags: input[0]) else { return nil }
-            guard let header = Frame.header({ input[$0] }) else {
+            let header: Frame.Header
+            let isWhole: Bool
+            switch input.next {
+            case .incomplete: return nil
+            case .unknown:
                 refuse("a peer sent a frame with unknown flags")
                 return nil
+            case .frame(let next, let isThere): (header, isWhole) = (next, isThere)
             }
             let most = header.isCommand ? Handshake.commandBytes : frameBytes
             guard header.count <= UInt64(most) else {
@@ -255,10 +257,10 @@ public final class MessageStream {
                 turn.processedItem()
                 continue
             }
-            guard input.count - header.headerBytes >= count || reservesRoom(for: count) else { return nil }
+            guard isWhole || reservesRoom(for: count) else { return nil }
             isNextReserved = false
+            if isWhole { return (header, input.take(count, behind: header.headerBytes)) }
             input.drop(header.headerBytes)
-            guard input.count < count else { return (header, input.take(count)) }
             var frame = PartialFrame(header, count: count)
             frame.filled = input.move(into: &frame.bytes, at: 0)
             partial = frame
@@ -398,9 +400,8 @@ public final class MessageStream {
 
     /// Lets the account of all connections follow what waits here.
     private func tellMemory() {
-        memory.unsentBytes += output.bytes - told.bytes
-        memory.unsentReplyBytes += output.replyBytes - told.replyBytes
-        told = (output.bytes, output.replyBytes)
+        let (bytes, replyBytes) = output.takeGrowth()
+        if bytes != 0 || replyBytes != 0 { memory.unsentChanged(by: bytes, replies: replyBytes) }
     }
 
     /// Writes what waits for at most so many milliseconds, which the caller has. The socket ends with this object.

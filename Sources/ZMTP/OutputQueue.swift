@@ -34,6 +34,15 @@ struct OutputQueue: ~Copyable {
     /// Replies that were not written to their end, and bytes of replies in pieces that were not.
     private(set) var replies = 0
     private(set) var replyBytes = 0
+    /// `bytes` and `replyBytes` at the last call of ``takeGrowth()``.
+    private var taken = (bytes: 0, replyBytes: 0)
+
+    /// Changes of `bytes` and `replyBytes` since the last call.
+    mutating func takeGrowth() -> (bytes: Int, replyBytes: Int) {
+        let growth = (bytes - taken.bytes, replyBytes - taken.replyBytes)
+        taken = (bytes, replyBytes)
+        return growth
+    }
 
     var isEmpty: Bool { pieces.isEmpty && last.bytes.isEmpty }
 
