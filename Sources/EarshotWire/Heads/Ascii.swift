@@ -41,8 +41,17 @@ enum Ascii {
     }
 
     /// 64 lower-case hexadecimal digits.
-    static func isSHA256(_ bytes: some Collection<UInt8>) -> Bool {
-        bytes.count == 64 && bytes.allSatisfy { hexadecimalDigit($0) != nil }
+    static func isSHA256(_ bytes: ArraySlice<UInt8>) -> Bool {
+        guard bytes.count == 64 else { return false }
+        let span = bytes.span
+        // Without a branch for each byte, so that the compiler compares many at once.
+        var others: UInt8 = 0
+        for index in span.indices {
+            let isDigit: UInt8 = span[index] &- UInt8(ascii: "0") < 10 ? 1 : 0
+            let isLetter: UInt8 = span[index] &- UInt8(ascii: "a") < 6 ? 1 : 0
+            others |= 1 ^ (isDigit | isLetter)
+        }
+        return others == 0
     }
 }
 

@@ -127,15 +127,28 @@ struct HeadReader {
     private mutating func readHTTPFields(_ bytes: Span<UInt8>, from start: Int) throws(WireError) {
         var end = bytes.count
         if end > start, bytes[end - 1] == Ascii.lineFeed { end -= 1 }
+        guard !Self.hasControls(bytes.extracting(start..<end)) else {
+            throw WireError(.badMessage, "an HTTP field holds a control character; lines end in LF alone")
+        }
         var lineStart = start
-        for index in start..<end where Ascii.isControl(bytes[index]) && bytes[index] != Ascii.tab {
-            guard bytes[index] == Ascii.lineFeed else {
-                throw WireError(.badMessage, "an HTTP field holds a control character; lines end in LF alone")
-            }
+        for index in start..<end where bytes[index] == Ascii.lineFeed {
             guard index > lineStart else { throw WireError(.badMessage, "the HTTP fields hold an empty line") }
             lineStart = index + 1
         }
         httpFieldsRange = start..<end
+    }
+
+    /// Whether text holds a control character other than tab and LF. Without a branch for each byte, so that the
+    /// compiler compares many at once.
+    private static func hasControls(_ text: Span<UInt8>) -> Bool {
+        var controls: UInt8 = 0
+        for index in text.indices {
+            let byte = text[index]
+            let isAllowed: UInt8 = (byte == Ascii.lineFeed ? 1 : 0) | (byte == Ascii.tab ? 1 : 0)
+            let isControl: UInt8 = (byte < 0x20 ? 1 : 0) | (byte == 0x7f ? 1 : 0)
+            controls |= isControl & ~isAllowed
+        }
+        return controls != 0
     }
 
     // MARK: Operands
