@@ -37,6 +37,9 @@ static const int linux_o_tmpfile = 020000000 | 040000;
 static const int linux_o_tmpfile = 020000000 | 0200000;
 #endif
 
+/* AT_EMPTY_PATH, linkat(2): <fcntl.h> hides it without _GNU_SOURCE. */
+static const int linux_at_empty_path = 0x1000;
+
 extern char **environ;
 
 /* `environ` is a mutable global, which Swift 6 does not let through. */

@@ -14,5 +14,10 @@ public final class OpenFolder: Sendable {
         guard descriptor >= 0 else { throw SystemError("open") }
     }
 
+    /// Whether a file of any kind has this name, which `ByteText.path` made.
+    public func has(_ name: [CChar]) -> Bool {
+        unsafe faccessat(descriptor, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+    }
+
     deinit { if descriptor >= 0 { close(descriptor) } }
 }

@@ -48,11 +48,25 @@ public enum ByteText {
     }
 
     /// The same bytes for a system call, which takes a path up to the first zero.
-    public static func path(_ text: String) -> [CChar] { bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
+    public static func path(_ text: String) -> [CChar] {
+        guard !isMarked(text) else { return bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
+        let path = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
+            unsafe [CChar](unsafeUninitializedCapacity: utf8.count + 1) { path, count in
+                unsafe UnsafeMutableRawBufferPointer(path).copyMemory(from: UnsafeRawBufferPointer(utf8))
+                unsafe path[utf8.count] = 0
+                count = utf8.count + 1
+            }
+        }
+        return path ?? text.utf8.map { CChar(bitPattern: $0) } + [0]
+    }
 
     /// Whether bytes that are not UTF-8 are in it.
     public static func isMarked(_ text: String) -> Bool {
-        text.utf8.contains(firstByte) && text.unicodeScalars.contains { byte(of: $0) != nil }
+        // By pointer and without a branch for each byte, so that the compiler compares many at once.
+        let isSuspect = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
+            unsafe utf8.reduce(0 as UInt8) { $0 | ($1 == firstByte ? 1 : 0) } != 0
+        }
+        return isSuspect != false && text.unicodeScalars.contains { byte(of: $0) != nil }
     }
 
     /// The byte that a scalar stands for; nil for a scalar that stands for itself.

@@ -108,11 +108,12 @@ struct Destination {
             let source = try Source(body)
             let name = names.name(for: url)
             let path = "\(folder)/\(name)"
-            let isThere = unsafe faccessat(opened.descriptor, ByteText.path(name), F_OK, AT_SYMLINK_NOFOLLOW) == 0
-            if !source.moves(by: mover, to: name, in: opened.descriptor) {
-                try write(source, to: try NewFile(in: opened, named: name, at: path), path, flushed: flushed)
+            let isThere = source.isOwn && mover != nil && opened.has(ByteText.path(name))
+            if source.moves(by: mover, to: name, in: opened.descriptor) {
+                if isThere { replaced += 1 }
+            } else if try write(source, to: try NewFile(in: opened, named: name, at: path), path, flushed: flushed) {
+                replaced += 1
             }
-            if isThere { replaced += 1 }
             return path
         }
     }
@@ -121,7 +122,8 @@ struct Destination {
         if let file = Destination.replaced(path) {
             let source = try Source(body)
             if source.moves(by: mover, to: file, in: AT_FDCWD) { return }
-            return try write(source, to: try NewFile(for: file), path)
+            _ = try write(source, to: try NewFile(for: file), path)
+            return
         }
         let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Destination.cannot("open", path) }
@@ -145,11 +147,15 @@ struct Destination {
         return slash.map { String(path[...$0]) } ?? "."
     }
 
-    private func write(_ source: Source, to file: NewFile, _ path: String, flushed: Bool = false) throws(Failure) {
+    /// - Returns: whether the new file replaced another one.
+    private func write(
+        _ source: Source, to file: NewFile, _ path: String, flushed: Bool = false
+    ) throws(Failure) -> Bool {
         try source.write(to: file.output, path)
         if flushed { try file.flush() }
-        try file.commit()
+        let hasReplaced = try file.commit()
         if flushed { try file.flushName() }
+        return hasReplaced
     }
 
     private func write(_ body: Body, to descriptor: Int32) throws(Failure) {
@@ -180,6 +186,9 @@ struct Destination {
         }
 
         deinit { if descriptor >= 0 { close(descriptor) } }
+
+        /// Whether it is a file of this program alone.
+        var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
 
         /// Gives it the name of the output, if it is a file that may have it.
         /// - Returns: false if it has to be copied.

@@ -82,11 +82,17 @@ final class NewFile {
         guard fsync(opened) == 0 else { throw Destination.cannot("write", parent) }
     }
 
-    /// Gives it its name: all is written.
-    func commit() throws(Destination.Failure) {
+    /// Gives the file its name, once all of its bytes are written.
+    ///
+    /// - Returns: whether it replaced another file of its folder; false where no folder is open.
+    @discardableResult
+    func commit() throws(Destination.Failure) -> Bool {
+        // A file with a temporary name does not notice whether its rename replaces another.
+        var replaces = isNamed && self.folder?.has(name) == true
         let folder = folder?.descriptor ?? AT_FDCWD
         if !isNamed {
-            if UnnamedFile.name(descriptor, name, in: folder) { return }
+            if UnnamedFile.name(descriptor, name, in: folder) { return false }
+            replaces = true
             // Only a rename replaces a file.
             guard errno == EEXIST, UnnamedFile.name(descriptor, temporary, in: folder) else {
                 throw Destination.cannot("write", path)
@@ -95,5 +101,6 @@ final class NewFile {
         }
         guard unsafe renameat(folder, temporary, folder, name) == 0 else { throw Destination.cannot("write", path) }
         isNamed = false
+        return replaces
     }
 }
