@@ -11,10 +11,6 @@ from bench import machine, places, plot, suites, table
 from bench.frame import Context, describe
 
 
-# What stands behind it in BENCHMARKS.md is of the last time.
-MARKER = "<!-- The tables of the last run: bin/bench all --publish -->"
-
-
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         self.print_usage(sys.stderr)
@@ -29,7 +25,7 @@ def arguments(words):
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender (5)")
     parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
                         help="where the results go (.build/bench/results.json)")
-    parser.add_argument("--publish", action="store_true", help="put the tables into BENCHMARKS.md")
+    parser.add_argument("--publish", action="store_true", help="write the tables to Tests/Bench/results, one file for each suite")
     parser.add_argument("--list", action="store_true", help="tell the suites' names")
     parser.add_argument("--try", action="store_true", dest="only_try", help=argparse.SUPPRESS)  # bin/bench, first.
     options = parser.parse_args(words)
@@ -40,22 +36,20 @@ def arguments(words):
             parser.error(f"no suite '{name}': {', '.join(suites.NAMES)}, all")
     if not options.suites or "all" in options.suites:
         options.suites = suites.NAMES
-    if options.publish and (options.quick or options.suites != suites.NAMES):
-        parser.error("only all suites at their full sizes are published")
+    if options.publish and options.quick:
+        parser.error("--publish needs the full sizes: leave out --quick")
     return options
 
 
-def publish(text):
-    """Puts the tables where those of the last time are, behind the marker."""
-    document = places.ROOT / "BENCHMARKS.md"
-    head, marker, _ = document.read_text().partition(MARKER)
-    if not marker:
-        raise SystemExit(f"bench: {document.name} has no line {MARKER}")
-    document.write_text(f"{head}{marker}\n\n{text.rstrip()}\n")
+def publish(name, machine_text, tables):
+    """Replaces the published tables of a suite. Each file names the machine, the time and the commit of its run."""
+    places.RESULTS.mkdir(parents=True, exist_ok=True)
+    title, _, rest = tables.partition("\n")
+    (places.RESULTS / f"{name}.md").write_text(f"{title}\n\n{machine_text.strip()}\n{rest.rstrip()}\n")
 
 
 class Output:
-    """Tells and remembers."""
+    """Prints text and keeps it for publication."""
 
     def __init__(self):
         self.text = ""
@@ -75,7 +69,7 @@ def measure(name, options, output):
     done = []
     began = time.monotonic()
     error = None
-    output.tell(f"## {name}: {suite.TITLE}\n")
+    output.tell(f"# {name}: {suite.TITLE}\n")
     try:
         for measurement in suite.rows(Context(options.quick, options.rounds, say), options.quick):
             measurement.suite = name
@@ -94,11 +88,14 @@ def run(options):
     """Measures all that is asked for; the exit status is 1 if anything of ours failed."""
     places.MADE.mkdir(parents=True, exist_ok=True)
     description = machine.describe()
-    output = Output()
-    output.tell("\n\n".join(machine.lines(description)) + "\n")
+    machine_text = "\n\n".join(machine.lines(description))
+    print(f"{machine_text}\n", flush=True)
     results, errors = [], {}
     for name in options.suites:
+        output = Output()
         done, error = measure(name, options, output)
+        if options.publish and not error:
+            publish(name, machine_text, output.text)
         results += done
         if error:
             errors[name] = error
@@ -106,9 +103,7 @@ def run(options):
             {"machine": description, "quick": options.quick, "rounds": options.rounds, "errors": errors,
              "measurements": [measurement.as_json() for measurement in results]}, indent=1) + "\n")
     verdicts = [measurement.is_reached(target) for measurement in results for target in measurement.targets]
-    output.tell(f"Targets: {verdicts.count(True)} reached, {verdicts.count(False)} not, {verdicts.count(None)} unknown.")
-    if options.publish:
-        publish(output.text)
+    print(f"Targets: {verdicts.count(True)} reached, {verdicts.count(False)} not, {verdicts.count(None)} unknown.", flush=True)
     ours = [f"{one.name} in {measurement.title}" for measurement in results for one in measurement.ours
             if one.name in measurement.failures]
     for failure in [*ours, *(f"{name}: {error}" for name, error in errors.items())]:

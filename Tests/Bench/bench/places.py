@@ -9,6 +9,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 SOURCES = ROOT / "Tests/Bench"
+
+# The published tables, one file for each suite.
+RESULTS = SOURCES / "results"
+
 MADE = ROOT / ".build/bench"
 DATA = MADE / "data"
 

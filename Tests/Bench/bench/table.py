@@ -31,7 +31,7 @@ def render(measurement):
             extra = measurement.spread(contender.name, name)
             cells.append(number(extra.median) if extra else "")
         rows.append(cells)
-    lines = [f"### {measurement.title}", ""]
+    lines = [f"## {measurement.title}", ""]
     if measurement.note:
         lines += [measurement.note, ""]
     lines += grid(head, rows)

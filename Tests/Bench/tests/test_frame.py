@@ -16,7 +16,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from bench import cpu, places, plot, programs, suites, table  # noqa: E402
-from bench.__main__ import MARKER, main  # noqa: E402
+from bench.__main__ import main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
 
@@ -97,7 +97,7 @@ class Output(unittest.TestCase):
     def test_the_table_tells_all_rows_commands_and_targets(self):
         lines = table.render(self.measurement)
         self.assertEqual([line for line in lines if line], [
-            "### Files <1>",
+            "## Files <1>",
             "|        | files/s |     min – max | we / it | p99, µs |",
             "| ------ | ------: | ------------: | ------: | ------: |",
             "| we     |   2,000 | 1,000 – 3,000 |         |    1.23 |",
@@ -210,15 +210,30 @@ class Program(unittest.TestCase):
         written = json.loads(files["it.json"])
         self.assertEqual((len(written["measurements"]), written["errors"]), (1, {"own": "no room"}))
 
-    def test_the_tables_of_the_last_run_are_published_behind_the_marker(self):
+    def test_each_published_table_has_a_file_with_the_machine_and_replaces_the_last_one(self):
         def rows(context, quick):
             yield context.measure("One", "files/s", [fixed("we", [1], True)])
-        with tempfile.TemporaryDirectory() as root, mock.patch("bench.places.ROOT", pathlib.Path(root)):
-            document = pathlib.Path(root, "BENCHMARKS.md")
-            document.write_text(f"What is measured.\n\n{MARKER}\n\nold\n")
-            status, out, _, _ = self.run_main(["all", "--publish", "--rounds", "1"], rows)
-            self.assertEqual(status, 0)
-            self.assertEqual(document.read_text(), f"What is measured.\n\n{MARKER}\n\n{out.rstrip()}\n")
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch("bench.places.RESULTS", pathlib.Path(folder, "results")), \
+                mock.patch("bench.machine.lines", lambda description: ["2026, 2 cores", "earshot 1"]):
+            for _ in range(2):
+                status, out, _, _ = self.run_main(["own", "--publish", "--rounds", "1"], rows)
+                self.assertEqual(status, 0)
+                head, title, tables = out.partition("# own: Own things\n")
+                self.assertEqual(head, "2026, 2 cores\n\nearshot 1\n\n")
+                tables = tables.partition("Targets:")[0].rstrip()
+                self.assertIn("## One\n", tables)
+                self.assertEqual({entry.name for entry in places.RESULTS.iterdir()}, {"own.md"})
+                self.assertEqual((places.RESULTS / "own.md").read_text(),
+                                 f"# own: Own things\n\n2026, 2 cores\n\nearshot 1\n{tables}\n")
+
+    def test_nothing_is_published_without_the_option(self):
+        def rows(context, quick):
+            yield context.measure("One", "files/s", [fixed("we", [1], True)])
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch("bench.places.RESULTS", pathlib.Path(folder, "results")):
+            status, _, _, _ = self.run_main(["own", "--rounds", "1"], rows)
+            self.assertEqual((status, places.RESULTS.exists()), (0, False))
 
     def test_wrong_arguments_are_64(self):
         for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"], ["--publish", "--quick"]]:

@@ -37,4 +37,4 @@ def rows(context, quick):
                 targets = [Target(cached.name, at_least=ANSWERS, by="value"),
                            Target(cached.name, own.name, at_least=OF_BARE)]
             yield context.measure(f"{outstanding} outstanding", "answers/s", contenders, targets,
-                                  note="One of the two targets is enough.")
+                                  note="Either target is enough.")

@@ -1,4 +1,4 @@
-"""churn: a list that is scrolled fast, and what nobody wants any more."""
+"""churn: a list that scrolls fast, and the share of bytes fetched for cancelled requests."""
 
 import contextlib
 import json
@@ -16,13 +16,13 @@ HANDLERS, SIZE, DELAY_MS, TICK_MS = 50, 65536, 100, 20
 SCROLLS = [
     # title, plan, connections to the origin, whether the bus has its cache, note
     ("one handler replaces each 20 ms", ["--rows", 1], 100, False,
-     "Each request is wanted for a second: whoever fetches at once has all of them in time, 50 a second."),
+     "Each request stays open for a second. A client that fetches at once gets all 50 answers a second in time."),
     ("five handlers replace each 20 ms, 6 connections", ["--rows", 5], 6, False,
-     "Each request is wanted for 200 ms, and 6 connections bring 60 answers a second: the rest is for nobody."),
+     "Each request stays open for 200 ms. 6 connections bring at most 60 answers a second, so the others are cancelled."),
     ("all handlers replace each 20 ms, for half of each second", ["--positions"], 100, True,
-     "A handler is a place in the window, and wants the next row at each tick: a row is wanted by one after the other. "
-     "Who shares a fetch that goes on, and keeps what is fresh, has it while the list moves; who cancels and asks again "
-     "has it when the list rests."),
+     "A handler is a place in the window and requests the next row at each tick, so one handler after the other requests "
+     "a row. With a shared fetch and a cache the row arrives while the list moves; a client that cancels and requests "
+     "again gets it when the list rests."),
 ]
 
 
@@ -43,7 +43,7 @@ class Origin(peers.Program):
 
 
 def scroll(script, origin, plan, place, pids):
-    """One round: answers a second that came while they were wanted, and what was fetched for nobody."""
+    """One round: answers a second that arrived while their request was open, and the share of wasted bytes."""
     before = origin.told()
     arguments = [peers.python(), peers.script(script), "--prefix", f"{origin.url}/", "--handlers", HANDLERS,
                  "--tick", TICK_MS, "--size", SIZE, *plan, "--place", place]
@@ -53,10 +53,10 @@ def scroll(script, origin, plan, place, pids):
     did = {name: after[name] - before[name] for name in after}
     if found["rows"] > did["answered"] or found["asked"] < found["wanted"]:
         raise Failed(f"more answers than there were: {found}, origin {did}")
-    for_nobody = did["bytes"] - found["rows"] * SIZE
+    wasted = did["bytes"] - found["rows"] * SIZE
     return Sample(found["wanted"] / found["seconds"], {
         "asked": found["asked"], "origin_requests": did["begun"],
-        "for_nobody_percent": 100 * for_nobody / did["bytes"] if did["bytes"] else 0,
+        "wasted_percent": 100 * wasted / did["bytes"] if did["bytes"] else 0,
         "client_ms": found["cpu"] * 1e3, "server_ms": meter.seconds * 1e3})
 
 
@@ -82,5 +82,5 @@ def rows(context, quick):
             plan = [*moves, "--connections", connections, "--seconds", seconds]
             contenders = [ours(origin, plan, connections, has_cache), aiohttp(origin, plan)]
             targets = [Target("earshot, asyncio", "aiohttp", at_least=2),
-                       Target("earshot, asyncio", of="for_nobody_percent", at_most=10, by="value")]
+                       Target("earshot, asyncio", of="wasted_percent", at_most=10, by="value")]
             yield context.measure(title, "wanted answers/s", contenders, targets, note=note)

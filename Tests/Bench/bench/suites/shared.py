@@ -66,7 +66,7 @@ def rows(context, quick):
                 targets = [Target("earshot", of="origin_requests", at_most=plan.requests, by="value"),
                            *(Target("earshot", name, at_least=10) for name in FETCHES_EACH_TIME)]
             yield context.measure(f"{clients} clients", "answers/s", contenders, targets,
-                                  note=f"Who fetches each time asks for {some.requests} of them.")
+                                  note=f"Contenders that fetch each time request {some.requests} URLs.")
 
 
 def peers_of(services):
