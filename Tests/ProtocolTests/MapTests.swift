@@ -1,0 +1,27 @@
+import Testing
+
+/// Documents that guide through the repository: their paths exist, they stay short, and the index of decisions is whole.
+struct MapTests {
+    @Test(arguments: ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+    func `each path that a document names exists`(document: String) throws {
+        let paths = try Checkout.text(document)
+            .matches(of: /`((?:Sources|Tests|bin|docs|examples|protocols)\/[^`\s…<>]+)`/).map { String($0.1) }
+        #expect(paths.count >= 10, "\(document)")
+        for path in paths { #expect(Checkout.exists(path), "\(document): \(path)") }
+    }
+
+    @Test(arguments: [("ARCHITECTURE.md", 200), ("BENCHMARKS.md", 120)])
+    func `a front document stays short`(document: String, mostLines: Int) throws {
+        #expect(try Checkout.text(document).count { $0 == "\n" } <= mostLines)
+    }
+
+    @Test func `each decision has a number of its own and a row in the index`() throws {
+        let files = try Checkout.names("docs/decisions").filter { $0 != "README.md" }
+        #expect(Set(files.map { $0.prefix(3) }).count == files.count)
+        let index = try Checkout.text("docs/decisions/README.md")
+        for file in files {
+            #expect(index.contains("[\(file.prefix(3))](\(file))"), "\(file)")
+            #expect(try Checkout.text("docs/decisions/\(file)").hasPrefix("# \(file.prefix(3)): "), "\(file)")
+        }
+    }
+}
