@@ -17,7 +17,7 @@ from bench.programs import Server, run
 from bench.servers import Bus, Nginx, answers, free_port, private_folder
 
 NAME = "idle"
-TITLE = "What waits beside what works"
+TITLE = "Waiting transfers beside busy ones"
 
 BUSY = 10
 
