@@ -1,22 +1,21 @@
-"""What the README shows is run as it stands there."""
+"""The commands and programs of the README and of docs/ run as written there."""
 
 import hashlib
 import os
 import pathlib
 import re
 import signal
+import socket
 
 from support.harness import PYTHON, ROOT, Bus, TestCase, binary
 from support.origin import Origin, body
 from support.processes import Program
 
 
-def blocks(language):
-    """The code blocks of README.md in this language."""
-    readme = pathlib.Path(ROOT / "README.md")
-    if not readme.exists():
-        raise AssertionError("there is no README.md")
-    return re.findall(rf"^```{language}\n(.*?)^```$", readme.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(language, document="README.md"):
+    """Code blocks of a document in this language."""
+    text = pathlib.Path(ROOT / document).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 class ReadmeTests(TestCase):
@@ -36,6 +35,31 @@ class ReadmeTests(TestCase):
             self.assertEqual(program.wait(20), 0, program.describe())
             self.assertTrue(program.stdout == body(size), program.describe())
 
+    def test_the_tour_works(self):
+        """Terminal 1 is the bus of this test. The web server listens on a free port, and is awaited."""
+        serve, fetch, watch, submit = [block for block in blocks("sh") if "bin/test" not in block]
+        self.assertEqual(serve, "earshot serve\n")
+        server = next(line for line in fetch.splitlines() if "http.server" in line)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        await_server = 'until (: </dev/tcp/127.0.0.1/8080) 2>/dev/null; do :; done'
+        script = "\n".join([fetch.replace(server, f"{server}\n{await_server}"), submit, "read -r _; kill %1"])
+        environment = dict(self.bus.environment, PATH=f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}")
+        watcher = Program(["bash", "-c", f"exec {watch.strip()} --count 5"], environment)
+        watcher.await_line("listening")
+        tour = Program(["bash", "-c", script.replace("8080", port)], environment)
+        self.assertEqual(watcher.wait(60), 2, f"{watcher.describe()}\n{tour.describe()}")
+        tour.write(b"\n")
+        self.assertEqual(tour.wait(20), 0, tour.describe())
+        ended = watcher.stdout.decode()
+        for handler, file in (("1", 3), ("3", 6)):
+            self.assertRegex(ended, rf"(?m)^gallery/{handler} \S+ 200 http://127.0.0.1:{port}/{file}.txt$")
+        self.assertRegex(ended, r"(?m)^gallery/2 last removed -$")
+        told = tour.stdout.decode()
+        self.assertTrue(told.startswith("picture 1\n"), told)
+        self.assertRegex(told, r"(?m)^waits-for +spacing$")
+        self.assertRegex(told, r'(?m)"GET /3.txt HTTP/1.1" 200')
+
     def test_two_lines_of_shell_submit_and_watch(self):
         script = ("earshot submit --handler shell/1 $URL/bytes/31 $URL/status/404\n"
                   "earshot watch shell/1 --count 2 --json\n")
@@ -48,7 +72,7 @@ class ReadmeTests(TestCase):
         self.assertEqual(self.origin.total, 2)
 
     def test_the_worker_of_shell_serves_its_scheme(self):
-        [block] = [block for block in blocks("sh") if "earshot work" in block]
+        [block] = [block for block in blocks("sh", "docs/workers.md") if "earshot work" in block]
         serve, get = block.replace("https://example.org/", f"{self.origin.url}/bytes/1000").splitlines()
         path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
         environment = dict(self.bus.environment, PATH=path)
@@ -62,6 +86,18 @@ class ReadmeTests(TestCase):
         self.assertIn("the origin answered 404 (http-status) (worker-failed)", failed.stderr)
         worker.signal(signal.SIGTERM)
         self.assertEqual(worker.wait(10), 0, worker.describe())
+
+    def test_the_table_of_settings_has_each_name_and_default(self):
+        unit = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+        text = (ROOT / "docs/configuration.md").read_text()
+        rows = dict(re.findall(r"^\| `([\w-]+)` \| [^|]+ \| `?([^|`]+)`? \|", text, re.MULTILINE))
+        config = self.bus.run("config")
+        program = {line.split()[0]: line.split()[1] for line in config.stdout.decode().splitlines()}
+        self.assertEqual(set(rows) - {"origin", "address"}, set(program), config.describe())
+        for name, default in rows.items():
+            number, *words = default.split()
+            if name not in ("workers", "origin", "address"):
+                self.assertEqual(str(int(number) * unit[words[0]]) if words else number, program[name], name)
 
     def test_one_who_subscribed_before_hears_it(self):
         client = self.bus.client()

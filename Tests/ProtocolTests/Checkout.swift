@@ -28,6 +28,15 @@ enum Checkout {
             .filter { $0.hasSuffix(".swift") }.sorted().map { "\(path)/\($0)" }
     }
 
+    /// Paths of all documents: those at the root, and those below `docs`, `examples` and `protocols`.
+    static func documents() throws -> [String] {
+        let below = try ["docs", "examples", "protocols"].flatMap { folder in
+            try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: folder).path())
+                .map { "\(folder)/\($0)" }
+        }
+        return try (names("") + below).filter { $0.hasSuffix(".md") && !$0.contains("/.build/") }.sorted()
+    }
+
     /// A relative link of a document in a folder, as a path of the checkout.
     static func path(_ link: String, in folder: String) -> String {
         var parts = folder.split(separator: "/")

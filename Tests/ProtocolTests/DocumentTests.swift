@@ -81,10 +81,14 @@ struct DocumentTests {
         }
     }
 
-    @Test(arguments: [
-        "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocols/README.md",
-        "protocols/1-CLIENT.md", "protocols/2-WORKER.md", "protocols/3-CODES.md", "protocols/scenarios/README.md",
-    ])
+    @Test func `the documents of all folders are checked for links`() throws {
+        let found = try Checkout.documents()
+        for path in ["README.md", "docs/command-line.md", "examples/c/README.md", "protocols/1-CLIENT.md"] {
+            #expect(found.contains(path), "\(path)")
+        }
+    }
+
+    @Test(arguments: try Checkout.documents())
     func `each link of a document leads to a file or a heading`(path: String) throws {
         let folder = path.split(separator: "/").dropLast().joined(separator: "/")
         for link in try Checkout.text(path).matches(of: /\]\(([^)\s]+)\)/).map({ String($0.1) }) {
@@ -145,9 +149,9 @@ struct DocumentTests {
         #expect(codes.isSubset(of: rows.keys))
     }
 
-    @Test func `the README's table of exit codes is the one of the program`() throws {
+    @Test func `the documented table of exit codes is the one of the program`() throws {
         let program = try ExitCodes.ofProgram()
         #expect(program.count >= 20, "the source is read")
-        #expect(try ExitCodes.ofReadme() == program)
+        #expect(try ExitCodes.ofDocument() == program)
     }
 }

@@ -1,16 +1,15 @@
 import Testing
 
-/// Exit codes of the command in ascending order, each with what it means. The command is no library: its source is
-/// read.
+/// Exit codes of the command in ascending order, each with its meaning. The command is not a library, so its source is read.
 enum ExitCodes {
     struct Row: Equatable {
         let code: Int
         let meaning: String
     }
 
-    /// The rows of the README's table, without backquotes.
-    static func ofReadme() throws -> [Row] {
-        let lines = try Checkout.text("README.md").split(separator: "\n")
+    /// Rows of the table in `docs/command-line.md`, without backquotes.
+    static func ofDocument() throws -> [Row] {
+        let lines = try Checkout.text("docs/command-line.md").split(separator: "\n")
         let start = try #require(lines.firstIndex(of: "## Exit codes"))
         return lines[(start + 1)...].prefix { !$0.hasPrefix("## ") }.compactMap { line in
             guard let row = line.wholeMatch(of: /\| (\d+) \| (.+) \|/), let code = Int(row.1) else { return nil }
@@ -18,7 +17,7 @@ enum ExitCodes {
         }
     }
 
-    /// The cases of `ExitStatus` with what its `meaning` says of them.
+    /// Cases of `ExitStatus` with the text of its `meaning`.
     static func ofProgram() throws -> [Row] {
         let text = try Checkout.text("Sources/earshot/Output/ExitStatus.swift")
         var meanings: [Substring: Substring] = [:]
