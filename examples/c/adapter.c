@@ -1,12 +1,12 @@
-/* adapter FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
-   Bodies become files in FOLDER. */
+/* adapter FOLDER: Executes the commands on standard input, for the tests common to all languages
+   (protocols/README.md). Writes bodies to files in FOLDER. */
 #define _POSIX_C_SOURCE 200809L
 #include "earshot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Says why the library cannot go on. */
+/* Reports the library's error on standard output, as a line of the protocol of the tests. */
 static int give_up(earshot_bus *bus)
 {
     if (bus->status == EARSHOT_NO_BROKER) puts("gone");
@@ -15,7 +15,7 @@ static int give_up(earshot_bus *bus)
     return 0;
 }
 
-/* Tells a message, if it is one of those that are told. */
+/* Prints a line for a message. Returns 1, 0 if the message has no line, or -1 on failure. */
 static int tell(earshot_bus *bus, const earshot_message *message, const char *folder, int number)
 {
     const char *const *word = message->word, *verb = message->verb, *status = earshot_field(message, "status");

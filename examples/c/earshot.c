@@ -21,7 +21,7 @@ static int fail(earshot_bus *bus, int status, const char *format, ...)
     return -1;
 }
 
-/* Whether `text` can stand between two spaces of a head: one with a line end could say anything. */
+/* Returns whether `text` is valid as an operand. A line feed in it would inject fields into the message. */
 static int is_word(const char *text)
 {
     for (const char *at = text; *at; at++)
@@ -29,7 +29,7 @@ static int is_word(const char *text)
     return *text != 0;
 }
 
-/* Sends the words, which end with NULL, as one line, the fields after it, and a body unless that is NULL. */
+/* Sends a message: the words as its first line, the fields, and the body if it is not NULL. NULL ends the words. */
 static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
 {
     size_t length = strlen(fields);
@@ -54,7 +54,7 @@ static int say(earshot_bus *bus, const char *fields, const char *const words[])
     return say_with(bus, fields, words, NULL);
 }
 
-/* 1: a message is there. 0: none came in time. */
+/* Returns 1 if a message can be received, and 0 after a time-out. */
 static int await(earshot_bus *bus, long milliseconds)
 {
     zmq_pollitem_t item = {.socket = bus->socket, .events = ZMQ_POLLIN};
@@ -69,7 +69,7 @@ static int set(earshot_bus *bus, int option, int value)
     return zmq_setsockopt(bus->socket, option, &value, sizeof value);
 }
 
-/* Where the bus is. */
+/* Finds the runtime directory of the bus. */
 static void find_folder(char *folder, size_t size)
 {
     const char *named = getenv("EARSHOT_RUNTIME"), *session = getenv("XDG_RUNTIME_DIR");
@@ -83,17 +83,17 @@ static int no_broker(earshot_bus *bus, const char *folder)
     return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
 }
 
-/* Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+/* Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests. */
 static int look_at(earshot_bus *bus, const char *folder)
 {
     struct stat found;
     if (lstat(folder, &found) != 0) return no_broker(bus, folder);
     if (S_ISDIR(found.st_mode) && found.st_uid == geteuid() && (found.st_mode & 077) == 0) return 0;
     return fail(bus, EARSHOT_NO_BROKER,
-                "%s is not a folder of this user's alone: what runs there is not to be trusted", folder);
+                "%s is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", folder);
 }
 
-/* Makes a socket. */
+/* Creates the socket. */
 static int make_socket(earshot_bus *bus)
 {
     memset(bus, 0, sizeof *bus);
@@ -104,7 +104,7 @@ static int make_socket(earshot_bus *bus)
     return 0;
 }
 
-/* Connects to the endpoint, greets with the words and fields, and hears the answer. */
+/* Connects to the endpoint, sends the first message, and waits for the answer. */
 static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[])
 {
     char folder[256], address[300];
@@ -129,8 +129,8 @@ int earshot_open(earshot_bus *bus)
 
 int earshot_register(earshot_bus *bus, const char *scheme, int slots)
 {
-    /* A worker's socket is for one connection: what is meant for one broker shall not reach the next. Without a
-       connection nothing can be sent, and earshot_await notices that. */
+    /* A worker's socket serves one connection, so that messages for one broker never reach the next one. Without a
+       connection a send fails, and earshot_await detects that. */
     if (make_socket(bus) != 0) return -1;
     if (set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
         || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0)
@@ -197,11 +197,11 @@ int earshot_cancel(earshot_bus *bus, const char *handler, const char *request)
 int earshot_subscribe(earshot_bus *bus, const char *pattern)
 {
     if (say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL}) != 0) return -1;
-    /* SUBSCRIBE itself is not answered; the answer to a question behind it tells that it holds. */
+    /* SUBSCRIBE has no answer. The answer to a later QUERY shows that the subscription is in effect. */
     return say(bus, "", (const char *[]){"QUERY", "ping", NULL});
 }
 
-/* Cuts the head into its parts. */
+/* Splits the head into verb, operands, fields and HTTP fields. */
 static void parse(earshot_message *message)
 {
     char *end = strstr(message->head, "\n\n");
@@ -218,12 +218,12 @@ static void parse(earshot_message *message)
         message->word[i] = word ? word : "";
     }
     for (char *at = message->fields; *at; at++)
-        if (*at == '\n') *at = 0; /* each field a string; an empty one ends them */
+        if (*at == '\n') *at = 0; /* each field becomes a string; an empty string ends the list */
 }
 
 static int receive(earshot_bus *bus, earshot_message *message)
 {
-    /* A broker that ends tells nobody: after some silence it is asked for a sign of life. */
+    /* A broker that ends sends no message, so a QUERY checks that it is alive after some silence. */
     int ready = await(bus, SILENCE_MS);
     if (ready == 0) {
         if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
@@ -241,7 +241,7 @@ static int receive(earshot_bus *bus, earshot_message *message)
         fail(bus, EARSHOT_FAILED, "cannot receive: %s", zmq_strerror(zmq_errno()));
     } else {
         size_t length = zmq_msg_size(&frame);
-        message->head = calloc(length + 2, 1); /* two zeros: the last field ends, and so do the fields */
+        message->head = calloc(length + 2, 1); /* two zeros: the end of the last field and the end of the list */
         if (message->head) memcpy(message->head, zmq_msg_data(&frame), length);
         else fail(bus, EARSHOT_FAILED, "no memory");
     }
@@ -273,7 +273,7 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
             bus->heard = number;
             return 0;
         }
-        earshot_free(message); /* a broker may say a terminal again, with the number that it had */
+        earshot_free(message); /* a redelivered terminal, with the same number as before */
     }
 }
 

@@ -1,94 +1,95 @@
-/* A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq. One thread at a time uses a bus. */
+/* Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq. Only one thread at a time may use a bus. */
 #ifndef EARSHOT_H
 #define EARSHOT_H
 
 #include <stdio.h>
 #include <zmq.h>
 
-/* Exit statuses of programs, as those of the command `earshot`. */
+/* Exit codes of programs, the same as those of the command `earshot`. */
 enum { EARSHOT_FAILED = 1, EARSHOT_USAGE = 64, EARSHOT_NO_BROKER = 69 };
 
-/* A connection. What it asked for ends with it. */
+/* Connection to a bus. Closing it removes its requests. */
 typedef struct {
     void *context;
     void *socket;
-    unsigned long long heard; /* the last terminal's `seq` */
-    char error[512]; /* why the last call failed, a sentence */
-    int status;      /* the exit status that fits it */
+    unsigned long long heard; /* `seq` of the last terminal */
+    char error[512]; /* reason for the failure of the last call, as a sentence */
+    int status;      /* exit code for that failure */
 } earshot_bus;
 
-/* A message of the broker. Its strings live until earshot_free. */
+/* Message from the broker. Its strings are valid until earshot_free. */
 typedef struct {
     const char *verb;    /* RESULT, FAILED, PROGRESS, REMOVED, ANSWER … */
-    const char *word[3]; /* the operands; of RESULT and FAILED: handler, request, status or code; "" if absent */
-    char *fields;        /* what earshot_field reads */
-    const char *http;    /* the response's header fields, one a line */
+    const char *word[3]; /* operands; of RESULT and FAILED: handler, request, status or code; "" if absent */
+    char *fields;        /* the fields that earshot_field searches */
+    const char *http;    /* header fields of the HTTP response, one a line */
     char *head;
-    zmq_msg_t body; /* of bodies that do not come in a file; else empty */
+    zmq_msg_t body; /* a body that is not in a file; else empty */
 } earshot_message;
 
-/* These return 0, or -1 and say why in `error` and `status`. */
+/* The following functions return 0, or -1 with the reason in `error` and `status`. */
 
-/* Connects and is greeted, in at most 3 s. earshot_close is due either way. */
+/* Connects and performs the handshake, within 3 s. The caller must call earshot_close, also after a failure. */
 int earshot_open(earshot_bus *bus);
 
-/* Wants a URL. `fields` is NULL, or lines such as "priority: high\ntimeout: 5\n". */
+/* Requests a URL. `fields` is NULL, or fields of FETCH such as "priority: high\ntimeout: 5\n". */
 int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields);
 
-/* Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
+/* Removes a handler with all its requests. The answer is REMOVED with the number of pending requests. */
 int earshot_remove(earshot_bus *bus, const char *handler);
 
-/* One request is not wanted any more. Answered with CANCELLED. */
+/* Cancels one request. The answer is CANCELLED. */
 int earshot_cancel(earshot_bus *bus, const char *handler, const char *request);
 
-/* Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
+/* Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */
 int earshot_subscribe(earshot_bus *bus, const char *pattern);
 
-/* The next message, however long it takes, a terminal once; fails on ERROR, and when the broker is gone. earshot_free is
-   due on 0. */
+/* Waits for the next message without a time limit. Skips redelivered terminals. Fails on ERROR or if the broker is gone.
+   On success the caller must call earshot_free. */
 int earshot_receive(earshot_bus *bus, earshot_message *message);
 
-/* Writes a RESULT's body to `file`. Only before the acknowledgement: then the file it may be in is gone. */
+/* Writes the body of a RESULT to `file`. Call it before earshot_acknowledge: that lets the broker delete the body. */
 int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file);
 
-/* Prints what became of a request as a line of standard output. */
+/* Prints a terminal as a line on standard output. */
 int earshot_print(earshot_bus *bus, const earshot_message *message);
 
-/* Acknowledges a RESULT or FAILED: unacknowledged ones are in the way of the next. */
+/* Acknowledges a RESULT or FAILED. Unacknowledged ones fill the delivery window. */
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 
-/* For workers, protocol EARW/1 (protocols/2-WORKER.md): a bus that earshot_register opened is used with these, with
-   earshot_receive, earshot_field and earshot_free, and with nothing else. */
+/* Functions for workers, protocol EARW/1 (protocols/2-WORKER.md). A bus that earshot_register opened works only with them,
+   earshot_receive, earshot_field, earshot_free, earshot_close and earshot_give_up. */
 
-/* Connects as a worker for URLs of a scheme, so many at once, in at most 3 s. earshot_close is due either way. */
+/* Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s. The caller must call earshot_close,
+   also after a failure. */
 int earshot_register(earshot_bus *bus, const char *scheme, int slots);
 
-/* Waits until there is something to do or the milliseconds are over, -1 for any time. 1: a message can be received. 0: look
-   whether `descriptor` can be read, and what is due, and wait again. Fails when the broker is gone. */
+/* Waits for a message, for input on `descriptor`, or for the time limit; -1 means no limit. Returns 1 if a message can be
+   received. Returns 0 if the caller should check `descriptor` and its timers, and wait again. Fails if the broker is gone. */
 int earshot_await(earshot_bus *bus, int descriptor, int milliseconds);
 
-/* Answers a JOB with a text. */
+/* Completes a JOB with a text as its response. */
 int earshot_done(earshot_bus *bus, const char *attempt, const char *content_type, const char *text);
 
-/* Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed. */
+/* Fails a JOB. With the code worker-failed, clients receive `detail`, which is one line. */
 int earshot_failed(earshot_bus *bus, const char *attempt, const char *code, const char *detail);
 
-/* Answers PING. */
+/* Answers a PING of the broker. */
 int earshot_pong(earshot_bus *bus);
 
-/* Leaves. */
+/* Ends the worker's session. */
 int earshot_bye(earshot_bus *bus);
 
-/* Whether the message is the last one of a request: RESULT or FAILED. */
+/* Returns whether the message is a terminal: RESULT or FAILED. */
 int earshot_is_terminal(const earshot_message *message);
 
-/* The value of a field, or NULL. */
+/* Returns the value of a field, or NULL if it is absent. */
 const char *earshot_field(const earshot_message *message, const char *name);
 
 void earshot_free(earshot_message *message);
 void earshot_close(earshot_bus *bus);
 
-/* Says on standard error what failed, closes the bus, and returns the exit status. */
+/* Prints the reason of the last failure to standard error, closes the bus, and returns the exit code. */
 int earshot_give_up(earshot_bus *bus);
 
 #endif

@@ -1,4 +1,4 @@
-/* fetch URL: writes what is there to standard output. */
+/* fetch URL: Writes the body of a URL to standard output. */
 #define _DEFAULT_SOURCE
 #include "earshot.h"
 
@@ -11,7 +11,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "usage: fetch URL\n");
         return EARSHOT_USAGE;
     }
-    /* Handlers are shared by all programs of the user: one's own has something in it that no other has. */
+    /* All programs of the user share the handler names, so a random part keeps this one unique. */
     char handler[64];
     unsigned char random[8];
     if (getentropy(random, sizeof random) != 0) {

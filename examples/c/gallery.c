@@ -1,4 +1,4 @@
-/* gallery HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched. */
+/* gallery HANDLER URL...: Requests all URLs, and removes the handler after half of the results. */
 #include "earshot.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* worker [MILLISECONDS]: serves URLs such as upper:hello, with HELLO. Each job takes so long, as real work would. */
+/* worker [MILLISECONDS]: Answers URLs such as upper:hello, with HELLO. Each job takes MILLISECONDS. */
 #define _GNU_SOURCE
 #include "earshot.h"
 
@@ -18,7 +18,7 @@ typedef struct {
     long due;
 } job;
 
-/* All jobs take the same time: the first one is due first. */
+/* Running jobs. All take the same time, so the first one is due first. */
 static job jobs[SLOTS];
 static int running;
 
@@ -40,7 +40,7 @@ static int begin(earshot_bus *bus, const char *attempt, const char *url, long de
 {
     if (leaving || running == SLOTS) return earshot_failed(bus, attempt, "worker-lost", "no room");
     const char *text = strchr(url, ':');
-    if (!text || !text[1]) return earshot_failed(bus, attempt, "worker-failed", "no text stands behind upper:");
+    if (!text || !text[1]) return earshot_failed(bus, attempt, "worker-failed", "no text follows upper:");
     job new = {.attempt = strdup(attempt), .text = strdup(text + 1), .due = now() + delay};
     if (!new.attempt || !new.text) abort();
     for (char *at = new.text; *at; at++) *at = (char)toupper((unsigned char)*at);
@@ -48,13 +48,13 @@ static int begin(earshot_bus *bus, const char *attempt, const char *url, long de
     return 0;
 }
 
-/* One that has been answered is passed over. */
+/* Cancels a running job. Ignores a job that has ended. */
 static int cancel(earshot_bus *bus, const char *attempt)
 {
     for (int i = 0; i < running; i++)
         if (strcmp(jobs[i].attempt, attempt) == 0) {
             forget(i);
-            return earshot_failed(bus, attempt, "cancelled", "nobody wants it");
+            return earshot_failed(bus, attempt, "cancelled", "the broker cancelled the job");
         }
     return 0;
 }

@@ -9,8 +9,8 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * Adapter FOLDER: does what lines of standard input say, for the tests that all languages share (protocols/README.md).
- * Bodies become files in FOLDER.
+ * Adapter FOLDER: Executes the commands on standard input, for the tests common to all languages (protocols/README.md).
+ * Writes bodies to files in FOLDER.
  */
 final class Adapter {
     public static void main(String[] arguments) throws IOException {
@@ -51,7 +51,7 @@ final class Adapter {
         }
     }
 
-    /** A line for a message; null for one that is not told. */
+    /** Returns the line for a message, or null for a message without one. */
     private static String line(Bus bus, Message message, Path folder) throws Bus.Failure, IOException {
         String words = String.join(" ", message.operands);
         switch (message.verb) {

@@ -9,9 +9,9 @@ import java.util.Arrays;
 import java.util.Map;
 import org.zeromq.ZMQ;
 
-/** What connections of both kinds have, a client's {@link Bus} and a {@link WorkerBus}. */
+/** Connection of a client, {@link Bus}, or a worker, {@link WorkerBus}. */
 abstract class Connection implements AutoCloseable {
-    /** Why it cannot go on; {@code status} is the exit status that fits, as those of the command `earshot`. */
+    /** Error of the client. {@code status} is the exit code for it, the same as that of the command `earshot`. */
     public static final class Failure extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -33,10 +33,10 @@ abstract class Connection implements AutoCloseable {
 
     final ZMQ.Context context = ZMQ.context(1);
     final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
-    /** The last terminal's number. */
+    /** Number of the last terminal. */
     private long heard;
 
-    /** The next message, however long it takes, a terminal once: a broker may say it again, with the number it had. */
+    /** Waits for the next message without a time limit. Skips terminals that the broker redelivers with the same number. */
     public Message receive() throws Failure {
         while (true) {
             Message message = receiveAny();
@@ -52,7 +52,7 @@ abstract class Connection implements AutoCloseable {
         }
     }
 
-    /** The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life. */
+    /** Waits for the next message. A broker that ends sends none, so a QUERY checks that it is alive after some silence. */
     private Message receiveAny() throws Failure {
         byte[][] frames = await(SILENCE_MS);
         if (frames == null) {
@@ -71,7 +71,7 @@ abstract class Connection implements AutoCloseable {
         context.term();
     }
 
-    /** Connects to the endpoint, greets, and hears the answer; closes if that fails. */
+    /** Connects to the endpoint, sends the first message, and waits for the answer. Closes the socket on failure. */
     final void connect(String endpoint, Map<String, String> fields, String... words) throws Failure {
         String folder = folder();
         try {
@@ -109,7 +109,7 @@ abstract class Connection implements AutoCloseable {
         }
     }
 
-    /** Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+    /** Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests. */
     private static void lookAt(String folder) throws Failure {
         Map<String, Object> found;
         try {
@@ -120,7 +120,7 @@ abstract class Connection implements AutoCloseable {
         boolean isFolder = (boolean) found.get("isDirectory");
         boolean isClosed = ((int) found.get("mode") & 077) == 0;
         if (!isFolder || !isClosed || !found.get("uid").equals(user())) {
-            String text = " is not a folder of this user's alone: what runs there is not to be trusted";
+            String text = " is not a directory private to this user: remove it, or set EARSHOT_RUNTIME";
             throw new Failure(folder + text, NO_BROKER);
         }
     }
@@ -129,7 +129,7 @@ abstract class Connection implements AutoCloseable {
         return new Failure("no broker answers in " + folder + ": start one with `earshot serve`", NO_BROKER);
     }
 
-    /** The head and the body of the next message, or null when none comes in time. */
+    /** Returns the head and the body of the next message, or null after a time-out. */
     private byte[][] await(int milliseconds) {
         socket.setReceiveTimeOut(milliseconds);
         byte[] head = socket.recv();
@@ -139,7 +139,7 @@ abstract class Connection implements AutoCloseable {
         return new byte[][] {head, socket.hasReceiveMore() ? socket.recv() : new byte[0]};
     }
 
-    /** The message in these frames, unless it is an ERROR. */
+    /** Returns the message in these frames. Fails if it is an ERROR. */
     private static Message understand(byte[][] frames) throws Failure {
         Message message = new Message(frames[0], frames[1]);
         if (!message.verb.equals("ERROR")) {
@@ -157,7 +157,7 @@ abstract class Connection implements AutoCloseable {
     }
 
     static byte[] head(Map<String, String> fields, String... words) throws Failure {
-        // One with a line end in it could say anything.
+        // A line feed in a word would inject fields into the message.
         if (!Arrays.stream(words).allMatch(word -> word.matches("[^\\x00-\\x20\\x7f]+"))) {
             throw new Failure("a URL or name is empty, or has a space or control character in it", USAGE);
         }

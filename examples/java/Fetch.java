@@ -1,7 +1,7 @@
 import java.util.Map;
 import java.util.UUID;
 
-/** Fetch URL: writes what is there to standard output. */
+/** Fetch URL: Writes the body of a URL to standard output. */
 final class Fetch {
     public static void main(String[] arguments) {
         if (arguments.length != 1) {
@@ -9,7 +9,7 @@ final class Fetch {
         }
         String url = arguments[0];
         Program.main(bus -> {
-            // Handlers are shared by all programs of the user: one's own has something in it that no other has.
+            // All programs of the user share the handler names, so a random part keeps this one unique.
             bus.fetch("fetch/" + UUID.randomUUID(), "1", url, Map.of());
             Message message;
             do {

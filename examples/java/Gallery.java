@@ -1,6 +1,6 @@
 import java.util.Map;
 
-/** Gallery HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched. */
+/** Gallery HANDLER URL...: Requests all URLs, and removes the handler after half of the results. */
 final class Gallery {
     public static void main(String[] arguments) {
         if (arguments.length < 2) {

@@ -7,14 +7,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** A message of the broker. */
+/** Message from the broker. */
 public final class Message {
     /** RESULT, FAILED, PROGRESS, REMOVED, ANSWER … */
     public final String verb;
-    /** The other words of the first line; of RESULT and FAILED: handler, request, status or code. */
+    /** Further words of the first line; of RESULT and FAILED: handler, request, status or code. */
     public final List<String> operands;
     public final Map<String, String> fields = new HashMap<>();
-    /** The response's header fields, one a line. */
+    /** Header fields of the HTTP response, one a line. */
     public final String http;
 
     private final byte[] body;
@@ -33,18 +33,18 @@ public final class Message {
         this.body = body;
     }
 
-    /** Whether it is the last one of a request. */
+    /** Whether the message is a terminal, RESULT or FAILED. */
     public boolean isTerminal() {
         return verb.equals("RESULT") || verb.equals("FAILED");
     }
 
-    /** The body. To be read before the acknowledgement: then the file that it may be in is gone. */
+    /** Returns the body. Call it before {@link Bus#acknowledge}, which lets the broker delete the body. */
     public byte[] content() throws IOException {
         String file = fields.get("file");
         return file == null ? body : Files.readAllBytes(Path.of(file));
     }
 
-    /** What became of a request, as a line. */
+    /** The terminal as a line: handler, request, status or code, and URL. */
     @Override
     public String toString() {
         return String.join(" ", operands) + " " + fields.getOrDefault("url", "-");

@@ -1,21 +1,21 @@
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
-/** What the programs share: a connection for as long as they run, and how they fail. */
+/** Program with a connection to a bus. Its static methods run programs, write output and report failures. */
 interface Program<B extends Connection> {
     void run(B bus) throws Bus.Failure, IOException;
 
-    /** Makes a connection. */
+    /** Opens a connection. */
     interface Opening<B> {
         B open() throws Bus.Failure;
     }
 
-    /** Runs it with a bus; a failure is told on standard error and by the exit status. */
+    /** Runs a program with a bus. Reports a failure on standard error and as the exit code. */
     static void main(Program<Bus> program) {
         main(Bus::new, program);
     }
 
-    /** Runs it with this connection. */
+    /** Runs a program with this connection. */
     static <B extends Connection> void main(Opening<B> opening, Program<B> program) {
         try (B bus = opening.open()) {
             program.run(bus);
@@ -26,7 +26,7 @@ interface Program<B extends Connection> {
         }
     }
 
-    /** Writes bytes to standard output, which itself tells no failure. */
+    /** Writes bytes to standard output. Fails if they cannot be written; System.out itself throws nothing. */
     static void write(byte[] bytes) throws Bus.Failure {
         System.out.writeBytes(bytes);
         if (System.out.checkError()) {
@@ -39,14 +39,14 @@ interface Program<B extends Connection> {
         write((line + "\n").getBytes(StandardCharsets.UTF_8));
     }
 
-    /** Ends a program that was called wrongly. */
+    /** Prints the usage of a program and exits. */
     static void usage(String text) {
         end("usage: " + text, Bus.USAGE);
     }
 
     private static void end(String text, int status) {
         System.err.println(text);
-        // Not exit: a shutdown hook may wait for this thread.
+        // Unlike exit, halt runs no shutdown hook, which could wait for this thread.
         Runtime.getRuntime().halt(status);
     }
 }

@@ -1,4 +1,4 @@
-/** Watch HANDLER [COUNT]: a line for all that becomes of a handler's requests, HANDLER/ for all below it. */
+/** Watch HANDLER [COUNT]: Prints a line for each result of a handler. HANDLER/ selects all handlers below it. */
 final class Watch {
     public static void main(String[] arguments) {
         boolean counted = arguments.length == 2 && arguments[1].matches("[1-9][0-9]{0,8}");

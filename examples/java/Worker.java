@@ -4,7 +4,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Locale;
 
-/** Worker [MILLISECONDS]: serves URLs such as upper:hello, with HELLO. Each job takes so long, as real work would. */
+/** Worker [MILLISECONDS]: Answers URLs such as upper:hello, with HELLO. Each job takes MILLISECONDS. */
 final class Worker {
     private static final int SLOTS = 4;
 
@@ -12,7 +12,7 @@ final class Worker {
 
     private final WorkerBus bus;
     private final long delay;
-    /** All take the same time: the first one is due first. */
+    /** Running jobs. All take the same time, so the first one is due first. */
     private final Deque<Job> jobs = new ArrayDeque<>();
     private volatile boolean leaving;
 
@@ -32,7 +32,7 @@ final class Worker {
 
     private void serve() throws Bus.Failure {
         Thread serving = Thread.currentThread();
-        // SIGTERM runs it, and Java would end with 143 behind it.
+        // Runs on SIGTERM. Without halt, Java would exit with 143 afterwards.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             leaving = true;
             bus.wake();
@@ -71,16 +71,16 @@ final class Worker {
         if (leaving || jobs.size() == SLOTS) {
             bus.failed(attempt, "worker-lost", "no room");
         } else if (text.isEmpty()) {
-            bus.failed(attempt, "worker-failed", "no text stands behind upper:");
+            bus.failed(attempt, "worker-failed", "no text follows upper:");
         } else {
             jobs.add(new Job(attempt, text.toUpperCase(Locale.ROOT), now() + delay));
         }
     }
 
-    /** One that has been answered is passed over. */
+    /** Cancels a running job. Ignores a job that has ended. */
     private void cancel(String attempt) throws Bus.Failure {
         if (jobs.removeIf(job -> job.attempt.equals(attempt))) {
-            bus.failed(attempt, "cancelled", "nobody wants it");
+            bus.failed(attempt, "cancelled", "the broker cancelled the job");
         }
     }
 

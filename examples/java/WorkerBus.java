@@ -3,10 +3,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import java.util.Map;
 import org.zeromq.ZMQ;
 
-/** A connection as a worker, protocol EARW/1 (protocols/2-WORKER.md). One thread uses it, but for {@link #wake}. */
+/** Connection of a worker, protocol EARW/1 (protocols/2-WORKER.md). Only {@link #wake} may be called from any thread. */
 public final class WorkerBus extends Connection {
     private static final String WAKING = "inproc://wake";
-    /** How long it takes to notice that the broker is gone, in ms. */
+    /** Interval between two checks that the broker is alive, in milliseconds. */
     private static final int LOOK_MS = 1000;
 
     private final ZMQ.Socket woken = context.socket(ZMQ.PAIR);
@@ -14,10 +14,10 @@ public final class WorkerBus extends Connection {
     private final ZMQ.Poller poller = new ZMQ.Poller(2);
     private boolean closed;
 
-    /** Connects as a worker for URLs of a scheme, so many at once, in at most 3 s. */
+    /** Connects as a worker for URLs of a scheme, with {@code slots} concurrent jobs, within 3 s. */
     public WorkerBus(String scheme, int slots) throws Failure {
-        // The socket is for one connection: what is meant for one broker shall not reach the next. Without a connection
-        // nothing can be sent, and await notices that.
+        // The socket serves one connection, so that messages for one broker never reach the next one. Without a
+        // connection a send fails, and await detects that.
         socket.setReconnectIVL(-1);
         socket.setImmediate(true);
         socket.setSendTimeOut(GREETING_MS);
@@ -31,7 +31,7 @@ public final class WorkerBus extends Connection {
         connect("work", offer, "READY", "EARW/1");
     }
 
-    /** Waits for something to do, or a wake, at most so long and a second. Whether there is a message. */
+    /** Waits for a message or a wake, at most {@code milliseconds} and at most 1 s. Returns whether a message is there. */
     public boolean await(long milliseconds) throws Failure {
         poller.poll(Math.max(0, Math.min(milliseconds, LOOK_MS)));
         if (woken.recv(ZMQ.DONTWAIT) != null) {
@@ -44,31 +44,31 @@ public final class WorkerBus extends Connection {
         return (events & ZMQ.Poller.POLLIN) != 0;
     }
 
-    /** Ends a wait. The one thing that another thread may do. */
+    /** Ends a wait. Any thread may call it. */
     public synchronized void wake() {
         if (!closed) {
             waker.send(new byte[0], 0);
         }
     }
 
-    /** Answers a JOB with a body and its type. */
+    /** Completes a JOB with a body and its content type. */
     public void done(String attempt, String type, byte[] body) throws Failure {
         String head = new String(head(Map.of("length", Integer.toString(body.length)), "DONE", attempt, "200"), UTF_8);
         socket.send((head + "\ncontent-type: " + type + "\n").getBytes(UTF_8), ZMQ.SNDMORE);
         socket.send(body, 0);
     }
 
-    /** Answers a JOB that came to nothing; {@code detail} is a line for who asked, if the code is worker-failed. */
+    /** Fails a JOB. With the code worker-failed, clients receive {@code detail}, which is one line. */
     public void failed(String attempt, String code, String detail) throws Failure {
         say(Map.of("detail", detail), "FAILED", attempt, code);
     }
 
-    /** Answers PING. */
+    /** Answers a PING of the broker. */
     public void pong() throws Failure {
         say(Map.of(), "PONG");
     }
 
-    /** Leaves. */
+    /** Ends the worker's session. */
     public void bye() throws Failure {
         say(Map.of(), "BYE");
     }

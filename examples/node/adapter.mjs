@@ -1,5 +1,5 @@
-// adapter.mjs FOLDER: does what lines of standard input say, for the tests that all languages share
-// (protocols/README.md). Bodies become files in FOLDER.
+// adapter.mjs FOLDER: Executes the commands on standard input, for the tests common to all languages
+// (protocols/README.md). Writes bodies to files in FOLDER.
 
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ const NO_BROKER = 69
 const [folder] = process.argv.slice(2)
 if (!folder) usage('adapter.mjs FOLDER')
 
-/** A line for a message; undefined for one that is not told. */
+/** Returns the line for a message, or undefined for a message without one. */
 async function line(bus, message) {
   const { verb, fields } = message, words = message.operands.join(' ')
   if (message.isTerminal) {

@@ -1,4 +1,4 @@
-// A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
+// Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
 
 import { lstat, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { Dealer } from './zmtp.mjs'
 
 const FAILED = 1, NO_BROKER = 69
 
-/** Why it cannot go on; `status` is the exit status that fits, as those of the command `earshot`. */
+/** Error of the client. `status` is the exit code for it, the same as that of the command `earshot`. */
 export class EarshotError extends Error {
   constructor(message, status = FAILED) {
     super(message)
@@ -14,7 +14,7 @@ export class EarshotError extends Error {
   }
 }
 
-/** A message of the broker: its first line in words, its fields, the HTTP fields one a line, its body if it has one. */
+/** Message from the broker: the words of its first line, its fields, the HTTP fields as lines, and its body. */
 class Message {
   constructor([head, body]) {
     const [top, ...http] = head.toString().split('\n\n')
@@ -25,29 +25,29 @@ class Message {
     this.body = body ?? Buffer.alloc(0)
   }
 
-  /** Whether it is the last one of a request. */
+  /** Whether the message is a terminal, RESULT or FAILED. */
   get isTerminal() {
     return this.verb === 'RESULT' || this.verb === 'FAILED'
   }
 
-  /** The body. To be awaited before the acknowledgement: then the file that it may be in is gone. */
+  /** Returns the body. Await it before `acknowledge`, which lets the broker delete the body. */
   async content() {
     return this.fields.file ? readFile(this.fields.file) : this.body
   }
 }
 
-/** Whether it is a folder of this user's alone: in /tmp anybody can make one, and would hear what is asked for. */
+/** Whether a directory is private to this user. In /tmp any user can create one, and would receive the requests. */
 function isOwn(found) {
   return found.isDirectory() && found.uid === process.geteuid() && (found.mode & 0o077) === 0
 }
 
-/** What connections of both kinds have. */
+/** Connection of a client or a worker. */
 class Connection {
   #dealer
   #messages
   #heard = 0
 
-  /** Connects to the endpoint, greets, and hears the answer. */
+  /** Connects to the endpoint, sends the first message, and waits for the answer. */
   async _greet(endpoint, words, fields) {
     const { EARSHOT_RUNTIME: named, XDG_RUNTIME_DIR: session } = process.env
     const folder = named || (session ? join(session, 'earshot') : join('/tmp', `earshot-${process.geteuid()}`))
@@ -59,13 +59,13 @@ class Connection {
     }
     if (!this.#dealer)
       throw new EarshotError(
-        `${folder} is not a folder of this user's alone: what runs there is not to be trusted`, NO_BROKER)
+        `${folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME`, NO_BROKER)
     this.#messages = this.#dealer.messages()
     this._say(words, fields)
     await this.receive()
   }
 
-  /** The next message, a terminal once: a broker may say it again, with the number that it had. */
+  /** Waits for the next message. Skips terminals that the broker redelivers with the same number. */
   async receive() {
     for (;;) {
       const message = await this.#receive()
@@ -93,7 +93,7 @@ class Connection {
     throw new EarshotError(`${code}: ${message.fields.detail}`)
   }
 
-  /** All messages from now on. */
+  /** Yields all further messages. */
   async *[Symbol.asyncIterator]() {
     for (;;) yield await this.receive()
   }
@@ -103,7 +103,7 @@ class Connection {
   }
 
   _say(words, fields = {}, http = '', ...bodies) {
-    // One with a line end in it could say anything.
+    // A line feed in a word would inject fields into the message.
     if (!words.every(word => /^[^\x00-\x20\x7f]+$/.test(word)))
       throw new EarshotError('a URL or name is empty, or has a space or control character in it', 64)
     const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\n`)
@@ -111,73 +111,73 @@ class Connection {
   }
 }
 
-/** A connection of a client. What it asked for ends with it. */
+/** Connection of a client. Closing it removes its requests. */
 export class Bus extends Connection {
-  /** Connects and is greeted. */
+  /** Connects and performs the handshake. */
   static async connect() {
     const bus = new Bus()
     await bus._greet('bus', ['HELLO', 'EAR/1'])
     return bus
   }
 
-  /** Wants a URL. Fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
+  /** Requests a URL. The fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
   fetch(handler, request, url, fields = {}) {
     this._say(['FETCH', handler, request, url], fields)
   }
 
-  /** Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended. */
+  /** Removes a handler with all its requests. The answer is REMOVED with the number of pending requests. */
   remove(handler) {
     this._say(['REMOVE', handler])
   }
 
-  /** One request is not wanted any more. Answered with CANCELLED. */
+  /** Cancels one request. The answer is CANCELLED. */
   cancel(handler, request) {
     this._say(['CANCEL', handler, request])
   }
 
-  /** Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER. */
+  /** Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */
   subscribe(pattern) {
     this._say(['SUBSCRIBE', pattern])
-    this._say(['QUERY', 'ping']) // SUBSCRIBE itself is not answered
+    this._say(['QUERY', 'ping']) // SUBSCRIBE has no answer
   }
 
-  /** Unacknowledged terminals are in the way of the next. */
+  /** Acknowledges a terminal. Unacknowledged terminals fill the delivery window. */
   acknowledge(message) {
     if (message.fields.seq !== undefined) this._say(['ACK', message.fields.seq])
   }
 }
 
-/** A connection as a worker, protocol EARW/1 (protocols/2-WORKER.md). */
+/** Connection of a worker, protocol EARW/1 (protocols/2-WORKER.md). */
 export class Worker extends Connection {
-  /** Connects as a worker for URLs of a scheme, so many at once. */
+  /** Connects as a worker for URLs of a scheme, with `slots` concurrent jobs. */
   static async connect(scheme, slots) {
     const worker = new Worker()
     await worker._greet('work', ['READY', 'EARW/1'], { slots, schemes: scheme, pid: process.pid, drain: 'yes' })
     return worker
   }
 
-  /** Answers a JOB with a text. */
+  /** Completes a JOB with a text as its response. */
   done(attempt, type, text) {
     this._say(['DONE', attempt, '200'], { length: Buffer.byteLength(text) }, `content-type: ${type}\n`, text)
   }
 
-  /** Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed. */
+  /** Fails a JOB. With the code worker-failed, clients receive `detail`, which is one line. */
   failed(attempt, code, detail) {
     this._say(['FAILED', attempt, code], { detail })
   }
 
-  /** Answers PING. */
+  /** Answers a PING of the broker. */
   pong() {
     this._say(['PONG'])
   }
 
-  /** Leaves. */
+  /** Ends the worker's session. */
   bye() {
     this._say(['BYE'])
   }
 }
 
-/** Runs a program's body with a bus; a failure is told on standard error and by the exit status. */
+/** Runs a program with a bus. Reports a failure on standard error and as the exit code. */
 export async function run(program, connect = Bus.connect) {
   process.stdout.on('error', giveUp)
   try {
@@ -194,7 +194,7 @@ function giveUp(error) {
   process.exit(error.status ?? FAILED)
 }
 
-/** Ends a program that was called wrongly. */
+/** Prints the usage of a program and exits. */
 export function usage(text) {
   console.error(`usage: ${text}`)
   process.exit(64)

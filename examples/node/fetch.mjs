@@ -1,4 +1,4 @@
-// fetch.mjs URL: writes what is there to standard output.
+// fetch.mjs URL: Writes the body of a URL to standard output.
 
 import { randomUUID } from 'node:crypto'
 import { pipeline } from 'node:stream/promises'
@@ -8,7 +8,7 @@ const [url, ...more] = process.argv.slice(2)
 if (url === undefined || more.length) usage('fetch.mjs URL')
 
 await run(async bus => {
-  // Handlers are shared by all programs of the user: one's own has something in it that no other has.
+  // All programs of the user share the handler names, so a random part keeps this one unique.
   bus.fetch(`fetch/${randomUUID()}`, '1', url)
   for await (const message of bus) {
     if (!message.isTerminal) continue

@@ -1,4 +1,4 @@
-// gallery.mjs HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched.
+// gallery.mjs HANDLER URL...: Requests all URLs, and removes the handler after half of the results.
 
 import { run, usage } from './earshot.mjs'
 

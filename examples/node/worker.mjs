@@ -1,4 +1,4 @@
-// worker.mjs [MILLISECONDS]: serves URLs such as upper:hello, with HELLO. Each job takes so long, as real work would.
+// worker.mjs [MILLISECONDS]: Answers URLs such as upper:hello, with HELLO. Each job takes MILLISECONDS.
 
 import { Worker, run, usage } from './earshot.mjs'
 
@@ -8,7 +8,7 @@ const [delay = '0', ...more] = process.argv.slice(2)
 if (!/^\d{1,7}$/.test(delay) || more.length) usage('worker.mjs [MILLISECONDS]')
 
 await run(async worker => {
-  const jobs = new Map() // the timer of each attempt
+  const jobs = new Map() // timers by attempt
   let leaving = false, left
 
   function leave() {
@@ -26,7 +26,7 @@ await run(async worker => {
   function begin(attempt, url) {
     const text = url.slice(url.indexOf(':') + 1)
     if (leaving || jobs.size === SLOTS) return worker.failed(attempt, 'worker-lost', 'no room')
-    if (!text) return worker.failed(attempt, 'worker-failed', 'no text stands behind upper:')
+    if (!text) return worker.failed(attempt, 'worker-failed', 'no text follows upper:')
     const finish = () => end(attempt, () => worker.done(attempt, 'text/plain', text.toUpperCase()))
     jobs.set(attempt, setTimeout(finish, Number(delay)))
   }
@@ -34,9 +34,9 @@ await run(async worker => {
   async function serve() {
     for await (const { verb, operands: [attempt, url] } of worker) {
       if (verb === 'JOB') begin(attempt, url)
-      // One that has been answered is passed over.
+      // A cancellation of a job that has ended is ignored.
       else if (verb === 'CANCEL' && jobs.has(attempt))
-        end(attempt, () => worker.failed(attempt, 'cancelled', 'nobody wants it'))
+        end(attempt, () => worker.failed(attempt, 'cancelled', 'the broker cancelled the job'))
       else if (verb === 'PING') worker.pong()
       else if (verb === 'DRAIN') leave()
     }

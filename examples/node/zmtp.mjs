@@ -1,4 +1,4 @@
-// A ZeroMQ DEALER over a Unix socket: ZMTP 3.0 (rfc.zeromq.org/spec/23), mechanism NULL, on nothing but `net`.
+// A ZeroMQ DEALER over a Unix socket: ZMTP 3.0 (rfc.zeromq.org/spec/23), mechanism NULL, on `net` alone.
 
 import net from 'node:net'
 import { once } from 'node:events'
@@ -9,7 +9,7 @@ export class Dealer {
   #socket
   #frames
 
-  /** Connects and shakes hands: a message that is sent before the other side's READY came may end the connection. */
+  /** Connects and completes the handshake. A message sent before the peer's READY may end the connection. */
   static async connect(path) {
     const dealer = new Dealer()
     const socket = dealer.#socket = net.connect(path)
@@ -18,25 +18,25 @@ export class Dealer {
     greeting.write('ff00000000000000007f0300', 'hex') // signature, version 3.0
     greeting.write('NULL', 12)
     socket.write(greeting)
-    // The command READY and its one property; the length before a name has one byte, before a value four.
+    // The command READY with one property. The length of a name takes one byte, the length of a value four.
     dealer.#write(COMMAND, Buffer.from('\x05READY\x0bSocket-Type\0\0\0\x06DEALER', 'latin1'))
     dealer.#frames = received(socket)
     const { value, done } = await dealer.#frames.next()
     const ready = !done && value.flags & COMMAND && value.frame.toString('latin1', 1, 6) === 'READY'
-    if (!ready) throw new Error('what answers is no ZeroMQ ROUTER')
+    if (!ready) throw new Error('the peer is not a ZeroMQ ROUTER')
     return dealer
   }
 
-  /** Sends a message of these frames, strings or buffers. */
+  /** Sends a message. Each frame is a string or a buffer. */
   send(...frames) {
     frames.forEach((frame, index) => this.#write(index < frames.length - 1 ? MORE : 0, Buffer.from(frame)))
   }
 
-  /** The messages, each an array of buffers, until the other side closes the connection. */
+  /** Yields messages, each an array of buffers, until the peer closes the connection. */
   async *messages() {
     let message = []
     for await (const { flags, frame } of this.#frames) {
-      if (flags & COMMAND) continue // none means anything to a DEALER of version 3.0
+      if (flags & COMMAND) continue // a DEALER of version 3.0 ignores commands
       message.push(frame)
       if (flags & MORE) continue
       yield message
@@ -44,7 +44,7 @@ export class Dealer {
     }
   }
 
-  /** Sends what is still to be sent, then closes. */
+  /** Flushes pending output, then closes the connection. */
   close() {
     this.#socket.end(() => this.#socket.destroy())
   }
@@ -59,13 +59,13 @@ export class Dealer {
   }
 }
 
-/** What comes behind the greeting, a frame each. */
+/** Yields the frames after the greeting. */
 async function* received(socket) {
   let bytes = Buffer.alloc(0), greeted = false
   for await (const chunk of socket) {
     bytes = Buffer.concat([bytes, chunk])
     if (!greeted && bytes.length >= 64) {
-      if (bytes[0] !== 0xff || bytes[10] < 3) throw new Error('what answers does not speak ZMTP 3')
+      if (bytes[0] !== 0xff || bytes[10] < 3) throw new Error('the peer does not speak ZMTP 3')
       greeted = true
       bytes = bytes.subarray(64)
     }

@@ -1,6 +1,6 @@
 package Earshot;
 
-# A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ZMQ::FFI.
+# Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ZMQ::FFI.
 
 use v5.30;
 use warnings;
@@ -14,16 +14,16 @@ use ZMQ::FFI::Constants
 use constant { FAILED => 1, USAGE => 64, NO_BROKER => 69 };
 use constant { GREETING_MS => 3000, SILENCE_MS => 5000, LINGER_MS => 500 };
 
-# Connects and is greeted, in at most 3 s. What the connection asked for ends with it.
+# Connects and performs the handshake, within 3 s. Closing the connection removes its requests.
 sub open { my ($class) = @_; return $class->_socket->_greet('bus', 'HELLO', 'EAR/1') }
 
-# Connects as a worker for URLs of a scheme, so many at once, in at most 3 s. Such a bus is used with `await`, `receive`,
-# `done`, `failed`, `pong` and `bye`, and with nothing else.
+# Connects as a worker for URLs of a scheme, with `$slots` concurrent jobs, within 3 s. Such a bus works only with `await`,
+# `receive`, `done`, `failed`, `pong` and `bye`.
 sub register {
     my ($class, $scheme, $slots) = @_;
     my $self = $class->_socket;
-    # A worker's socket is for one connection: what is meant for one broker shall not reach the next. Without a
-    # connection nothing can be sent, and `await` notices that.
+    # A worker's socket serves one connection, so that messages for one broker never reach the next one. Without a
+    # connection a send fails, and `await` detects that.
     $self->{socket}->set(ZMQ_RECONNECT_IVL, 'int', -1);
     $self->{socket}->set(ZMQ_IMMEDIATE, 'int', 1);
     $self->{socket}->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
@@ -36,7 +36,7 @@ sub _socket {
     my $socket = $context->socket(ZMQ_DEALER);
     $socket->die_on_error(0);
     $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
-    # The context is kept because the socket closes, silently, when it goes.
+    # The object keeps the context, because the socket closes silently with the last reference to it.
     return bless { context => $context, socket => $socket, heard => 0 }, $class;
 }
 
@@ -57,12 +57,12 @@ sub _greet {
     return $self;
 }
 
-# Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for.
+# Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
 sub _look_at {
     my ($self, $folder) = @_;
     my ($mode, $user) = (lstat $folder)[2, 4] or $self->_no_broker($folder);
     return if S_ISDIR($mode) && $user == $> && !($mode & 077);
-    $self->fail("$folder is not a folder of this user's alone: what runs there is not to be trusted", NO_BROKER);
+    $self->fail("$folder is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", NO_BROKER);
 }
 
 sub _no_broker {
@@ -70,33 +70,33 @@ sub _no_broker {
     $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
 }
 
-# Wants a URL. The fields are those of FETCH: priority => 'high', timeout => 5.
+# Requests a URL. The fields are those of FETCH: priority => 'high', timeout => 5.
 sub fetch {
     my ($self, $handler, $request, $url, %fields) = @_;
     return $self->_say('FETCH', $handler, $request, $url, \%fields);
 }
 
-# Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended.
+# Removes a handler with all its requests. The answer is REMOVED with the number of pending requests.
 sub remove { my ($self, $handler) = @_; return $self->_say('REMOVE', $handler) }
 
-# One request is not wanted any more. Answered with CANCELLED.
+# Cancels one request. The answer is CANCELLED.
 sub cancel { my ($self, $handler, $request) = @_; return $self->_say('CANCEL', $handler, $request) }
 
-# Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
+# Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER.
 sub subscribe {
     my ($self, $pattern) = @_;
     $self->_say('SUBSCRIBE', $pattern);
-    return $self->_say('QUERY', 'ping');    # SUBSCRIBE itself is not answered
+    return $self->_say('QUERY', 'ping');    # SUBSCRIBE has no answer
 }
 
-# Unacknowledged terminals are in the way of the next.
+# Acknowledges a terminal. Unacknowledged terminals fill the delivery window.
 sub acknowledge {
     my ($self, $message) = @_;
     my $number = $message->{fields}{seq};
     return defined $number ? $self->_say('ACK', $number) : undef;
 }
 
-# Answers a JOB with a body and its type.
+# Completes a JOB with a body and its content type.
 sub done {
     my ($self, $attempt, $type, $body) = @_;
     my $head = $self->_head('DONE', $attempt, 200, { length => length $body });
@@ -105,20 +105,20 @@ sub done {
     return;
 }
 
-# Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed.
+# Fails a JOB. With the code worker-failed, clients receive `detail`, which is one line.
 sub failed {
     my ($self, $attempt, $code, $detail) = @_;
     return $self->_say('FAILED', $attempt, $code, { detail => $detail });
 }
 
-# Answers PING.
+# Answers a PING of the broker.
 sub pong { my ($self) = @_; return $self->_say('PONG') }
 
-# Leaves.
+# Ends the worker's session.
 sub bye { my ($self) = @_; return $self->_say('BYE') }
 
-# Waits until a worker has something to do, or the seconds are over, or there is something in the pipe, if there is one.
-# Whether it is a message.
+# Waits for a message, for input on the pipe if there is one, or for the time limit in seconds; undef means no limit.
+# Returns whether a message can be received.
 sub await {
     my ($self, $pipe, $seconds) = @_;
     my $events = $self->{socket}->get(ZMQ_EVENTS, 'int');
@@ -131,7 +131,7 @@ sub await {
     return 0;
 }
 
-# The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
+# Waits for the next message without a time limit. Skips terminals that the broker redelivers with the same number.
 sub receive {
     my ($self) = @_;
     while (1) {
@@ -147,7 +147,7 @@ sub receive {
     }
 }
 
-# The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+# Waits for the next message. A broker that ends sends no message, so a QUERY checks that it is alive after some silence.
 sub _receive {
     my ($self) = @_;
     my $frames = $self->_await(SILENCE_MS);
@@ -159,7 +159,7 @@ sub _receive {
     return $self->_understand($frames);
 }
 
-# The message in these frames, unless it is an ERROR.
+# Returns the message in these frames. Fails if it is an ERROR.
 sub _understand {
     my ($self, $frames) = @_;
     my $message = Earshot::Message->new(@$frames);
@@ -171,21 +171,21 @@ sub _understand {
     return $message;
 }
 
-# Says on standard error why it cannot go on, and ends the program with the exit status that fits.
+# Prints an error to standard error, and ends the program with its exit code.
 sub fail {
     my (undef, $text, $status) = @_;
     say STDERR "earshot: $text";
     exit($status // FAILED);
 }
 
-# Ends a program that was called wrongly.
+# Prints the usage of a program and exits.
 sub usage {
     my (undef, $text) = @_;
     say STDERR "usage: $text";
     exit USAGE;
 }
 
-# Writes bytes to standard output, or fails.
+# Writes bytes to standard output. Fails if they cannot be written.
 sub print {
     my ($class, $bytes) = @_;
     binmode STDOUT;
@@ -193,7 +193,7 @@ sub print {
     print {*STDOUT} $bytes or $class->fail("cannot write: $!");
 }
 
-# The frames of the next message; undef when none comes in time.
+# Returns the frames of the next message, or undef after a time-out.
 sub _await {
     my ($self, $milliseconds) = @_;
     my $socket = $self->{socket};
@@ -212,11 +212,11 @@ sub _say {
     return;
 }
 
-# The words as a line, and a line for each of the fields that may be the last of them.
+# Returns the head of a message: the words as a line, and a line for each field. The last word may be a hash of fields.
 sub _head {
     my ($self, @words) = @_;
     my $fields = ref $words[-1] ? pop @words : {};
-    # One with a line end in it could say anything.
+    # A line feed in a word would inject fields into the message.
     $self->fail('a URL or name is empty, or has a space or control character in it', USAGE)
         if grep { !/\A[^\x00-\x20\x7f]+\z/ } @words;
     return join '', "@words\n", map { "$_: $fields->{$_}\n" } sort keys %$fields;
@@ -229,7 +229,7 @@ sub _check {
     return;
 }
 
-# A message of the broker: its first line in words, its fields, the HTTP fields one a line, its body if it has one.
+# Message from the broker: the words of its first line, its fields, the HTTP fields as lines, and its body.
 package Earshot::Message;
 
 sub new {
@@ -241,10 +241,10 @@ sub new {
     return bless { verb => $verb, operands => \@operands, fields => \%fields, http => $http, body => $body }, $class;
 }
 
-# Whether it is the last one of a request.
+# Returns whether the message is a terminal, RESULT or FAILED.
 sub is_terminal { my ($self) = @_; return $self->{verb} eq 'RESULT' || $self->{verb} eq 'FAILED' }
 
-# The body. To be read before the acknowledgement: then the file that it may be in is gone.
+# Returns the body. Call it before `acknowledge`, which lets the broker delete the body.
 sub content {
     my ($self) = @_;
     my $path = $self->{fields}{file} // return $self->{body} // '';
@@ -253,7 +253,7 @@ sub content {
     return <$file> // Earshot->fail("$path: $!");
 }
 
-# What became of a request, as a line.
+# Returns the terminal as a line: handler, request, status or code, and URL.
 sub line {
     my ($self) = @_;
     return "@{$self->{operands}} " . ($self->{fields}{url} // '-') . "\n";

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# adapter.pl FOLDER: does what lines of standard input say, for the tests that all languages share
-# (protocols/README.md). Bodies become files in FOLDER.
+# adapter.pl FOLDER: Executes the commands on standard input, for the tests common to all languages
+# (protocols/README.md). Writes bodies to files in FOLDER.
 use v5.30;
 use warnings;
 use FindBin;
@@ -11,7 +11,7 @@ my ($folder) = @ARGV;
 defined $folder or Earshot->usage('adapter.pl FOLDER');
 $| = 1;
 
-# Why the library cannot go on is told like all else.
+# Reports an error of the library on standard output, as a line of the protocol of the tests.
 {
     no warnings 'redefine';
     *Earshot::fail = sub {
@@ -21,7 +21,7 @@ $| = 1;
     };
 }
 
-# A line for a message; undef for one that is not told.
+# Returns the line for a message, or undef for a message without one.
 sub line {
     my ($bus, $message) = @_;
     my @words = @{$message->{operands}};

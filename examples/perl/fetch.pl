@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# fetch.pl URL: writes what is there to standard output.
+# fetch.pl URL: Writes the body of a URL to standard output.
 use v5.30;
 use warnings;
 use FindBin;
@@ -9,7 +9,7 @@ use Earshot;
 @ARGV == 1 or Earshot->usage('fetch.pl URL');
 my ($url) = @ARGV;
 
-# Handlers are shared by all programs of the user: one's own has something in it that no other has.
+# All programs of the user share the handler names, so a random part keeps this one unique.
 open my $random, '<:raw', '/dev/urandom' or die "/dev/urandom: $!\n";
 read($random, my $bytes, 8) == 8 or die "/dev/urandom: $!\n";
 

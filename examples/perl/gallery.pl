@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# gallery.pl HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched.
+# gallery.pl HANDLER URL...: Requests all URLs, and removes the handler after half of the results.
 use v5.30;
 use warnings;
 use FindBin;

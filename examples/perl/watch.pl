@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# watch.pl HANDLER [COUNT]: a line for all that becomes of a handler's requests, HANDLER/ for all below it.
+# watch.pl HANDLER [COUNT]: Prints a line for each result of a handler. HANDLER/ selects all handlers below it.
 use v5.30;
 use warnings;
 use FindBin;

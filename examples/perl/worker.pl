@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# worker.pl [MILLISECONDS]: serves URLs such as upper:hello, with HELLO. Each job takes so long, as real work would.
+# worker.pl [MILLISECONDS]: Answers URLs such as upper:hello, with HELLO. Each job takes MILLISECONDS.
 use v5.30;
 use warnings;
 use FindBin;
@@ -12,27 +12,27 @@ use constant SLOTS => 4;
 my $delay = shift // 0;
 !@ARGV && $delay =~ /\A[0-9]{1,7}\z/ or Earshot->usage('worker.pl [MILLISECONDS]');
 
-# The pipe wakes what waits: a signal alone may come just before it begins to wait.
+# The signal handler writes to a pipe, so that a signal just before the wait still ends the wait.
 my $leaving = 0;
 pipe my $wake, my $woken or die "pipe: $!\n";
 $SIG{TERM} = sub { $leaving = 1; syswrite $woken, '.' };
 
-my @jobs;    # All take the same time: the first one is due first.
+my @jobs;    # Running jobs. All take the same time, so the first one is due first.
 
 sub begin {
     my ($bus, $attempt, $url) = @_;
     return $bus->failed($attempt, 'worker-lost', 'no room') if $leaving || @jobs == SLOTS;
     my $text = $url =~ s/\A[^:]*://r;
-    return $bus->failed($attempt, 'worker-failed', 'no text stands behind upper:') if $text eq '';
+    return $bus->failed($attempt, 'worker-failed', 'no text follows upper:') if $text eq '';
     push @jobs, { attempt => $attempt, text => uc $text, due => clock_gettime(CLOCK_MONOTONIC) + $delay / 1000 };
     return;
 }
 
-# One that has been answered is passed over.
+# Cancels a running job. Ignores a job that has ended.
 sub cancel {
     my ($bus, $attempt) = @_;
     my @others = grep { $_->{attempt} ne $attempt } @jobs;
-    $bus->failed($attempt, 'cancelled', 'nobody wants it') if @others < @jobs;
+    $bus->failed($attempt, 'cancelled', 'the broker cancelled the job') if @others < @jobs;
     @jobs = @others;
     return;
 }

@@ -1,5 +1,5 @@
-# adapter.rb FOLDER: does what lines of standard input say, for the tests that all languages share
-# (protocols/README.md). Bodies become files in FOLDER.
+# adapter.rb FOLDER: Executes the commands on standard input, for the tests common to all languages
+# (protocols/README.md). Writes bodies to files in FOLDER.
 
 require_relative 'earshot'
 
@@ -7,7 +7,7 @@ FOLDER = ARGV.first
 Earshot.usage('adapter.rb FOLDER') unless FOLDER
 $stdout.sync = true
 
-# A line for a message; nil for one that is not told.
+# Returns the line for a message, or nil for a message without one.
 def line(bus, message)
   words = message.operands.join(' ')
   case message.verb

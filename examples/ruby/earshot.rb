@@ -1,4 +1,4 @@
-# A client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ffi-rzmq.
+# Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ffi-rzmq.
 
 require 'ffi-rzmq'
 
@@ -7,7 +7,7 @@ module Earshot
   USAGE = 64
   NO_BROKER = 69
 
-  # Why it cannot go on; `status` is the exit status that fits, as those of the command `earshot`.
+  # Error of the client. `status` is the exit code for it, the same as that of the command `earshot`.
   class Error < StandardError
     attr_reader :status
 
@@ -17,7 +17,7 @@ module Earshot
     end
   end
 
-  # A message of the broker: its first line in words, its fields, the HTTP fields one a line.
+  # Message from the broker: the words of its first line, its fields, and the HTTP fields as lines.
   class Message
     attr_reader :verb, :operands, :fields, :http
 
@@ -29,62 +29,62 @@ module Earshot
       @body = body
     end
 
-    # Whether it is the last one of a request.
+    # Returns whether the message is a terminal, RESULT or FAILED.
     def terminal?
       verb == 'RESULT' || verb == 'FAILED'
     end
 
-    # The body. To be read before the acknowledgement: then the file that it may be in is gone.
+    # Returns the body. Call it before `acknowledge`, which lets the broker delete the body.
     def content
       fields.key?('file') ? File.binread(fields['file']) : @body
     end
 
-    # What became of a request, as a line.
+    # Returns the terminal as a line: handler, request, status or code, and URL.
     def to_s
       [*operands, fields['url'] || '-'].join(' ')
     end
   end
 
-  # A connection. What it asked for ends with it.
+  # Connection to a bus. Closing it removes its requests.
   class Bus
     GREETING_MS = 3000
     SILENCE_MS = 5000
     LINGER_MS = 500
 
-    # Connects and is greeted, in at most 3 s.
+    # Connects and performs the handshake, within 3 s.
     def initialize
       @heard = 0
       make_socket
       greet 'bus', 'HELLO', 'EAR/1'
     end
 
-    # Wants a URL. The fields are those of FETCH: priority: 'high', timeout: 5.
+    # Requests a URL. The fields are those of FETCH: priority: 'high', timeout: 5.
     def fetch(handler, request, url, **fields)
       say 'FETCH', handler, request, url, **fields
     end
 
-    # Nothing under the handler is wanted any more. Answered with REMOVED and how many requests had not ended.
+    # Removes a handler with all its requests. The answer is REMOVED with the number of pending requests.
     def remove(handler)
       say 'REMOVE', handler
     end
 
-    # One request is not wanted any more. Answered with CANCELLED.
+    # Cancels one request. The answer is CANCELLED.
     def cancel(handler, request)
       say 'CANCEL', handler, request
     end
 
-    # Hears what becomes of a handler's requests, or with a slash at its end of all below. Answered with ANSWER.
+    # Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER.
     def subscribe(pattern)
       say 'SUBSCRIBE', pattern
-      say 'QUERY', 'ping' # SUBSCRIBE itself is not answered
+      say 'QUERY', 'ping' # SUBSCRIBE has no answer
     end
 
-    # Unacknowledged terminals are in the way of the next.
+    # Acknowledges a terminal. Unacknowledged terminals fill the delivery window.
     def acknowledge(message)
       say 'ACK', message.fields['seq'] if message.fields['seq']
     end
 
-    # The next message, however long it takes, a terminal once: a broker may say it again, with the number that it had.
+    # Waits for the next message without a time limit. Skips terminals that the broker redelivers with the same number.
     def receive
       loop do
         message = receive_any
@@ -106,7 +106,7 @@ module Earshot
 
     private
 
-    # The next message. A broker that ends tells nobody: after some silence it is asked for a sign of life.
+    # Waits for the next message. A broker that ends sends no message, so a QUERY checks that it is alive after some silence.
     def receive_any
       frames = await(SILENCE_MS)
       unless frames
@@ -134,12 +134,12 @@ module Earshot
       check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
     end
 
-    # Fails unless the folder is this user's alone: in /tmp anybody can make one, and would hear what is asked for.
+    # Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
     def look_at_folder
       found = File.lstat(folder)
       return if found.directory? && found.uid == Process.euid && found.mode.nobits?(0o077)
 
-      raise Error.new("#{folder} is not a folder of this user's alone: what runs there is not to be trusted", NO_BROKER)
+      raise Error.new("#{folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", NO_BROKER)
     rescue SystemCallError
       raise no_broker
     end
@@ -157,7 +157,7 @@ module Earshot
       understand answer
     end
 
-    # The frames of the next message, or nil when none comes in time.
+    # Returns the frames of the next message, or nil after a time-out.
     def await(milliseconds)
       check @socket.setsockopt(ZMQ::RCVTIMEO, milliseconds)
       frames = []
@@ -168,7 +168,7 @@ module Earshot
       frames
     end
 
-    # The message in these frames, unless it is an ERROR.
+    # Returns the message in these frames. Fails if it is an ERROR.
     def understand(frames)
       message = Message.new(*frames.first(2))
       return message unless message.verb == 'ERROR'
@@ -183,7 +183,7 @@ module Earshot
       check @socket.send_string(head(words, fields))
     end
 
-    # Whether there was a connection to send it by, or soon was.
+    # Sends a head. Returns false if no connection was established in time.
     def try_to_say(head)
       result = @socket.send_string(head)
       return false if !ZMQ::Util.resultcode_ok?(result) && ZMQ::Util.errno == ZMQ::EAGAIN
@@ -193,7 +193,7 @@ module Earshot
     end
 
     def head(words, fields)
-      # One with a line end in it could say anything.
+      # A line feed in a word would inject fields into the message.
       unless words.all? { |word| word.to_s.b.match?(/\A[^\x00-\x20\x7f]+\z/n) }
         raise Error.new('a URL or name is empty, or has a space or control character in it', USAGE)
       end
@@ -207,16 +207,16 @@ module Earshot
     end
   end
 
-  # A connection as a worker, protocol EARW/1 (protocols/2-WORKER.md). What a client says it cannot say.
+  # Connection of a worker, protocol EARW/1 (protocols/2-WORKER.md), without the methods for clients.
   class Worker < Bus
     undef_method :fetch, :remove, :cancel, :subscribe, :acknowledge
 
-    # Connects as a worker for URLs of a scheme, so many at once, in at most 3 s.
+    # Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s.
     def initialize(scheme, slots)
       @heard = 0
       make_socket
-      # Its socket is for one connection: what is meant for one broker shall not reach the next. Without a connection
-      # nothing can be sent, and `wait` notices that.
+      # The socket serves one connection, so that messages for one broker never reach the next one. Without a connection
+      # a send fails, and `wait` detects that.
       check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
       check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
       check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
@@ -224,8 +224,8 @@ module Earshot
       @ready = IO.for_fd(option(ZMQ::FD), autoclose: false)
     end
 
-    # Waits until there is something to do, or the seconds are over, or there is something in the pipe, if there is one.
-    # Whether it is a message.
+    # Waits for a message, for input on the pipe if there is one, or for the time limit in seconds; nil means no limit.
+    # Returns whether a message can be received.
     def wait(pipe, seconds)
       events = option(ZMQ::EVENTS)
       return true if events.anybits?(ZMQ::POLLIN)
@@ -235,23 +235,23 @@ module Earshot
       false
     end
 
-    # Answers a JOB with a body and its type.
+    # Completes a JOB with a body and its content type.
     def done(attempt, type, body)
       top = head(['DONE', attempt, 200], { length: body.bytesize })
       check @socket.send_strings(["#{top}\ncontent-type: #{type}\n", body])
     end
 
-    # Answers a JOB that came to nothing; `detail` is a line for who asked, if the code is worker-failed.
+    # Fails a JOB. With the code worker-failed, clients receive `detail`, which is one line.
     def failed(attempt, code, detail)
       say 'FAILED', attempt, code, detail: detail
     end
 
-    # Answers PING.
+    # Answers a PING of the broker.
     def pong
       say 'PONG'
     end
 
-    # Leaves.
+    # Ends the worker's session.
     def bye
       say 'BYE'
     end
@@ -265,12 +265,12 @@ module Earshot
     end
   end
 
-  # Runs a program's body with a bus, closed at its end; a failure is told on standard error and by the exit status.
+  # Runs a program with a bus, and closes the bus. Reports a failure on standard error and as the exit code.
   def self.open(&program)
     run(-> { Bus.new }, &program)
   end
 
-  # Runs it with a worker's connection.
+  # Runs a program with the connection of a worker.
   def self.register(scheme, slots, &program)
     run(-> { Worker.new(scheme, slots) }, &program)
   end
@@ -287,7 +287,7 @@ module Earshot
   end
   private_class_method :run
 
-  # Ends a program that was called wrongly.
+  # Prints the usage of a program and exits.
   def self.usage(text)
     warn "usage: #{text}"
     exit USAGE

@@ -1,4 +1,4 @@
-# fetch.rb URL: writes what is there to standard output.
+# fetch.rb URL: Writes the body of a URL to standard output.
 
 require 'securerandom'
 require_relative 'earshot'
@@ -7,7 +7,7 @@ Earshot.usage('fetch.rb URL') unless ARGV.size == 1
 url = ARGV.first
 
 Earshot.open do |bus|
-  # Handlers are shared by all programs of the user: one's own has something in it that no other has.
+  # All programs of the user share the handler names, so a random part keeps this one unique.
   bus.fetch("fetch/#{SecureRandom.uuid}", 1, url)
   message = bus.receive until message&.terminal?
   if message.verb == 'RESULT'

@@ -1,4 +1,4 @@
-# watch.rb HANDLER [COUNT]: a line for all that becomes of a handler's requests, HANDLER/ for all below it.
+# watch.rb HANDLER [COUNT]: Prints a line for each result of a handler. HANDLER/ selects all handlers below it.
 
 require_relative 'earshot'
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gallery.sh HANDLER URL...: asks for all, and closes the page when half of them are there: the rest is not fetched.
+# gallery.sh HANDLER URL...: Requests all URLs, and removes the handler after half of the results.
 set -eu
 
 if [ $# -lt 2 ]; then
@@ -9,7 +9,7 @@ fi
 handler=$1
 shift
 
-# Who listens before anything is asked for misses nothing, also when others listen too.
+# A subscription before the first request receives all results, also if other programs subscribe to the handler.
 folder=$(mktemp -d)
 mkfifo "$folder/said"
 earshot watch --count $((($# + 1) / 2)) -- "$handler" 2>"$folder/said" &
@@ -17,7 +17,7 @@ watcher=$!
 exec 3<"$folder/said"
 rm -r "$folder"
 
-# What is submitted belongs to the handler, not to this script: it is dropped however the script ends.
+# Submitted requests belong to the handler and outlive this script, so the script drops the handler at any exit.
 trap 'kill "$watcher" 2>/dev/null || true; earshot drop -- "$handler" >/dev/null 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
 IFS= read -r said <&3
@@ -26,7 +26,7 @@ cat <&3 >&2 &
 case $said in
     "earshot: listening"*) earshot submit --handler "$handler" -- "$@" >/dev/null ;;
 esac
-# Not 0 if a result is a failure.
+# The status of `watch` is not 0 if a request failed.
 status=0
 wait "$watcher" || status=$?
 dropped=$(earshot drop -- "$handler")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# watch.sh HANDLER [COUNT]: a line for all that becomes of a handler's requests, HANDLER/ for all below it.
+# watch.sh HANDLER [COUNT]: Prints a line for each result of a handler. HANDLER/ selects all handlers below it.
 set -eu
 
 case $# in

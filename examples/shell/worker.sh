@@ -1,5 +1,5 @@
 #!/bin/sh
-# worker.sh [MILLISECONDS]: serves URLs such as upper:hello, with HELLO. Each job takes so long, as real work would.
+# worker.sh [MILLISECONDS]: Answers URLs such as upper:hello, with HELLO. Each job takes MILLISECONDS.
 set -eu
 
 delay=${1-0}
@@ -7,11 +7,12 @@ case $#$delay in
     [01]*[!0-9]* | [2-9]* | 1 | ??????????*) echo "usage: worker.sh [MILLISECONDS]" >&2; exit 64 ;;
 esac
 
-# Run for each URL, which is its last argument. What it writes is the answer; its last words say why there is none.
+# `earshot work` runs this program for each URL. The URL is the last argument, and standard output is the response.
+# After a failure the last line of standard error is the detail.
 upper='
     text=${2#*:}
     if [ -z "$text" ]; then
-        echo "no text stands behind upper:" >&2
+        echo "no text follows upper:" >&2
         exit 1
     fi
     sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"

@@ -5,7 +5,7 @@ let earshot = Target.Dependency.product(name: "EarshotClient", package: "earshot
 
 let package = Package(
     name: "earshot-examples",
-    // In a program of your own: .package(url: "…", from: "…").
+    // Your own program uses .package(url: "…", from: "…").
     dependencies: [.package(name: "earshot", path: "../..")],
     targets: [
         .target(name: "Command", dependencies: [earshot]),

@@ -22,7 +22,7 @@ class Language:
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
                  speaks=True, counts_failures=False,
-                 distrust="is not a folder of this user's alone: what runs there is not to be trusted"):
+                 distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
         self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}

@@ -229,7 +229,7 @@ class WorkerCases:
         worker = self.start()
         answer = self.fetch("none", "upper:")
         self.assertFailed(answer, "worker-failed")
-        self.assertEqual(answer.fields["detail"], "no text stands behind upper:")
+        self.assertEqual(answer.fields["detail"], "no text follows upper:")
         self.assertResult(self.fetch("some", "upper:text"), b"TEXT")
         self.assertEqual(worker.stderr, "earshot: serving upper:\n")
 
@@ -342,7 +342,7 @@ class WorkerDialogCases:
         self.say("JOB b.1.1 upper:hello\npriority: high\ntimeout: 60\n\naccept: */*\n")
         self.assertEqual(self.hear(), ["DONE b.1.1 200\nlength: 5\n\ncontent-type: text/plain\n", "HELLO"])
         self.say("JOB b.2.1 upper:\n")
-        self.assertEqual(self.hear(), ["FAILED b.2.1 worker-failed\ndetail: no text stands behind upper:\n"])
+        self.assertEqual(self.hear(), ["FAILED b.2.1 worker-failed\ndetail: no text follows upper:\n"])
 
     def test_signs_of_life_are_given_while_jobs_run(self):
         self.start("900000")

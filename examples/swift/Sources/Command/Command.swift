@@ -1,21 +1,21 @@
 import EarshotClient
 import Glibc
 
-/// How these programs end, and what they write.
+/// Common parts of the example programs: connection, output and exit codes.
 public enum Command {
-    /// Why a program ends otherwise than well.
+    /// Failure of a program that is not an error of the bus.
     public enum Failure: Error {
         case usage(String)
-        /// It takes nothing more.
+        /// Standard output cannot be written.
         case output
-        /// The body became another after a part of it was written.
+        /// The body changed on the server after a part of it was written.
         case changed
     }
 
-    /// Runs a program over a bus to its end.
+    /// Connects to the bus, runs a program and exits.
     public static func run(_ body: (Bus) async throws -> Void) async -> Never {
         do {
-            // An output that nobody reads any more is an error, not the end.
+            // Without SIGPIPE, a closed standard output is an error of `write`.
             signal(SIGPIPE, SIG_IGN)
             let bus = try await Bus.connect(application: "example", patience: .seconds(5))
             try await body(bus)
@@ -35,7 +35,7 @@ public enum Command {
         }
     }
 
-    /// The arguments behind the program's name; ends the program when they are fewer or more.
+    /// Returns the arguments after the program's name. Prints the usage and exits if their number is not in `count`.
     public static func arguments(_ count: ClosedRange<Int>, _ usage: String) -> [String] {
         let arguments = Array(CommandLine.arguments.dropFirst())
         guard count.contains(arguments.count) else { end(64, "usage: \(usage)") }

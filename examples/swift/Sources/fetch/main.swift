@@ -1,4 +1,4 @@
-// fetch URL: writes what is there to standard output, while it arrives.
+// fetch URL: Writes the body of a URL to standard output while it arrives.
 import Command
 import EarshotClient
 
