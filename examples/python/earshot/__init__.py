@@ -1,10 +1,11 @@
-"""A client of the Earshot download bus.
+"""Client of the Earshot download bus, for asyncio.
 
     async with earshot.connect() as bus, bus.handler("gallery") as gallery:
         result = await gallery.fetch("https://example.org/")
         print(result.status, result.read())
 
-`earshot.blocking` has the same without `await`.
+`earshot.blocking` offers the same names without `await`, for scripts and threads. `earshot.worker` serves URL schemes.
+Exceptions derive from `EarshotError`; wrong arguments raise `ValueError` or `TypeError`.
 """
 
 from ._bus import Bus, connect

@@ -1,4 +1,4 @@
-"""The asyncio form: `_shell.Shell` in an event loop."""
+"""Client for asyncio: `_shell.Shell` in an event loop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class Bus(Shell):
-    """A connection to the broker. All calls belong to the event loop in which it was entered.
+    """Connection to the broker, made by `connect` and opened by `async with`, for one event loop.
 
-    When the broker ends, what is still wanted is asked of the next one, and nobody has to notice.
+    If the broker ends, the bus connects to the next one and repeats its pending requests. Callers see a delay, but no
+    error. Leaving the `async with` ends the session: pending requests are removed, and calls that wait raise `Closed`.
     """
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
@@ -44,7 +45,7 @@ class Bus(Shell):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._greeted = greeted = self._loop.create_future()
-        # Whoever enters may have been cancelled, and no complaint then if there is no broker.
+        # Retrieves the exception, because a cancelled caller no longer does.
         greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._folder = await asyncio.to_thread(_place.private_folder) if self._private else self._find()
         self._closed = False
@@ -63,31 +64,41 @@ class Bus(Shell):
         self._close()
 
     def handler(self, name: str | None = None) -> Handler:
-        """A handler, to be entered with `async with`. Names are shared by all programs of the user: without one it has
-        a name that nobody else has."""
+        """Returns a handler, to be opened with `async with`.
+
+        `name`: 1 to 200 bytes of visible ASCII, in segments separated by slashes. All programs of the user share the
+        names. Without a name the handler has a unique one. Raises `ValueError` for an invalid name.
+        """
         return Handler(self, check_handler(name or f"python/{secrets.token_hex(8)}"))
 
     def watch(self, pattern: str) -> Watch:
-        """What becomes of a handler's requests from now on; with a slash at its end, of all handlers below it.
+        """Subscribes to a handler, or with a trailing slash to all handlers below it. Returns an async iterator.
 
-        A result is acknowledged once the program has taken it. The result of a durable request is then gone from the
-        broker's disk: the program stores it, or loses it."""
+        It yields the results of all requests from now on, also of those from other programs. The bus acknowledges a
+        result after the program has taken it. The broker then deletes a durable result from disk, so the program must
+        have stored it, or it is lost. Raises `ValueError` for an invalid pattern, and `Closed`.
+        """
         queue = Queue()
         return Watch(self, self._hear(check_pattern(pattern), queue), queue)
 
     async def remove(self, pattern: str) -> int:
-        """Nothing under a handler, or below `pattern/`, is wanted any more, whoever asked. Returns how many requests
-        that were."""
+        """Removes a handler, or with a trailing slash all handlers below it, with the requests of all programs.
+
+        Returns the number of removed requests. They end as `FetchFailed` with the code `removed`.
+        """
         answer = await self._remove(check_pattern(pattern), survives=True)
         return int(answer.operands[1]) if answer else 0
 
     async def cancel(self, handler: str, request: str) -> None:
-        """One request is not wanted any more, whoever asked for it."""
+        """Cancels one request, of this or another program. Does nothing if the request does not exist."""
         check_handler(handler)
         await self._await(lambda token: self._core.cancel((handler, request), token))
 
     async def query(self, *subject: str) -> dict[str, Any]:
-        """What the broker says about itself, or what QUERY `subject` asks for. See protocols/1-CLIENT.md."""
+        """Returns the answer to a QUERY, as parsed JSON. `subject`: its operands, see protocols/1-CLIENT.md.
+
+        Raises `Refused` for an unknown subject.
+        """
         questions = pages(subject)
         question = next(questions)
         while True:
@@ -99,29 +110,31 @@ class Bus(Shell):
                 return found
 
     async def ping(self) -> None:
-        """Returns when the broker has dealt with all that was said before."""
+        """Waits until the broker has processed all earlier messages of this connection."""
         await self.query("ping")
 
     async def status(self) -> dict[str, Any]:
-        """What waits, what runs, where it all went."""
+        """Returns the broker's status: counters, queue, workers and origins, as in `earshot status --json`."""
         return await self.query("status")
 
     async def settings(self) -> list[dict[str, Any]]:
-        """What is set, and where each value comes from."""
+        """Returns the settings: a list of dictionaries with name, value and source."""
         rows: list[dict[str, Any]] = (await self.query("settings"))["settings"]
         return rows
 
     async def why(self, handler: str, request: str) -> dict[str, Any]:
-        """What one request waits for, or who fetches it."""
+        """Returns the state of one request, and the reason why it waits. `request`: its ID."""
         return await self.query("why", handler, request)
 
     async def set(self, name: str, *value: object) -> str:
-        """Changes a setting of the broker: `set("origin", "*.example.org", "limit=2")`. Returns it in normal form.
-        Raises `Refused` with the code `bad-setting`."""
+        """Changes a setting of the broker: `set("slots", 32)`, `set("origin", "*.example.org", "limit=2")`.
+
+        Returns the setting in normal form. Raises `Refused` with the code `bad-setting` for an unknown name or value.
+        """
         answer = await self._await(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
         return " ".join(answer.operands) if answer else ""
 
-    # What handlers and transfers ask for.
+    # Interface for handlers and transfers.
 
     def _fetch(self, handler: str, url: str, options: FetchOptions, replace: bool) -> Transfer:
         transfer = Transfer(self, self._make(handler, url, options, replace), options.get("on_progress"))
@@ -139,7 +152,7 @@ class Bus(Shell):
         finally:
             self._answers.pop(token, None)
 
-    # What the shell needs of the loop.
+    # Hooks of `Shell`, on the event loop.
 
     def _attach(self, link: Link) -> None:
         self._loop.add_reader(link.descriptor, self._pump, True)
@@ -186,18 +199,23 @@ class Bus(Shell):
             else:
                 self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # The loop has ended, and this connection with it.
+            pass  # The loop is closed, and with it this connection.
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
             timeout: float = 10.0, lease: float = 0.0) -> Bus:
-    """The bus, to be entered: `async with earshot.connect() as bus:`.
+    """Returns a bus, to be opened: `async with earshot.connect() as bus:`.
 
-    `runtime`: the broker's runtime folder, else `EARSHOT_RUNTIME`, else the user's usual one. `private`: a bus for this
-    process alone, which lives as long as the process; its program is `EARSHOT_BINARY`, else `earshot` in the `PATH`.
-    `window`: results that may be held at once, 1 to 4096; None: no limit, and files are kept for 60 s alone.
-    `timeout`: seconds in which a broker that is being started again has to answer. `lease`: seconds for which the
-    broker goes on with what this process wants when the connection breaks, at most 3600; also when the process is
-    killed. Raises `NoBroker` on entering.
+    - `runtime`: runtime directory of the broker; by default `EARSHOT_RUNTIME`, else `$XDG_RUNTIME_DIR/earshot`, else
+      `/tmp/earshot-UID`.
+    - `private`: whether to start a bus for this process alone, which ends with the process. Its program is
+      `EARSHOT_BINARY`, else `earshot` in the `PATH`.
+    - `window`: maximum number of unacknowledged results, 1 to 4096. With None there is no limit, and the broker keeps a
+      file for 60 s only.
+    - `timeout`: seconds to wait for a broker that is starting.
+    - `lease`: seconds, at most 3600, for which the broker keeps the requests of a broken connection, also if this
+      process was killed. 0: no lease.
+
+    Opening raises `NoBroker` if no broker runs or answers.
     """
     return Bus(runtime, private, window, timeout, lease)

@@ -1,4 +1,4 @@
-"""A handler, and the transfers under it."""
+"""Handlers and their transfers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Transfer(AnyTransfer):
-    """One request under way: `await` it for its `Result`.
+    """Pending request, made by `Handler.start`. `await` it for its `Result`; a failure raises `FetchFailed`.
 
-    It is cancelled when a task that awaits it is, and with its handler.
+    Cancelling a task that awaits the transfer cancels the transfer. Removing its handler ends it as `FetchFailed` with
+    the code `removed`. Awaiting it again returns the same result.
     """
 
     def __init__(self, bus: Bus, fetch: Fetch, on_progress: Callable[[Progress], object] | None) -> None:
@@ -30,23 +31,25 @@ class Transfer(AnyTransfer):
         self._future.add_done_callback(self._done)
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Returns whether the request has ended."""
         return self._future.done()
 
     def __await__(self) -> Generator[Any, None, Result]:
         return self._future.__await__()
 
     def cancel(self) -> None:
-        """Not wanted any more: whoever awaits it gets `asyncio.CancelledError`."""
+        """Cancels the request. Tasks that await it receive `asyncio.CancelledError`."""
         self._future.cancel()
 
     def set_priority(self, priority: Priority) -> None:
-        """Another class while it waits."""
+        """Changes the priority of a request that waits. Raises `ValueError` for an unknown priority."""
         self._bus._apply(self._bus._core.prioritize((self.handler, self.request), check_priority(priority)))
 
     async def progress(self) -> AsyncIterator[Progress]:
-        """How far it is, now and then until it ends. Of several the newest is told. For one reader, and only of what
-        was started with `progress_ms` or `on_progress`."""
+        """Yields the progress until the request ends. Skips all but the newest report.
+
+        Only for one reader, and only if the request was started with `progress_ms` or `on_progress`.
+        """
         if self._progress is None:
             self._progress = asyncio.Queue()
         while not self._future.done() or not self._progress.empty():
@@ -58,7 +61,7 @@ class Transfer(AnyTransfer):
             yield step
 
     async def why(self) -> dict[str, Any]:
-        """What it waits for, or who fetches it."""
+        """Returns the state of the request, and the reason why it waits."""
         return await self._bus.why(self.handler, self.request)
 
     def _report(self, step: Progress) -> None:
@@ -79,12 +82,15 @@ class Transfer(AnyTransfer):
         if not self._future.done():
             self._future.set_exception(error)
         if expected and not self._future.cancelled():
-            self._future.exception()  # No complaint if nobody awaits it.
+            self._future.exception()  # Retrieved, so that asyncio logs no warning.
 
 
 class Handler:
-    """A name under which URLs are wanted: `async with bus.handler("gallery") as h:`. Leaving it removes it, and what
-    is still wanted under it is fetched no more, whoever asked for it."""
+    """Name under which results are delivered: `async with bus.handler("gallery") as handler:`.
+
+    Leaving the `async with` removes the handler with all its requests, also those of other programs. The broker drops
+    the queued ones, and aborts running transfers that no other handler needs.
+    """
 
     def __init__(self, bus: Bus, name: str) -> None:
         self._bus = bus
@@ -103,15 +109,22 @@ class Handler:
             await self._bus._remove(self.name, survives=False)
 
     def start(self, url: str, **options: Unpack[FetchOptions]) -> Transfer:
-        """Asks for a URL and does not wait."""
+        """Requests a URL and returns its transfer without waiting.
+
+        Raises `ValueError` or `TypeError` for an invalid URL or option, and `RuntimeError` outside of the `async with`.
+        """
         return self._start(url, options)
 
     async def fetch(self, url: str, **options: Unpack[FetchOptions]) -> Result:
-        """The result. Raises `FetchFailed` if there is none. Cancelling the task cancels the request."""
+        """Requests a URL and returns its result. Cancelling the task cancels the request.
+
+        Raises `FetchFailed` after a failure or an HTTP status of 400 or more, `Refused` if the broker rejects the
+        request, and `Closed` if the bus is closed meanwhile. Otherwise as `start`.
+        """
         return await self._start(url, options)
 
     async def replace(self, url: str, **options: Unpack[FetchOptions]) -> Result:
-        """As `fetch`, instead of all that the handler wants: that ends as `FetchFailed` with the code `removed`."""
+        """As `fetch`, and removes all earlier requests of the handler. They end with the code `removed`."""
         return await self._start(url, options, replace=True)
 
     def _start(self, url: str, options: FetchOptions, replace: bool = False) -> Transfer:

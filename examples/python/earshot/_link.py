@@ -1,7 +1,7 @@
-"""One connection to the broker, thrown away as a whole, so that nothing said over the old one survives.
+"""One connection to the broker. A reconnection uses a new object, so that no state of the old connection survives.
 
-It speaks ZeroMQ's protocol itself. libzmq has a thread between socket and program, and that costs several times what a
-message does.
+It implements ZMTP itself. libzmq puts a thread between socket and program, which costs several times as much as a
+message.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import time
 from ._zmtp import OPENING, Decoder, Violation, encode
 
 LINGER = 1.0
-"""For how many seconds what was said last may leave after `close`."""
+"""Maximum time in seconds to flush the last messages after `close`."""
 RECEIVE_BYTES = 65_536
-"""Taken at once: some 50 small results. For more at a time the memory is asked of the kernel each time."""
+"""Size of one read: about 50 small results. A larger buffer would be allocated by the kernel for each read."""
 
 _log = logging.getLogger("earshot")
 
 
 class Link:
-    """Never blocks. What is sent waits here until the broker has greeted, and while the kernel takes no more."""
+    """Connection that never blocks. Messages wait for the end of the handshake, and for room."""
 
     def __init__(self, path: str) -> None:
-        """Connects. Raises `OSError` if nobody listens there, or it cannot be."""
+        """Connects. Raises `OSError` if no process listens on the path, or the connection fails."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             self._socket.connect(path)
@@ -35,27 +35,27 @@ class Link:
             raise
         self._decoder = Decoder()
         self._pieces: list[bytes] = []
-        """Messages that wait to be sent in one."""
+        """Messages that wait to be sent together."""
         self._leaving = memoryview(OPENING)
-        """What the kernel is to take first."""
+        """Bytes to write first."""
         self.is_full = False
-        """Whether the kernel takes no more now: `flush` again when the descriptor can be written."""
+        """Whether the socket has no room: call `flush` again when the descriptor is writable."""
         self.is_broken = False
-        """Whether it has ended: nothing more will come."""
+        """Whether the connection has ended."""
         self.descriptor = self._socket.fileno()
         self.flush()
 
     @property
     def waiting(self) -> int:
-        """How many messages wait to be sent."""
+        """Number of messages that wait to be sent."""
         return len(self._pieces)
 
     def send(self, head: bytes, body: bytes | None = None) -> None:
-        """Puts a message behind those that wait. `flush` sends them."""
+        """Queues a message. `flush` sends it."""
         self._pieces.append(encode(head, body))
 
     def flush(self) -> bool:
-        """Gives the kernel what waits, as far as it takes that. Returns whether `is_full` has changed."""
+        """Writes queued messages as far as the socket has room. Returns whether `is_full` has changed."""
         was_full = self.is_full
         self.is_full = self._write()
         return self.is_full is not was_full
@@ -72,15 +72,17 @@ class Link:
             except BlockingIOError:
                 return True
             except OSError:
-                # What the broker said last can still be received, and then the end.
+                # The last messages of the broker can still be read; the end follows them.
                 self._leaving = memoryview(b"")
                 self._pieces.clear()
                 return False
             self._leaving = self._leaving[sent:]
 
     def receive(self) -> list[list[bytes]]:
-        """The messages that one look brings. To be called when the descriptor can be read, which is told again while
-        there is more. Then something may be `waiting` to be flushed."""
+        """Returns the messages of one read. Call it when the descriptor is readable, level-triggered.
+
+        Afterwards messages may be `waiting` to be flushed.
+        """
         try:
             data = self._socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -98,14 +100,14 @@ class Link:
             self.is_broken = True
             return []
         if decoder.replies:
-            # Who pings and does not read is not answered without end.
+            # Bounded: a peer that pings and does not read receives no further answers.
             if not self.is_full:
                 self._pieces += decoder.replies
             decoder.replies.clear()
         return messages
 
     def close(self, linger: bool = False) -> None:
-        """Ends it. `linger`: what was said last may still leave, and the process does not end before that."""
+        """Closes the connection. `linger`: flushes the last messages first, in a thread that outlives the main one."""
         if linger:
             self.flush()
             if self.is_full:

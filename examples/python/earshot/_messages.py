@@ -1,4 +1,4 @@
-"""EAR/1 heads to values and back (protocols/1-CLIENT.md). Pure: no sockets, no clock."""
+"""Encoder and decoder of EAR/1 messages (protocols/1-CLIENT.md). Pure: no sockets, no clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CacheMode = Literal["default", "explicit", "no-store", "reload", "no-cache", "fo
 Headers = tuple[tuple[str, str], ...]
 
 HEAD_BYTES = 65_536
-"""The longest head that the broker reads."""
+"""Maximum size of a message's head, in bytes."""
 URL_BYTES = 8_192
 HANDLER_BYTES = 200
 IDENTIFIER_BYTES = 64
@@ -24,63 +24,64 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-# The operands that each verb of the broker has at least, and whether it can have more.
+# Minimum number of operands of each verb of the broker, and whether it may have more.
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
              "REMOVED": (2, False), "ACCEPTED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True),
              "CHANGED": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
-# The same of what it says to workers, protocols/2-WORKER.md.
+# The same for the broker's messages to workers, protocols/2-WORKER.md.
 _WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False),
                     "PING": (0, False), "DRAIN": (0, False), "ERROR": (1, False)}
 
 
 class Progress(NamedTuple):
-    """How far a transfer is. The number can fall when another attempt begins."""
+    """Progress of a transfer. `received` falls if another attempt starts from the beginning."""
 
     received: int
-    """Decoded bytes that have come."""
+    """Decoded bytes received so far."""
     total: int | None
-    """Decoded bytes that will have come; None if that is not known."""
+    """Decoded bytes of the whole body; None if unknown."""
 
 
 class FetchOptions(TypedDict, total=False):
-    """What can be said of a request besides its URL. Seconds are at least 0.001 and at most a day."""
+    """Options of a request. All are optional. Times in seconds range from 0.001 to 86,400."""
 
     priority: Priority
-    """How urgent it is; `normal` if nothing is said."""
+    """Urgency: `background`, `low`, `normal` or `high`. Default: `normal`."""
     method: Literal["GET", "HEAD"]
+    """HTTP method. Default: `GET`."""
     headers: Mapping[str, str] | Iterable[tuple[str, str]]
-    """HTTP header fields for the server."""
+    """HTTP header fields to send, a mapping or pairs of name and value. Default: none."""
     timeout: float
-    """The longest time in seconds without a byte from the server: 60."""
+    """Maximum time in seconds without a byte from the server. Default: 60."""
     deadline: float
-    """Seconds for all of it, waiting included. They begin anew with another broker."""
+    """Maximum time in seconds for the request, including the queue. Restarts with another broker. Default: none."""
     max_bytes: int
-    """The most bytes of body, decoded."""
+    """Maximum size of the decoded body in bytes; a larger one fails as `too-large`. Default: none."""
     redirect: Literal["follow", "error", "manual"]
+    """Redirects: follow, fail as `redirect-refused`, or return the redirect itself. Default: `follow`."""
     retries: int
-    """Attempts after the first, 0 to 20, for failures that may pass: 2."""
+    """Maximum number of retries after transient failures, 0 to 20. Default: 2."""
     sha256: str
-    """The checksum in hexadecimal digits that the body must have."""
+    """Required SHA-256 of the body, 64 hexadecimal digits; another body fails as `digest-mismatch`. Default: none."""
     key: str
-    """Only requests with the same key share a transfer."""
+    """Coalescing key, 1 to 200 visible ASCII characters: only equal keys share a transfer. Default: none."""
     cache: CacheMode
-    """How it deals with the broker's cache: a mode of the Fetch standard, or `explicit` for no freshness that the server
-    did not state. `default`."""
+    """Cache mode: one of the Fetch standard, or `explicit`, which estimates no freshness. Default: `default`."""
     cookies: bool
-    """Whether it takes part in the cookies of the first segment of its handler's name."""
+    """Whether to use the cookie jar of the first segment of the handler's name. Default: False."""
     warm: bool
-    """Fetch it, into the cache if that may keep it, but deliver no body."""
+    """Whether to fetch into the cache only, without delivery of the body. Default: False."""
     tag: str
-    """Comes back in what became of it."""
+    """Label of 1 to 64 visible ASCII characters, which the result repeats. Default: none."""
     on_progress: Callable[[Progress], object]
-    """Called with each `Progress`, in the thread of the event loop, which it should not block. Of `earshot.blocking` in
-    whichever thread reads, one call after the other."""
+    """Callback for each `Progress`, called in the thread of the event loop, which it must not block. With
+    `earshot.blocking` any thread that waits may call it, but never two at once. Default: none."""
     progress_ms: int
-    """The least time between two of them, at least 50 ms: 250."""
+    """Minimum time between two progress reports in milliseconds, at least 50. Default: 250."""
 
 
 class Message:
-    """One message of the broker. Its fields are looked for when they are asked for: of most two are."""
+    """Message from the broker. Its fields are parsed on demand, because most callers read only two of them."""
 
     __slots__ = ("_lines", "body", "header_lines", "operands", "sequence", "verb")
 
@@ -89,11 +90,11 @@ class Message:
         self.operands = operands
         self._lines = lines
         self.header_lines = header_lines
-        """HTTP header fields as they came, one a line."""
+        """HTTP header fields as received, one a line."""
         self.body = body
-        """The second frame; None if there was none."""
+        """The second frame; None if absent."""
         self.sequence = 0
-        """The `seq` of a terminal; 0 of a FAILED without one, which needs no acknowledgement."""
+        """`seq` of a terminal; 0 for a FAILED without it, which needs no acknowledgement."""
 
     @property
     def headers(self) -> Headers:
@@ -102,7 +103,7 @@ class Message:
         return tuple([(name, value.strip(" \t")) for name, _, value in parts])
 
     def field(self, name: str) -> str | None:
-        """A field of the head. Of two of one name the last one counts."""
+        """Returns a field of the head, the last one of this name; None if there is none."""
         start = self._lines.rfind(f"\n{name}:")
         if start < 0:
             return None
@@ -111,23 +112,23 @@ class Message:
         return self._lines[start:end if end >= 0 else None].strip(" ")
 
     def number(self, name: str) -> int | None:
-        """A field that counts something."""
+        """Returns a field as a number; None if it is absent or not a number."""
         text = self.field(name)
         return None if text is None else decimal(text)
 
 
 def decimal(text: str) -> int | None:
-    """A number below 2^64. None for what is none, or has more digits than Python reads."""
-    # Of the characters of Latin-1 ten are decimal digits.
+    """Returns the value of at most 20 decimal digits; None for any other text."""
+    # Latin-1 has only ten decimal digits.
     return int(text) if text.isdecimal() and len(text) <= 20 else None
 
 
 def decode(frames: Sequence[bytes]) -> Message:
-    """Reads a message of the broker to a client. Raises `ValueError` for what is none."""
+    """Decodes a message from the broker to a client. Raises `ValueError` if it is malformed."""
     message = _decode(frames, _OPERANDS)
     if message.verb in ("RESULT", "FAILED"):
         sequence = message.number("seq")
-        # The refusal of a durable request has none.
+        # The refusal of a durable request has no seq.
         if sequence is None and (message.verb == "RESULT" or message.field("seq") is not None):
             raise ValueError(f"{message.verb} without a seq")
         if message.verb == "RESULT" and decimal(message.operands[2]) is None:
@@ -137,7 +138,7 @@ def decode(frames: Sequence[bytes]) -> Message:
 
 
 def decode_for_worker(frames: Sequence[bytes]) -> Message:
-    """Reads a message of the broker to a worker. Raises `ValueError` for what is none."""
+    """Decodes a message from the broker to a worker. Raises `ValueError` if it is malformed."""
     return _decode(frames, _WORKER_OPERANDS)
 
 
@@ -151,9 +152,9 @@ def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> M
 
 
 def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Headers = ()) -> bytes:
-    """Writes a head. Raises `ValueError` if a word or value could be taken for something else."""
+    """Encodes a head. Raises `ValueError` for a word or value that could inject other words or fields."""
     line = " ".join(words)
-    # One look at all of them is most often enough.
+    # Fast path: one check of the whole line.
     if not (line.isascii() and line.isprintable() and line.count(" ") == len(words) - 1 and all(words)):
         for word in words:
             if not word or _SPACE_OR_CONTROL.search(word):
@@ -171,33 +172,33 @@ def encode(*words: str, fields: Iterable[tuple[str, object]] = (), headers: Head
             lines.append(f"{name}: {value}\n".encode("latin-1"))
         head = b"\n".join((head, b"".join(lines)))
     if len(head) > HEAD_BYTES:
-        raise ValueError(f"a message of {len(head)} bytes; at most {HEAD_BYTES} can be said")
+        raise ValueError(f"a message of {len(head)} bytes; at most {HEAD_BYTES} are allowed")
     return head
 
 
 def check_handler(name: str) -> str:
-    """A handler's name. Raises `ValueError` if it is none."""
+    """Returns the name if it is valid. Raises `ValueError` otherwise."""
     if len(name) > HANDLER_BYTES or not _HANDLER.fullmatch(name):
         raise ValueError(f"not a handler (visible ASCII, a slash between two parts, at most 200 bytes): {name!r}")
     return name
 
 
 def check_pattern(pattern: str) -> str:
-    """A handler's name, or one with a slash at its end for all below it."""
+    """Returns the pattern, a handler's name with an optional trailing slash. Raises `ValueError` if it is invalid."""
     check_handler(pattern.removesuffix("/"))
     return pattern
 
 
 def matches(pattern: str, handler: str) -> bool:
-    """Whether a pattern means a handler."""
+    """Returns whether a pattern matches a handler."""
     return handler.startswith(pattern) if pattern.endswith("/") else handler == pattern
 
 
 class Fetch(NamedTuple):
-    """One request as it is said, and said again to the next broker."""
+    """Request in the form that is sent, and sent again to the next broker."""
 
     head: bytes
-    """The message as it is said first."""
+    """The first form of the message."""
     handler: str
     request: str
     url: str
@@ -207,7 +208,7 @@ class Fetch(NamedTuple):
 
     @classmethod
     def make(cls, handler: str, request: str, url: str, options: FetchOptions, replace: bool = False) -> Fetch:
-        """Checks all that the broker could not name the request of. Raises `ValueError` or `TypeError`."""
+        """Builds a request. Raises `ValueError` or `TypeError` for errors that the broker could not attribute to it."""
         if options and (unknown := options.keys() - FetchOptions.__annotations__.keys()):
             raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
         if len(url.encode()) > URL_BYTES:
@@ -227,17 +228,19 @@ class Fetch(NamedTuple):
         return cls(head, handler, request, url, fields, headers, replace)
 
     def anew(self, request: str) -> Fetch:
-        """The same under another ID. It does not replace: what it replaced is gone, what came since shall stay."""
+        """Returns the request with another ID. It replaces nothing, because later requests of the handler must stay."""
         return self._said(self.handler, request, self.url, self.fields, self.headers, replace=False)
 
     def prioritized(self, priority: str) -> Fetch:
-        """The same with another class."""
+        """Returns the request with another priority."""
         fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
         return self._said(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
     def encode(self, again: bool, asked_ms: int = 0) -> bytes:
-        """The message. Said again it does not replace: what it replaced is gone, what came since shall stay. It tells
-        for how many milliseconds the request has been open: an answer of that time may serve it."""
+        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay.
+
+        `asked_ms`: age of the request in milliseconds. A response of that time may serve it.
+        """
         head = self.anew(self.request).head if self.replace and again else self.head
         if asked_ms <= 0 or len(head) > HEAD_BYTES - 32:
             return head
@@ -276,7 +279,7 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
 
 
 def check_priority(name: str) -> str:
-    """A class. Raises `ValueError` if it is none."""
+    """Returns the priority if it is valid. Raises `ValueError` otherwise."""
     return _one_of(get_args(Priority), "priority", name)
 
 

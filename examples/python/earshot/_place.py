@@ -1,4 +1,4 @@
-"""Where the bus is, whether it is there, and how to have one of one's own."""
+"""Runtime directory of the bus, check for a running broker, and private buses."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import threading
 from ._results import NoBroker
 
 START_SECONDS = 20.0
-"""How long a private bus may take to come up."""
+"""Maximum time for the start of a private bus, in seconds."""
 END_SECONDS = 5.0
-"""How long it may take to go; it has nothing to finish."""
+"""Maximum time for its end, in seconds; it has no transfers to finish."""
 
 PATH_BYTES = 107
-"""unix(7): `sun_path` without the zero byte."""
+"""Maximum length of a socket's path: `sun_path` of unix(7) without the zero byte."""
 
 _FLOCK = struct.Struct("hhqqi4x")
-"""struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
+"""`struct flock` of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
 
 
 def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
-    """The folder named, else that of `EARSHOT_RUNTIME`, else the user's usual one."""
+    """Returns the named directory, else that of `EARSHOT_RUNTIME`, else the user's default."""
     if named is not None:
         return pathlib.Path(named).absolute()
     if variable := os.environ.get("EARSHOT_RUNTIME"):
@@ -40,28 +40,31 @@ def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
 
 
 def socket_path(folder: pathlib.Path, endpoint: str) -> str:
-    """That of the broker's endpoint. Raises `NoBroker` if it is longer than any can be."""
+    """Returns the path of the broker's socket. Raises `NoBroker` if it is too long for a socket."""
     path = str(folder / endpoint)
     if len(os.fsencode(path)) > PATH_BYTES:
-        raise NoBroker(f"{path} is longer than the {PATH_BYTES} bytes a socket's path may have")
+        raise NoBroker(f"{path} is too long for a socket (maximum {PATH_BYTES} bytes): use a shorter runtime directory")
     return path
 
 
 def is_served(folder: pathlib.Path) -> bool:
-    """Whether a broker or its supervisor lives, told by their locks. Raises `NoBroker` if the folder is not this user's
-    alone: in `/tmp` anybody can make one, and would hear what is asked for."""
+    """Returns whether a broker or its supervisor runs, according to their locks.
+
+    Raises `NoBroker` if the directory is not private to this user: in `/tmp` any user can create one, and would receive
+    the requests.
+    """
     try:
         found = os.lstat(folder)
     except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NoBroker(f"{folder} is not a folder of this user's alone: what runs there is not to be trusted")
+        raise NoBroker(f"{folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME")
     return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock"))
 
 
 def no_broker(folder: pathlib.Path, why: str = "no broker runs") -> NoBroker:
-    """The error that says what to do."""
-    return NoBroker(f"{why} in {folder}: start one with `earshot serve`, say with EARSHOT_RUNTIME where it is, "
+    """Returns the error for a missing broker, with advice."""
+    return NoBroker(f"{why} in {folder}: start one with `earshot serve`, set EARSHOT_RUNTIME to its directory, "
                     "or use earshot.connect(private=True)")
 
 
@@ -78,24 +81,24 @@ def _is_held(lock: pathlib.Path) -> bool:
 
 
 class PrivateBus:
-    """A bus for this process alone: it ends with it, also when the process is killed."""
+    """Bus for this process alone, which ends with the process, even if that is killed."""
 
     def __init__(self) -> None:
         self._program = os.environ.get("EARSHOT_BINARY") or shutil.which("earshot")
         if not self._program:
-            raise NoBroker("no program `earshot` for a private bus: put it into the PATH, or name it in EARSHOT_BINARY")
+            raise NoBroker("no program `earshot` for a private bus: add it to the PATH, or set EARSHOT_BINARY")
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._error: OSError | None = None
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="earshot-"))
         self._started = threading.Event()
-        # The kernel ends it with the thread that started it, so that thread stays until it ends.
+        # The kernel ends the bus together with the thread that started it, so that thread stays alive.
         self._keeper = threading.Thread(target=self._keep, name="earshot-private", daemon=True)
         self._reader, self._writer = os.pipe()
         self._keeper.start()
 
     def await_ready(self) -> None:
-        """Returns when programs can connect. Raises `NoBroker` if it does not come up."""
+        """Waits until clients can connect. Raises `NoBroker` if the bus does not start."""
         self._started.wait()
         os.close(self._writer)
         os.set_blocking(self._reader, False)
@@ -108,11 +111,11 @@ class PrivateBus:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is this process's own and runs."""
+        """Whether the bus belongs to this process and runs."""
         return self._owner == os.getpid() and self._keeper.is_alive()
 
     def end(self) -> None:
-        """Ends its processes and removes its folder. In a forked child, of whom it is not, does nothing."""
+        """Ends the bus and removes its directory. Does nothing in a forked child, which does not own the bus."""
         if self._owner != os.getpid():
             return
         if self._process is not None:
@@ -142,14 +145,14 @@ _private: PrivateBus | None = None
 
 def _forked() -> None:
     global _lock
-    _lock = threading.Lock()  # Whoever had it is not in this process.
+    _lock = threading.Lock()  # The thread that held the lock does not exist in the child.
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 def private_folder() -> pathlib.Path:
-    """The runtime folder of this process's private bus, started if need be. Blocks until it is up."""
+    """Returns the runtime directory of this process's private bus. Starts the bus if necessary, and waits for it."""
     global _private
     with _lock:
         if _private is None or not _private.is_alive:

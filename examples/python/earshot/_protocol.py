@@ -1,11 +1,11 @@
-"""What a client wants and how far it has got: decides what to say over whatever connection there is.
+"""Core of a client: its pending requests, questions and subscriptions, across connections and brokers.
 
-Pure: events are methods, what is to be done comes back as a list of actions. All that is wanted outlives connections
-and brokers. After each WELCOME everything is said again: first the subscriptions, then what awaits an answer, then
-each open request. Request IDs are never used twice, so a terminal belongs to what is still wanted or to nothing.
+Pure: each event is a method that returns a list of actions. After each WELCOME the core repeats its state: first the
+subscriptions, then the unanswered questions, then the pending requests. Request IDs are never reused, so a terminal
+belongs to a pending request or to none.
 
-With a lease the WELCOME may tell that the broker has kept the session. Then only what it has not heard is said again,
-terminals that come a second time are known by their `seq`, and the broker sends lost replies again.
+With a lease, WELCOME can resume the session. Then the core repeats only messages that the broker has not received. It
+recognizes redelivered terminals by their `seq`, and the broker sends lost replies again.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from typing import Any, NamedTuple, TypeAlias
 from ._messages import Fetch, Message, decimal, decode, encode, matches
 
 MOST_LOSSES = 3
-"""How often a request is asked for again because its file was gone before it could be opened."""
+"""Maximum number of repetitions of a request whose file vanished before it could be opened."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
-"""Seconds between two connections of which the first was not made, or closed without a WELCOME."""
+"""Exponential backoff in seconds after a connection that failed or ended without a WELCOME."""
 
 MOST_NOTICES = 1000
-"""Messages without an answer that are remembered until the broker has heard them. Of more the session is given up."""
+"""Maximum number of unconfirmed messages without an answer. With more, the core gives up the session."""
 MOST_REFUSALS = 20
-"""How often the connection that is gone may still stand in the broker's eyes before another session is begun."""
+"""Maximum number of refusals `session-in-use` before the core starts a new session."""
 
 Key = tuple[str, str]
 """Handler and request ID."""
 DeliveryID = tuple[int, int]
-"""Which greeting, and the terminal's `seq`."""
+"""Number of the session, and `seq` of the terminal."""
 
 
 class Send(NamedTuple):
-    """Give this head to the socket."""
+    """Sends a head."""
 
     head: bytes
 
 
 class Deliver(NamedTuple):
-    """A terminal is there for `wanted`, the caller who asked, if any, and for these watches. Each says `finish`."""
+    """Delivers a terminal to the caller, if `wanted`, and to the watches. Each recipient calls `finish`."""
 
     id: DeliveryID
     terminal: Message
@@ -53,7 +53,7 @@ class Deliver(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Progress of a request that is wanted."""
+    """Reports progress of a pending request."""
 
     key: Key
     received: int
@@ -62,7 +62,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Settle:
-    """The answer to a question; None when it does not matter any more."""
+    """Ends a question with its answer; None if the answer is no longer relevant."""
 
     token: int
     answer: Message | None
@@ -70,7 +70,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Refuse:
-    """A request was never one."""
+    """Ends a request that the broker rejected."""
 
     key: Key
     code: str
@@ -79,7 +79,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Drop:
-    """These requests are wanted no more: whoever awaits one is told so."""
+    """Ends requests as removed."""
 
     keys: tuple[Key, ...]
     detail: str
@@ -87,21 +87,21 @@ class Drop:
 
 @dataclass(frozen=True)
 class Greeted:
-    """A broker answered."""
+    """Reports the WELCOME of a broker."""
 
     broker: str
 
 
 @dataclass(frozen=True)
 class Reopen:
-    """Throw the connection away and make another in so many seconds."""
+    """Closes the connection, and opens another one after some seconds."""
 
     after: float
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """There is no use in this broker."""
+    """Closes the bus, because the broker rejected the session."""
 
     code: str
     detail: str
@@ -109,7 +109,7 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Note:
-    """For the log."""
+    """Logs a warning."""
 
     text: str
 
@@ -118,7 +118,7 @@ Action: TypeAlias = Send | Deliver | Report | Settle | Refuse | Drop | Greeted |
 
 
 class Phase(enum.Enum):
-    """`APART -> GREETING -> READY`, from both back to `APART`; `USELESS` is the end."""
+    """State of the connection: `APART -> GREETING -> READY`, from both back to `APART`. `USELESS` is final."""
 
     APART = enum.auto()
     GREETING = enum.auto()
@@ -133,10 +133,10 @@ class _Wanted:
         self.fetch = fetch
         self.order = order
         self.asked_at = asked_at
-        """When the program asked for it, by the core's clock."""
+        """Time of the request, by the core's clock."""
         self.said = False
         self.number = 0
-        """With which message of the session it was asked for."""
+        """Number of its message in the session; 0 if not sent."""
 
     def take_head(self, now: float) -> bytes:
         again, self.said = self.said, True
@@ -156,15 +156,17 @@ class _Question:
 
 
 class Query(NamedTuple):
-    """What is asked, and where a page of its table begins: None is the beginning."""
+    """Subject of a QUERY, and the start of a page of its table; None: the first page."""
 
     subject: tuple[str, ...]
     after: str | None = None
 
 
 def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str, Any]]:
-    """Yields the questions that a QUERY takes: itself, then those for further pages of its tables. Is sent their answers, and
-    returns the whole answer."""
+    """Generates the questions of a QUERY: the QUERY itself, then those for further pages of its tables.
+
+    Receives their answers, and returns the complete answer.
+    """
     found = yield Query(subject)
     for name in ("handlers", "origins", "workers", "settings"):
         while (after := found.pop(f"{name}-next", None)) is not None:
@@ -180,9 +182,11 @@ _ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHAN
 
 
 class Core:
-    """One client. `window`: terminals that may be unacknowledged, 1 to 4096; None: the broker awaits no ACK. `lease`:
-    seconds for which the broker keeps the session when the connection is gone, 0 to 3600. `clock`: seconds that never
-    go back."""
+    """State machine of one client.
+
+    `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
+    for which the broker keeps the session of a broken connection, 0 to 3600. `clock`: monotonic clock in seconds.
+    """
 
     def __init__(self, client: str, window: int | None = 256, lease: float = 0,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -199,9 +203,9 @@ class Core:
         self._refusals = 0
         self._said = 0
         self._replies = 0
-        """Replies received in the session."""
+        """Number of replies received in the session."""
         self._ownerless: set[int] = set()
-        """Questions of this session whose answers nobody awaits any more."""
+        """Questions of this session without a caller that waits for the answer."""
         self._numbers: dict[int, int] = {}
         self._notices: deque[tuple[int, bytes]] = deque()
         self.phase = Phase.APART
@@ -219,7 +223,7 @@ class Core:
     # The connection.
 
     def opened(self) -> list[Action]:
-        """A connection was begun; what is sent waits until it stands."""
+        """Handles the start of a connection. Messages wait until its handshake is complete."""
         if self._session is None:
             self._reset()
         self.phase = Phase.GREETING
@@ -227,8 +231,10 @@ class Core:
         return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
     def lost(self, is_torn: bool = False) -> list[Action]:
-        """The connection is gone, and with it all that was under way on it; without a lease the session is, and when
-        it `is_torn`: what was said in it is not what was counted."""
+        """Handles the end of a connection. The session ends with it, unless there is a lease.
+
+        `is_torn`: the count of sent messages is wrong after an interrupt, so the session cannot be resumed.
+        """
         if self.phase is Phase.USELESS:
             return []
         if is_torn:
@@ -246,7 +252,7 @@ class Core:
         return [*(self._disown(question) for question in asked), Reopen(pause)]
 
     def received(self, frames: list[bytes]) -> list[Action]:
-        """A message of the broker arrived."""
+        """Handles a message from the broker."""
         try:
             message = decode(frames)
         except ValueError as error:
@@ -264,29 +270,29 @@ class Core:
         if message.verb == "ERROR":
             return self._refused(message)
         if message.verb == "ACCEPTED":
-            return []  # Only who asks for something durable hears it.
+            return []  # Only clients with durable requests need it.
         if message.field("reason") == "draining":
             self.draining = True
             return []
         return self.lost()
 
     def owed(self) -> int:
-        """How many terminals can be acknowledged."""
+        """Returns the number of terminals that can be acknowledged."""
         if self._window is None or self.phase is not Phase.READY:
             return 0
         return self._finished() - self._acknowledged
 
     def acknowledge(self) -> list[Action]:
-        """What was finished is acknowledged in one."""
+        """Acknowledges all finished terminals with one ACK."""
         if self.owed() <= 0:
             return []
         self._acknowledged = self._finished()
         return [self._say(encode("ACK", str(self._acknowledged)))]
 
-    # What the caller wants.
+    # Calls of the application.
 
     def fetch(self, fetch: Fetch) -> list[Action]:
-        """A request, to be heard of until its terminal."""
+        """Starts a request."""
         actions: list[Action] = []
         if fetch.replace:
             actions += self._forget(fetch.handler, "it was replaced")
@@ -298,39 +304,39 @@ class Core:
         return actions
 
     def cancel(self, key: Key, token: int) -> list[Action]:
-        """One request is not wanted any more, be it this client's or another's."""
+        """Cancels one request, of this or another client."""
         mine = self._take(key)
         actions = self._ask(_Question(token, "CANCEL", key, survives=False))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
-        """Nothing below `pattern` is wanted any more. `survives`: it is said to the next broker too."""
+        """Removes the handlers that match `pattern`. `survives`: repeat the removal at the next broker."""
         actions = self._forget(pattern, "its handler was removed")
         actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
         return actions + [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
 
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
-        """A QUERY or a SET."""
+        """Sends a QUERY or a SET."""
         return self._ask(_Question(token, verb, operands, survives=True))
 
     def query(self, question: Query, token: int) -> list[Action]:
-        """A QUERY, maybe about a further page of a table."""
+        """Sends a QUERY, possibly for a further page of a table."""
         return self._ask(_Question(token, "QUERY", question.subject, survives=True, after=question.after))
 
     def watch(self, token: int, pattern: str) -> list[Action]:
-        """What becomes of a handler's requests shall be heard, whoever asked."""
+        """Starts a watch."""
         known = pattern in self._watches.values()
         self._watches[token] = pattern
         return [] if known else self._tell(encode("SUBSCRIBE", pattern))
 
     def unwatch(self, token: int) -> list[Action]:
-        """One watch ends. A handler under which this client wants something stays subscribed to."""
+        """Ends a watch. The subscription stays if another watch or a pending request needs it."""
         pattern = self._watches.pop(token, None)
         needed = pattern is None or pattern in self._watches.values() or pattern in self._wanted
         return [] if needed else self._tell(encode("UNSUBSCRIBE", str(pattern)))
 
     def prioritize(self, key: Key, priority: str) -> list[Action]:
-        """Another class for a request that waits."""
+        """Changes the priority of a pending request."""
         wanted = self._wanted.get(key[0], {}).get(key[1])
         if wanted is None:
             return []
@@ -338,7 +344,7 @@ class Core:
         return self._tell(encode("PRIORITY", *key, priority)) if wanted.said else []
 
     def finish(self, id: DeliveryID) -> None:
-        """One of those who got this is done with it. Late ones, of an earlier greeting, mean nothing."""
+        """Notes that one recipient released a terminal. Ignores terminals of an earlier session."""
         link, sequence = id
         if link != self._link or sequence not in self._unfinished:
             return
@@ -347,18 +353,18 @@ class Core:
             del self._unfinished[sequence]
 
     def wants(self, key: Key) -> bool:
-        """Whether this request's terminal is still awaited."""
+        """Returns whether a request is pending."""
         return key[1] in self._wanted.get(key[0], {})
 
     def asks(self, token: int) -> bool:
-        """Whether the answer to this question is still awaited."""
+        """Returns whether a question is unanswered."""
         return token in self._questions
 
-    # What the broker's messages mean.
+    # Messages of the broker.
 
     def _welcomed(self, message: Message) -> list[Action]:
         if self.phase is not Phase.GREETING:
-            return [Note("a WELCOME nobody asked for")]
+            return [Note("unexpected WELCOME from the broker")]
         self.phase, self._failures, self._refusals = Phase.READY, 0, 0
         actions: list[Action] = [Greeted(message.field("broker") or "")]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
@@ -379,9 +385,11 @@ class Core:
         return actions
 
     def _resumed(self, heard: int, everything: list[_Wanted], answered: bool) -> list[Action]:
-        """The broker has kept the session, and heard so many of its messages. What it has not heard is said again in
-        its order. If `answered`, it sends the lost replies again. An older broker is asked again, but not for a removal,
-        which has been."""
+        """Resumes the session. `heard`: number of messages that the broker received; later ones are repeated.
+
+        `answered`: the broker sends lost replies again. An older broker does not, so questions are repeated, except
+        removals, which have taken effect.
+        """
         self._heard(heard)
         actions: list[Action] = []
         unheard: list[tuple[int, Callable[[], Send]]] = []
@@ -417,7 +425,7 @@ class Core:
             return []
         if message.verb == "FAILED" and message.operands[2] == "stopping" and self.wants(key):
             self._wanted[key[0]][key[1]].number = 0
-            return []  # A broker that is about to end has not answered: the next one will.
+            return []  # The broker is about to end without an answer: the next one will answer.
         watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
         mine = self._take(key)
         if mine is not None:
@@ -450,13 +458,13 @@ class Core:
         code, detail = message.operands[0], message.field("detail") or ""
         verb = message.field("verb")
         if code == "hello-required":
-            # Once for each message that was under way; the first is enough.
+            # The broker sends one for each message in transit; the first one suffices.
             if self.phase is not Phase.READY:
                 return []
             self._session = None
             return self.opened()
         if code == "session-in-use":
-            # The broker has not seen the end of the old connection yet.
+            # The broker has not noticed the end of the old connection.
             self._refusals += 1
             if self._refusals >= MOST_REFUSALS:
                 self._session = None
@@ -472,7 +480,7 @@ class Core:
                 return [self._settle(question, message)]
         return [] if verb == "PRIORITY" else [Note(f"the broker says {code} of a {verb or 'message'}: {detail}")]
 
-    # Below.
+    # Internal steps.
 
     def _reset(self) -> None:
         self._link += 1
@@ -489,7 +497,7 @@ class Core:
         self._unfinished.clear()
 
     def _finished(self) -> int:
-        """The last terminal of those that are all done with."""
+        """Returns the `seq` up to which all terminals are finished."""
         return next(iter(self._unfinished)) - 1 if self._unfinished else self._seen
 
     def _say(self, head: bytes) -> Send:
@@ -507,7 +515,7 @@ class Core:
         return send
 
     def _notify(self, head: bytes) -> Send:
-        """Says what has no answer, or none that matters, and remembers it until it was heard."""
+        """Sends a message without a relevant answer, and keeps it until the broker confirms it."""
         send = self._say(head)
         if self._session is not None:
             self._notices.append((self._said, head))
@@ -516,13 +524,15 @@ class Core:
         return send
 
     def _tell(self, head: bytes) -> list[Action]:
-        """Says it now, or as soon as the session goes on."""
+        """Sends a message now, or when the session resumes."""
         send = self._notify(head) if self.phase is Phase.READY or self._session is not None else None
         return [send] if send and self.phase is Phase.READY else []
 
     def _subscribing_again(self, pattern: str) -> list[bytes]:
-        """What is to be said after a REMOVE: it ends the subscriptions to the handlers that it means, which watches need.
-        That to a subtree stays."""
+        """Returns the SUBSCRIBE messages to repeat after a REMOVE, which ends subscriptions to the removed handlers.
+
+        Subscriptions to a subtree remain.
+        """
         ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
         return [encode("SUBSCRIBE", p) for p in sorted(ended)]
 
@@ -553,14 +563,14 @@ class Core:
         return Settle(question.token, answer)
 
     def _disown(self, question: _Question) -> Settle:
-        """Nobody awaits its answer any more. In a session that goes on it is said and answered all the same."""
+        """Ends a question without its answer. A session that resumes still sends it and receives its answer."""
         if self._session is None:
             return self._settle(question, None)
         self._ownerless.add(question.token)
         return Settle(question.token, None)
 
     def _is_ending(self, key: Key) -> bool:
-        """Whether a terminal is of before a removal whose answer is still to come."""
+        """Returns whether the terminal precedes a removal whose answer is pending."""
         if not self._ending:
             return False
         segments = key[0].split("/")

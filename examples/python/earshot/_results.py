@@ -1,4 +1,4 @@
-"""What became of a request: a `Result`, or a `FetchFailed`."""
+"""Terminals of requests: `Result` and `FetchFailed`, and the other exceptions of the package."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from typing import Final, Literal, TypeAlias
 from ._messages import Headers, Message
 
 ERROR_PAGE_BYTES = 1 << 20
-"""The most bytes of an error page that are kept with a failure."""
+"""Maximum number of bytes of an error page that a failure keeps."""
 
 
 class EarshotError(Exception):
-    """All that this package raises of its own."""
+    """Base class of the exceptions of this package."""
 
 
 class NoBroker(EarshotError):
-    """No broker runs where this program looks for one."""
+    """No broker runs in the runtime directory, or it cannot be trusted."""
 
 
 class Closed(EarshotError):
-    """The connection to the bus was closed by this program."""
+    """This program has closed the bus."""
 
 
 class Refused(EarshotError):
-    """The broker did not carry out a message."""
+    """The broker rejected a message, such as an invalid request or setting."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}" if detail else code)
         self.code = code
-        """One of protocols/3-CODES.md, "Errors"."""
+        """A code of protocols/3-CODES.md, "Errors"."""
         self.detail = detail
-        """A sentence for people."""
+        """Explanation for people, one sentence."""
 
 
 class FetchFailed(EarshotError):
-    """A request was not answered, or answered with a status of 400 or more."""
+    """A request failed, or the server answered with a status of 400 or more."""
 
     def __init__(self, handler: str, request: str, code: str, detail: str = "", *, status: int | None = None,
                  headers: Headers = (), body: bytes = b"", url: str | None = None, attempts: int = 0,
@@ -50,28 +50,31 @@ class FetchFailed(EarshotError):
         self.handler = handler
         self.request = request
         self.code = code
-        """One of protocols/3-CODES.md, "Failures"; take one that you do not know as `internal`."""
+        """A code of protocols/3-CODES.md, "Failures". Treat an unknown one as `internal`."""
         self.detail = detail
-        """A sentence for people."""
+        """Explanation for people, one sentence."""
         self.status = status
-        """Of `http-status` alone: what the server answered."""
+        """HTTP status of the response, from 400 to 999; None unless `code` is `http-status`."""
         self.headers = headers
+        """Header fields of that response, in their order; else empty."""
         self.body = body
-        """Of `http-status` alone: the first MiB of the error page; empty if that could not be read."""
+        """First MiB of the error page; empty if it could not be read, or `code` is not `http-status`."""
         self.url = url
-        """Of `http-status` alone: the URL that answered."""
+        """URL that answered with the error page, after redirects; None unless `code` is `http-status`."""
         self.attempts = attempts
+        """Number of attempts; 0 if the request failed before the first one."""
         self.tag = tag
+        """Tag of the request; None if it has none."""
 
     @property
     def ok(self) -> Literal[False]:
-        """Tells a failure from a result."""
+        """False. Distinguishes a failure from a `Result`."""
         return False
 
 
 class Hold:
-    """Keeps the broker from taking a terminal for received, and its file open. Released once, at the latest when the
-    last reference goes."""
+    """Defers the acknowledgement of a terminal, and keeps its file open. Released once, at the latest with the last
+    reference to it."""
 
     __slots__ = ("_descriptor", "_release")
 
@@ -81,7 +84,7 @@ class Hold:
         self._release = release
 
     def read(self, most: int = -1) -> bytes:
-        """The file from its beginning. It is there even if the broker is not."""
+        """Returns the file from its beginning, at most `most` bytes. Works also after the broker has ended."""
         if self._descriptor is None:
             raise ValueError("this result was released: read it before")
         with open(os.dup(self._descriptor), "rb") as file:
@@ -89,7 +92,7 @@ class Hold:
             return file.read(most)
 
     def copy(self, target: pathlib.Path) -> None:
-        """Copies the file."""
+        """Copies the file to `target`."""
         if self._descriptor is None:
             raise ValueError("this result was released: save it before")
         with open(os.dup(self._descriptor), "rb") as file, open(target, "wb") as copy:
@@ -97,7 +100,7 @@ class Hold:
             shutil.copyfileobj(file, copy, 1 << 20)
 
     def release(self) -> None:
-        """Lets it go. Any thread may call it, and again."""
+        """Acknowledges the terminal and closes the file. Thread-safe and idempotent."""
         release, self._release = self._release, None
         if release is None:
             return
@@ -110,24 +113,24 @@ class Hold:
 
 
 NOTHING = Hold(lambda: None)
-"""Of what came whole."""
+"""Hold of a result whose body is in memory."""
 
 
 class Result:
-    """What a server answered with a status below 400.
+    """Response of a server with a status below 400.
 
-    A body of more than 64 KiB is a file of the broker's, named by `path`. The broker keeps it, and counts the result
-    among those that fill the window, until `read`, `save` or `release` was called, the `with` over the result ended,
-    or the last reference to it went. Do not change the file: others have the same one.
+    A body of at most 64 KiB is in memory, in `body`. A larger one is a file of the broker, named by `path`. The broker
+    keeps the file, and counts the result towards the window, until the first of: `read`, `save`, `release`, the end of
+    a `with` over the result, or the last reference to it. Do not change the file, because other clients share it.
     """
 
-    # What it is asked for is taken from the message then: most are asked for their body alone.
+    # The properties parse the message on demand, because most callers read only the body.
     __slots__ = ("__weakref__", "_hold", "_message", "body", "path")
 
     body: Final[bytes | None]
-    """The body if it came in the message; None if it is in a file."""
+    """The decoded body; None if it is in a file."""
     path: Final[str | None]
-    """The file, readable until this result is released."""
+    """Path of the file with the decoded body, readable until the result is released; None if the body is in memory."""
 
     def __init__(self, message: Message, path: str | None, hold: Hold) -> None:
         self._message = message
@@ -142,71 +145,82 @@ class Result:
 
     @property
     def handler(self) -> str:
+        """Name of the handler."""
         return self._message.operands[0]
 
     @property
     def request(self) -> str:
+        """ID of the request."""
         return self._message.operands[1]
 
     @property
     def status(self) -> int:
+        """HTTP status, from 100 to 399."""
         return int(self._message.operands[2])
 
     @property
     def headers(self) -> Headers:
-        """As they came, in their order."""
+        """Header fields as received, pairs of name and value in their order."""
         return self._message.headers
 
     @property
     def url(self) -> str:
-        """The one that answered, after redirects."""
+        """URL of the response, after redirects."""
         return self._message.field("url") or ""
 
     @property
     def source(self) -> str:
-        """`network`; `shared` if another request had begun the same transfer; `resumed` if it goes on where one broke
-        off; `cache`, or `revalidated` if the server said that what was kept has not changed."""
+        """Source of the response.
+
+        `network`; `shared` with a request that started the transfer earlier; `resumed` after a broken attempt; `cache`;
+        or `revalidated`, if the server confirmed the cached response.
+        """
         return self._message.field("source") or "network"
 
     @property
     def length(self) -> int:
-        """Bytes of the body, decoded."""
+        """Size of the decoded body in bytes."""
         return self._message.number("length") or 0
 
     @property
     def sha256(self) -> str | None:
-        """Of the body, decoded. None if the answer has none (HEAD, 204, 304)."""
+        """SHA-256 of the decoded body, 64 hexadecimal digits. None for a response without a body (HEAD, 204, 304)."""
         return self._message.field("sha-256")
 
     @property
     def queued_ms(self) -> int:
-        """From the request to the start of the last attempt."""
+        """Milliseconds from the request to the start of the last attempt."""
         return self._message.number("queued-ms") or 0
 
     @property
     def elapsed_ms(self) -> int:
-        """From the request to its end."""
+        """Milliseconds from the request to its end."""
         return self._message.number("elapsed-ms") or 0
 
     @property
     def attempts(self) -> int:
+        """Number of attempts; 0 for a response from the cache."""
         return self._message.number("attempts") or 0
 
     @property
     def tag(self) -> str | None:
+        """Tag of the request; None if it has none."""
         return self._message.field("tag")
 
     @property
     def ok(self) -> Literal[True]:
-        """Tells a result from a failure."""
+        """True. Distinguishes a result from a `FetchFailed`."""
         return True
 
     def header(self, name: str) -> str | None:
-        """The first header field of this name, in whatever case."""
+        """Returns the value of the first header field with this name, ignoring case; None if there is none."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def read(self) -> bytes:
-        """The body, wherever it is; then the result is released. Of a file this works once."""
+        """Returns the body, from memory or from the file, and releases the result.
+
+        Raises `ValueError` on the second call if the body is in a file, and `OSError` if the file cannot be read.
+        """
         if self.body is not None:
             return self.body
         try:
@@ -215,9 +229,12 @@ class Result:
             self._hold.release()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the body to `path`, which is whole whenever it is there; then the result is released."""
+        """Writes the body to `path`, and releases the result. Replaces `path` atomically, so it is never incomplete.
+
+        Raises `OSError` if the file cannot be written, and `ValueError` if a body in a file was released.
+        """
         target = pathlib.Path(path)
-        # Nothing of the request's ID, which anybody may have chosen, or of the target's name, which may be of full length.
+        # A random name: another program may have chosen the request's ID, and the target's name may have full length.
         part = target.with_name(f".earshot-{secrets.token_hex(8)}.part")
         try:
             if self.body is not None:
@@ -231,7 +248,7 @@ class Result:
             self._hold.release()
 
     def release(self) -> None:
-        """The body is not needed, or not any more."""
+        """Acknowledges the result, so that the broker can delete the body. Thread-safe and idempotent."""
         self._hold.release()
 
     def __enter__(self) -> Result:
@@ -245,9 +262,9 @@ Terminal: TypeAlias = Result | FetchFailed
 
 
 def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal, Hold]:
-    """What a RESULT or FAILED says, its file opened.
+    """Returns the terminal of a RESULT or FAILED, with its file opened.
 
-    Raises `FileNotFoundError` if the file is gone with its broker.
+    Raises `FileNotFoundError` if the file has vanished with its broker.
     """
     named = message.field("file")
     if named is None:
@@ -266,12 +283,12 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
     try:
         page = hold.read(ERROR_PAGE_BYTES)
     except OSError:
-        page = b""  # What became of the request is told all the same.
+        page = b""  # The failure is reported without its page.
     return _failure(message, page), hold
 
 
 def in_memory(message: Message) -> Terminal:
-    """What a RESULT or FAILED without a file says."""
+    """Returns the terminal of a RESULT or FAILED without a file."""
     if message.verb == "FAILED":
         return _failure(message, (message.body or b"")[:ERROR_PAGE_BYTES])
     return Result(message, None, NOTHING)

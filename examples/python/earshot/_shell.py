@@ -1,4 +1,7 @@
-"""What both forms of the client share: it does what `_protocol.Core` wants done. How one waits is theirs."""
+"""Shell common to the asyncio and the blocking client: it executes the actions of `_protocol.Core`.
+
+Subclasses decide how a caller waits.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from ._protocol import (MOST_LOSSES, Action, Core, Deliver, Drop, GiveUp, Greete
 from ._results import NOTHING, Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, in_memory, terminal
 
 MOST_OWED, LONGEST_OWED = 32, 0.02
-"""How many terminals that came whole, and for how many seconds, may wait to be acknowledged in one. Of a small window
-fewer may, an eighth."""
+"""Maximum number of terminals, and of seconds, that one acknowledgement may cover. An eighth of the window if that is
+less."""
 
 _log = logging.getLogger("earshot")
 
 
 class AnyTransfer(abc.ABC):
-    """One request under way, whatever form waits for it."""
+    """Pending request, the common base of both forms."""
 
     _losses = 0
 
@@ -37,38 +40,38 @@ class AnyTransfer(abc.ABC):
 
     @property
     def handler(self) -> str:
-        """The handler's name."""
+        """Name of the handler."""
         return self._fetch.handler
 
     @property
     def request(self) -> str:
-        """The request's ID, such as `why` wants it. It becomes another if the file of its body was lost and it is
-        fetched again."""
+        """ID of the request, as `why` expects it. It changes if the file of the body was lost and the bus repeats the
+        request."""
         return self._fetch.request
 
     @property
     def url(self) -> str:
-        """As it was asked for."""
+        """The requested URL."""
         return self._fetch.url
 
     @abc.abstractmethod
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Returns whether the request has ended."""
 
     @abc.abstractmethod
     def _succeed(self, result: Result) -> None:
-        """It has not ended before."""
+        """Ends the request with a result. The request must be pending."""
 
     @abc.abstractmethod
     def _fail(self, error: EarshotError, expected: bool = False) -> None:
-        """It may have ended before. `expected`: by the caller's own doing, so nobody need ask for the error."""
+        """Ends the request with an error, unless it has ended. `expected`: caused by the caller, who may ignore it."""
 
     @abc.abstractmethod
     def _report(self, step: Progress) -> None:
-        """How far it is."""
+        """Reports progress."""
 
     def _tell(self, step: Progress) -> None:
-        """Calls the caller's `on_progress`."""
+        """Calls the application's `on_progress`. Logs its exceptions."""
         if self._on_progress is not None:
             try:
                 self._on_progress(step)
@@ -77,7 +80,7 @@ class AnyTransfer(abc.ABC):
 
 
 class Answer(Protocol):
-    """Whoever waits for the answer to a question, or for WELCOME, with None."""
+    """Future of a caller that waits for an answer, or for WELCOME, with None."""
 
     def done(self) -> bool: ...
     def set_result(self, answer: Message | None, /) -> None: ...
@@ -85,16 +88,16 @@ class Answer(Protocol):
 
 
 class Hearing(Protocol):
-    """What a watch has not taken."""
+    """Queue of results that a watch has not taken."""
 
     def put(self, found: Terminal, hold: Hold) -> None: ...
     def end(self) -> None: ...
 
 
 class Shell(abc.ABC):
-    """A connection to the broker, for one thread at a time.
+    """Connection to the broker, for one thread at a time.
 
-    When the broker ends, what is still wanted is asked of the next one, and nobody has to notice.
+    After the end of a broker it repeats the pending requests at the next one.
     """
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
@@ -105,7 +108,7 @@ class Shell(abc.ABC):
         self._patience = timeout
         program = os.path.basename(sys.argv[0] if sys.argv else "").encode("ascii", "ignore").decode() or "python"
         name = "".join(c if c.isalnum() else "-" for c in program)[:32]
-        # IDs of this life of this connection: what another one asked for is never taken for ours.
+        # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
         self._core = Core(f"{name}-{self._nonce}", window, lease)
         self._most_owed = min(MOST_OWED, (window or 0) // 8)
@@ -113,7 +116,7 @@ class Shell(abc.ABC):
         self._last = 0
         self._folder: pathlib.Path
         self._obstacle: OSError | None = None
-        """Why it could not connect."""
+        """Error of the last attempt to connect."""
         self._greeted: Answer
         self._transfers: dict[Key, AnyTransfer] = {}
         self._answers: dict[int, Answer] = {}
@@ -123,40 +126,39 @@ class Shell(abc.ABC):
         self._entered = False
         self._closed = True
         self.broker: str | None = None
-        """Names this life of the broker, 16 hexadecimal digits."""
+        """ID of the running broker, 16 hexadecimal digits; a new broker has another one. None before WELCOME."""
 
-    # What a form has of its own.
+    # Hooks for subclasses.
 
     @abc.abstractmethod
     def _attach(self, link: Link) -> None:
-        """Begins to wait for what comes over a new connection."""
+        """Starts to poll a new connection."""
 
     @abc.abstractmethod
     def _detach(self, link: Link) -> None:
-        """It is about to be closed."""
+        """Stops to poll a connection, before it is closed."""
 
     @abc.abstractmethod
     def _await_room(self, link: Link) -> None:
-        """Begins to wait until more can be sent if it `is_full`, else ends that. Calls `_pump` then."""
+        """Starts to poll for room to write if the link `is_full`, else stops it. Room leads to a call of `_pump`."""
 
     @abc.abstractmethod
     def _reopen(self, after: float | None) -> None:
-        """Calls `_open_link` after so many seconds, once; None: not any more."""
+        """Calls `_open_link` once after `after` seconds; None cancels that call."""
 
     @abc.abstractmethod
     def _pump_soon(self) -> None:
-        """Calls `_pump` before it waits the next time."""
+        """Calls `_pump` before the next wait."""
 
     @abc.abstractmethod
     def _acknowledge_in_time(self) -> None:
-        """Calls `_acknowledge` in `LONGEST_OWED` seconds, if it will not be called sooner."""
+        """Calls `_acknowledge` within `LONGEST_OWED` seconds."""
 
     @abc.abstractmethod
     def _later(self, call: Callable[..., object], *arguments: object) -> None:
-        """Calls it soon, from where all else is called. From any thread, and from a finalizer, which may come in the
-        middle of anything."""
+        """Schedules a call in the shell's context. Safe in any thread and in a finalizer."""
 
-    # What callers want.
+    # Calls of the application.
 
     def _enter(self) -> None:
         if self._entered:
@@ -201,9 +203,9 @@ class Shell(abc.ABC):
         self._handlers.add(name)
 
     def _ask(self, ask: Callable[[int], list[Action]], answer: Answer) -> int:
-        """Asks a question. Returns its token, under which `_answers` holds who waits."""
+        """Sends a question. Returns its token, the key of its future in `_answers`."""
         self._check_open()
-        self._acknowledge()  # Who has the answer knows that all that was said and done before has arrived.
+        self._acknowledge()  # So an answer proves that all earlier messages and acknowledgements have arrived.
         token = self._next()
         actions = ask(token)
         self._answers[token] = answer
@@ -245,8 +247,7 @@ class Shell(abc.ABC):
             self._link = None
 
     def _pump(self, is_readable: bool = False) -> None:
-        """One pass: says what there is to say, takes what is there, and acknowledges what was finished, if it is much
-        or old."""
+        """Performs one pass: sends, receives, and acknowledges if many results or old ones are due."""
         link = self._link
         if link is None:
             return
@@ -268,7 +269,7 @@ class Shell(abc.ABC):
                 self._acknowledge_in_time()
 
     def _say_all(self) -> None:
-        """Messages of one pass leave together."""
+        """Sends the messages of one pass in one system call."""
         if self._link is not None and self._link.flush():
             self._await_room(self._link)
 
@@ -277,7 +278,7 @@ class Shell(abc.ABC):
         self._apply(self._core.acknowledge())
 
     def _finish(self, delivery: Deliver) -> None:
-        """Somebody is done with it. If it had a file the broker keeps that no longer."""
+        """Notes that one recipient released a terminal. Files are acknowledged at once, to free the spool."""
         self._core.finish(delivery.id)
         if delivery.terminal.field("file") is not None:
             self._acknowledges_at_once = True
@@ -295,17 +296,17 @@ class Shell(abc.ABC):
         self._end(Closed("the bus was closed"))
 
     def _abandon(self) -> None:
-        """In a forked child: the connection is the parent's, and goes on there."""
+        """Closes the bus in a forked child without a message, because the connection belongs to the parent."""
         if self._closed:
             return
         self._closed = True
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._end(Closed("the bus is of the process that this one was forked from"))
+        self._end(Closed("the bus belongs to the parent process: connect again after a fork"))
 
     def _end(self, error: EarshotError) -> None:
-        """Nothing more will come: whoever waits is told."""
+        """Ends all pending operations with an error."""
         for transfer in list(self._transfers.values()):
             transfer._fail(error, expected=True)
         self._transfers.clear()
@@ -318,7 +319,7 @@ class Shell(abc.ABC):
         if not self._greeted.done():
             self._greeted.set_exception(error)
 
-    # What the core wants done.
+    # Actions of the core.
 
     def _apply(self, actions: list[Action]) -> None:
         for action in actions:
@@ -369,7 +370,7 @@ class Shell(abc.ABC):
             message = delivery.terminal
             key = (message.operands[0], message.operands[1])
             transfer = self._transfers.get(key)
-            # Of most nothing but the message is to be held, and that is whole.
+            # Fast path: a body in memory needs no hold.
             is_whole = message.field("file") is None
             found = (in_memory(message), NOTHING) if is_whole else self._terminal(delivery, transfer)
             if found is not None and transfer is not None and not transfer.done():
@@ -379,7 +380,7 @@ class Shell(abc.ABC):
                     transfer._fail(value)
                 else:
                     transfer._succeed(value)
-            # Not before it was told: an interrupt could come in between.
+            # Only after the delivery, because an interrupt could come in between.
             self._transfers.pop(key, None)
             if is_whole:
                 self._core.finish(delivery.id)
@@ -390,14 +391,14 @@ class Shell(abc.ABC):
                 queue.put(*found)
 
     def _terminal(self, delivery: Deliver, transfer: AnyTransfer | None) -> tuple[Terminal, Hold] | None:
-        """What one of those hears who get it. None if its file is gone and it is asked for again."""
+        """Returns the terminal for one recipient, or None if its file is gone and the request is repeated."""
         def release() -> None:
             self._later(self._finish, delivery)
 
         try:
             return terminal(delivery.terminal, release)
         except FileNotFoundError:
-            # It went with its broker, or that had no room for it.
+            # The file vanished with its broker, or the broker evicted it.
             self._finish(delivery)
         if transfer is not None and not transfer.done() and transfer._losses < MOST_LOSSES:
             transfer._losses += 1
@@ -405,7 +406,7 @@ class Shell(abc.ABC):
             self._begin(transfer)
             return None
         handler, request = delivery.terminal.operands[:2]
-        lost = FetchFailed(handler, request, "internal", "the file of its body was gone before it could be opened")
+        lost = FetchFailed(handler, request, "internal", "the file of the body vanished before it could be opened")
         return lost, NOTHING
 
 

@@ -1,7 +1,7 @@
-"""The shell for threads. Whoever waits reads for all; a thread of its own, the keeper, reads when nobody has for a while.
+"""Shell for threads. A caller that waits reads for all callers. Without such a caller a thread, the keeper, reads.
 
-So one thread that asks and waits never hands anything to another: that would cost it more than all the rest. One lock
-is around all that the shell has. It is not held while a thread waits.
+So a single thread that requests and waits pays for no thread switch, which would be its largest cost. One lock protects
+the state of the shell. No thread holds it while it waits.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ._waiting import Pending, Poller, Waiter
 T = TypeVar("T")
 
 REST, LONG_REST = 0.02, 1.0
-"""Seconds after which the keeper looks whether anybody reads; when a caller reads that will wake it, and to be sure."""
+"""Seconds between two checks of the keeper for a reader; the longer value holds while a caller reads."""
 
 PAUSE, MOST_WAITING = 0.001, 32
-"""What is said within so many seconds of the last message waits for more to go with it, up to so many, for a caller
-that waits, or for the keeper."""
+"""Batching: a message within `PAUSE` seconds of the previous one waits until a caller waits, the keeper checks, or
+`MOST_WAITING` messages are queued."""
 
 _log = logging.getLogger("earshot")
 
 
 class Reader(enum.Enum):
-    """Who reads. A caller takes it from the keeper, and gives it to another caller when it leaves."""
+    """Role of the current reader. A caller takes it over from the keeper, and passes it on at its end."""
 
     NOBODY = enum.auto()
     CALLER = enum.auto()
@@ -44,7 +44,7 @@ class Reader(enum.Enum):
 
 
 class ThreadedShell(Shell):
-    """A connection to the broker. Any thread may call `_do` and `_wait`."""
+    """Connection to the broker. `_do` and `_wait` are thread-safe."""
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
                  timeout: float, lease: float) -> None:
@@ -52,15 +52,15 @@ class ThreadedShell(Shell):
         self._lock = threading.Lock()
         self._callers: Poller
         self._keepers: Poller
-        """What the caller that reads, and what the keeper polls with."""
+        """Pollers of the caller that reads, and of the keeper."""
         self._keeper: threading.Thread
         self._reader = Reader.NOBODY
         self._turns = 0
-        """How often a caller began to read."""
+        """Number of times that a caller started to read."""
         self._caller = 0
-        """The thread of the caller that reads, or 0."""
+        """Thread of the caller that reads, or 0."""
         self._led: Pending[Any] | None = None
-        """What it waits for."""
+        """The operation that this caller waits for."""
         self._followers: dict[Waiter, None] = {}
         """Callers that wait while another one reads."""
         self._caller_polls = self._keeper_polls = False
@@ -68,19 +68,19 @@ class ThreadedShell(Shell):
         self._nudge = threading.Event()
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._calls: deque[Callable[[], object]] = deque()
-        """What of the caller's own is to be called, without the lock."""
+        """Pending callbacks of the application, called without the lock."""
         self._is_calling = False
         self._reopen_at: float | None = None
         self._acknowledge_at: float | None = None
         self._is_due = False
         self._said_at = 0.0
         self._is_torn = False
-        """An interrupt (Ctrl-C) came between two steps of one change."""
+        """Whether an interrupt (Ctrl-C) left a change half done."""
 
-    # What callers do.
+    # Calls of the application.
 
     def _open(self) -> None:
-        """Returns when a broker has answered."""
+        """Opens the bus, and waits for the answer of a broker."""
         self._enter()
         self._folder = _place.private_folder() if self._private else self._find()
         greeted: Pending[Message | None] = Pending()
@@ -101,7 +101,7 @@ class ThreadedShell(Shell):
             raise
 
     def _shut(self) -> None:
-        """Ends it: whoever waits in another thread is told."""
+        """Closes the bus. Calls that wait in other threads raise `Closed`."""
         with self._lock:
             self._close()
             self._wake()
@@ -110,13 +110,13 @@ class ThreadedShell(Shell):
             self._keeper.join()
 
     def _abandon(self) -> None:
-        # Whoever had them is not in this process.
+        # The thread that held them does not exist in the child.
         self._lock = threading.Lock()
         self._nudge = threading.Event()
         super()._abandon()
 
     def _do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Calls something of the shell's."""
+        """Calls a function of the shell with the lock held."""
         with self._lock:
             try:
                 found = work(*arguments)
@@ -126,7 +126,7 @@ class ThreadedShell(Shell):
                 self._is_torn = True
                 raise
             if self._caller_polls or self._keeper_polls:
-                # Who polls says nothing before it wakes.
+                # A thread that polls would send only after it wakes.
                 self._turn()
                 if self._calls or (self._led is not None and self._led.done()):
                     self._wake()
@@ -136,7 +136,7 @@ class ThreadedShell(Shell):
         return found
 
     def _question(self, ask: Callable[[int], list[Action]]) -> Message | None:
-        """The answer to a question."""
+        """Sends a question and waits for its answer."""
         answer: Pending[Message | None] = Pending()
         token = self._do(self._ask, ask, answer)
         try:
@@ -146,7 +146,7 @@ class ThreadedShell(Shell):
         return answer.get()
 
     def _wait(self, pending: Pending[Any], seconds: float | None = None) -> None:
-        """Returns when it has ended. Raises `TimeoutError` if it has not after so many seconds."""
+        """Waits for an operation. Raises `TimeoutError` after `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not pending.done():
             if deadline is not None and time.monotonic() >= deadline:
@@ -156,17 +156,17 @@ class ThreadedShell(Shell):
             if self._calls:
                 self._call_back()
 
-    # Who reads.
+    # The reader.
 
     def _read(self, pending: Pending[Any], deadline: float | None) -> bool:
-        """Reads for all until one has its end, or something is to be called. Returns False if another caller reads."""
+        """Reads for all callers until `pending` ends or a callback is due. Returns False if another caller reads."""
         me = threading.get_ident()
         is_readable = False
         try:
             with self._lock:
                 if self._reader is Reader.CALLER:
                     return False
-                # Whoever that is first: an interrupt may come next.
+                # First, because an interrupt may come after any further step.
                 self._caller = me
                 self._reader = Reader.CALLER
                 self._led = pending
@@ -185,7 +185,7 @@ class ThreadedShell(Shell):
                 is_readable = self._callers.poll(timeout)
                 self._caller_polls = False
         finally:
-            # Without the lock: an interrupt could come while it is awaited, and then nobody would read any more.
+            # Without the lock: an interrupt during its acquisition would leave the bus without a reader.
             if self._caller == me:
                 self._caller = 0
                 self._caller_polls = False
@@ -194,7 +194,7 @@ class ThreadedShell(Shell):
                 self._pass_on()
 
     def _follow(self, pending: Pending[Any], deadline: float | None) -> None:
-        """Waits until one has its end, or this caller may have to read."""
+        """Waits until `pending` ends, or until this caller may have to read."""
         follower = Waiter()
         try:
             with self._lock:
@@ -204,13 +204,13 @@ class ThreadedShell(Shell):
                 self._followers[follower] = None
             follower.wait(None if deadline is None else max(0, deadline - time.monotonic()))
         finally:
-            # It may have been its turn to read, and it goes.
+            # This caller may have received the role of the reader, and must pass it on.
             self._followers.pop(follower, None)
             if self._reader is Reader.NOBODY:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        """Wakes the next caller, or the keeper if it waits for that."""
+        """Wakes the next caller, or the keeper if it sleeps."""
         try:
             follower, _ = self._followers.popitem()
             follower.set()
@@ -219,8 +219,7 @@ class ThreadedShell(Shell):
                 self._nudge.set()
 
     def _keep(self) -> None:
-        """The keeper: looks now and then whether anybody reads. When a caller reads for long it sleeps until that one
-        leaves."""
+        """Body of the keeper's thread: reads if no caller does. While one caller reads for long, the keeper sleeps."""
         seen = -1
         while True:
             with self._lock:
@@ -237,7 +236,7 @@ class ThreadedShell(Shell):
             if reads:
                 self._read_as_keeper()
             else:
-                # The caller may have left before it could know that the keeper sleeps.
+                # The caller may have ended before it could see that the keeper sleeps.
                 sleeps = self._keeper_sleeps and self._reader is Reader.CALLER
                 self._nudge.wait(LONG_REST if sleeps else REST)
                 self._nudge.clear()
@@ -262,14 +261,14 @@ class ThreadedShell(Shell):
                 self._keeper_polls = False
 
     def _timeout(self, deadline: float | None) -> float | None:
-        """Seconds to poll. To be asked when it is told that somebody polls: what comes from then on wakes it."""
+        """Returns the seconds to poll. Call it after the flag of polling is set, so that later events end the poll."""
         if self._soon or self._closed:
             return 0
         moments = [moment for moment in (deadline, self._reopen_at, self._acknowledge_at) if moment is not None]
         return max(0, min(moments) - time.monotonic()) if moments else None
 
     def _call_back(self) -> None:
-        """Calls what is the caller's, one after the other whichever threads read."""
+        """Calls the pending callbacks, never two at once."""
         with self._lock:
             if self._is_calling:
                 return
@@ -284,18 +283,17 @@ class ThreadedShell(Shell):
                 call()
         except BaseException:
             self._is_calling = False
-            self._wake()  # For those that are left.
+            self._wake()  # Another thread calls the rest.
             raise
 
     def _has_calls(self) -> bool:
-        """Whether there is something to call. Not while a call has not ended, which may wait for something itself: then
-        who reads goes on reading."""
+        """Returns whether callbacks are due. False during a callback: it may wait itself, so the reader must go on."""
         return bool(self._calls) and not self._is_calling
 
-    # With the lock.
+    # Called with the lock held.
 
     def _turn(self, is_readable: bool = False) -> None:
-        """Does all that can be done now."""
+        """Performs all pending work that does not block."""
         try:
             self._is_due = True
             while self._is_due or self._soon:
@@ -319,7 +317,7 @@ class ThreadedShell(Shell):
             raise
 
     def _mend(self) -> None:
-        """Says all that is wanted anew over another connection: what was half done is known to nobody."""
+        """Repeats all pending requests over a new connection, because an interrupt left the state half changed."""
         if self._closed:
             self._drop_link()
             self._end(Closed("the bus was closed"))
@@ -357,7 +355,7 @@ class ThreadedShell(Shell):
             poller.await_room(link)
 
     def _waiting(self) -> int:
-        """How many messages were said and not sent."""
+        """Returns the number of messages not yet sent."""
         return 0 if self._link is None else self._link.waiting
 
     def _reopen(self, after: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What threads wait with: for one thing, for one after another, and for what comes over a connection."""
+"""Synchronization for threads: one-shot events, queues, and polls of a connection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 
 class Waiter:
-    """One thread waits with it, once. What sets it takes no lock, which another thread might hold when the process
-    forks."""
+    """One-shot event for one thread. `set` takes no lock that another thread could hold during a fork."""
 
     __slots__ = ("_lock",)
 
@@ -26,16 +25,16 @@ class Waiter:
         self._lock.acquire()
 
     def wait(self, seconds: float | None) -> None:
-        """Returns when it was set, or after so many seconds."""
+        """Waits until it is set, for at most `seconds`; None: without a limit."""
         self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
 
     def set(self) -> None:
-        with contextlib.suppress(RuntimeError):  # It was before.
+        with contextlib.suppress(RuntimeError):  # It was set before.
             self._lock.release()
 
 
 class Pending(Generic[T]):
-    """Has an end once. All but `done` and `get` belongs to whoever holds the bus's lock."""
+    """One-shot future. All methods but `done` and `get` need the lock of the bus."""
 
     __slots__ = ("_done", "_error", "_value", "_waiters")
 
@@ -57,13 +56,13 @@ class Pending(Generic[T]):
         self._end()
 
     def wake_at_end(self, waiter: Waiter) -> None:
-        """Sets it when this has ended."""
+        """Sets the waiter at the end of this future."""
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(waiter)
 
     def get(self) -> T:
-        """How it ended. To be asked when it is done."""
+        """Returns the value or raises the error. Call it only when the future is done."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
@@ -76,7 +75,7 @@ class Pending(Generic[T]):
 
 
 class Line(Generic[T]):
-    """Things to be taken one after the other. Belongs to whoever holds the bus's lock."""
+    """Queue with an event for changes. Needs the lock of the bus."""
 
     def __init__(self) -> None:
         self.items: deque[T] = deque()
@@ -92,7 +91,7 @@ class Line(Generic[T]):
         self._change()
 
     def changed(self) -> Pending[None]:
-        """Ends with the next change, or has ended if there is something to take."""
+        """Returns a future that ends with the next change. It is done if the queue has items or has ended."""
         if self._changed.done() and not self.items and not self.ended:
             self._changed = Pending()
         return self._changed
@@ -103,7 +102,7 @@ class Line(Generic[T]):
 
 
 class Heard(Line[tuple[Terminal, Hold]]):
-    """What a watch has not taken."""
+    """Queue of results that a watch has not taken."""
 
     def put(self, found: Terminal, hold: Hold) -> None:
         self.add((found, hold))
@@ -115,8 +114,7 @@ class Heard(Line[tuple[Terminal, Hold]]):
 
 
 class Poller:
-    """Waits for what comes over a connection, or for `wake`. One thread at a time: of two who wait for the same the
-    kernel wakes one."""
+    """Poller of a connection and of `wake`. For one thread at a time, because the kernel would wake only one of two."""
 
     def __init__(self) -> None:
         self._waking = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -127,16 +125,16 @@ class Poller:
         self._events.register(link.descriptor, select.EPOLLIN)
 
     def detach(self, link: Link) -> None:
-        # An interrupt may have come before it was attached, or after it was closed.
+        # After an interrupt the link may not be attached, or may be closed.
         with contextlib.suppress(OSError):
             self._events.unregister(link.descriptor)
 
     def await_room(self, link: Link) -> None:
-        """Returns also when more can be sent, if it is full."""
+        """Polls for room to write too, if the link is full."""
         self._events.modify(link.descriptor, select.EPOLLIN | select.EPOLLOUT if link.is_full else select.EPOLLIN)
 
     def poll(self, seconds: float | None) -> bool:
-        """Returns when there may be something, and whether the connection can be read."""
+        """Waits for at most `seconds`. Returns whether the connection may be readable."""
         is_readable = False
         for descriptor, events in self._events.poll(seconds):
             if descriptor == self._waking:
@@ -146,7 +144,7 @@ class Poller:
         return is_readable
 
     def wake(self) -> None:
-        """From any thread, and from a finalizer."""
+        """Ends a poll. Safe in any thread and in a finalizer."""
         os.eventfd_write(self._waking, 1)
 
     def __del__(self) -> None:

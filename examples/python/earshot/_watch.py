@@ -1,4 +1,4 @@
-"""Hearing what becomes of requests, whoever asked."""
+"""Subscriptions to the results of handlers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """What becomes of a handler's requests, whoever asked: `async for terminal in bus.watch("gallery/"):`.
+    """Subscription made by `Bus.watch`: `async for terminal in bus.watch("gallery/"):`.
 
-    Each is a `Result` or a `FetchFailed`; `ok` tells them apart. It begins with the call of `watch`, and ends with
-    `close`, its `async with`, the last reference to it, or the bus. What has come and is not taken counts among what
-    fills the bus's window: behind a full one the rest waits at the broker, and with it what the bus itself wants. What
-    is not taken when the watch ends is lost. It comes back with the next broker, and does not hear what ended before
-    that.
+    Each item is a `Result` or a `FetchFailed`; the property `ok` distinguishes them. The subscription begins with the
+    call of `watch`. It ends with `close`, with its `async with`, with the last reference to it, or with the bus;
+    results not taken by then are lost.
+
+    Results not yet taken count towards the window of the bus. Behind a full window further results wait at the broker,
+    also those of the bus's own requests. So read a watch continuously, or give it a bus of its own.
+
+    The subscription survives the broker, but misses results that end before the next broker runs.
     """
 
     def __init__(self, bus: Bus, token: int, queue: Queue) -> None:
@@ -48,7 +51,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Hears no more."""
+        """Ends the subscription."""
         self._bus._unwatch(self._token)
 
     def __del__(self) -> None:
@@ -56,7 +59,7 @@ class Watch:
 
 
 class Queue:
-    """What a watch has not taken. After `end` it yields None."""
+    """Queue of results that a watch has not taken. After `end` it yields None."""
 
     def __init__(self) -> None:
         self._items: deque[tuple[Terminal, Hold]] = deque()

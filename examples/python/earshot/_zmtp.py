@@ -1,12 +1,12 @@
-"""ZeroMQ's protocol, version 3.0 with the mechanism NULL (rfc.zeromq.org/spec/23), as a DEALER speaks it. Pure: bytes
-to messages and back."""
+"""Codec of ZMTP 3.0 with the mechanism NULL (rfc.zeromq.org/spec/23), for a DEALER. Pure: no I/O."""
 
 from __future__ import annotations
 
 import struct
 
 FRAME_BYTES = 1 << 30
-"""The longest frame that is taken: a body in memory has 16 MiB, an answer about a million requests some hundred."""
+"""Maximum size of a received frame in bytes. A body in memory has up to 16 MiB, an answer about a million requests
+about 100 MiB."""
 COMMAND_BYTES = 4096
 GREETING_BYTES = 64
 
@@ -19,7 +19,7 @@ _MECHANISM = b"NULL".ljust(20, b"\0")
 
 
 class Violation(ValueError):
-    """What is at the other end does not keep to the protocol, or has told that it ends it."""
+    """The peer violated the protocol, or refused the connection."""
 
 
 def _command(name: bytes, data: bytes) -> bytes:
@@ -28,11 +28,11 @@ def _command(name: bytes, data: bytes) -> bytes:
 
 OPENING = (_SIGNATURE + b"\x03\x00" + _MECHANISM + bytes(32)
            + _command(b"READY", b"\x0bSocket-Type\x00\x00\x00\x06DEALER"))
-"""What is said first. Nothing else may be until the other end has said its own: see `Decoder.is_open`."""
+"""First bytes of a connection. Messages must wait for the peer's READY: see `Decoder.is_open`."""
 
 
 def encode(head: bytes, body: bytes | None = None) -> bytes:
-    """A message."""
+    """Encodes a message of one or two frames."""
     count = len(head)
     if body is None:
         return (_SHORT_HEADERS[count] if count < 256 else _LONG_HEADER.pack(_LONG, count)) + head
@@ -40,22 +40,22 @@ def encode(head: bytes, body: bytes | None = None) -> bytes:
 
 
 class Decoder:
-    """What comes over one connection, however it is cut. It has memory for what came, not for what a length says."""
+    """Incremental decoder of one connection. Its memory depends on the bytes received, not on announced lengths."""
 
     def __init__(self) -> None:
         self._is_greeted = False
         self.is_open = False
-        """Whether the other end's READY has come, so that messages may be sent."""
+        """Whether the peer's READY has arrived, so that messages may be sent."""
         self.replies: list[bytes] = []
-        """Answers to PING, which is of version 3.1: whoever sends takes them out."""
+        """Answers to PING commands (version 3.1), which the caller sends and removes."""
         self._held = bytearray()
-        """What came of a frame that is not whole."""
+        """Bytes of an incomplete frame."""
         self._needed = 0
-        """Bytes to be held before it is worth while to look again."""
+        """Number of bytes needed before the next attempt to decode."""
         self._message: list[bytes] = []
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """The messages that are whole with what came now: the first two frames of each. Raises `Violation`."""
+        """Returns the messages completed by `data`, the first two frames of each. Raises `Violation`."""
         if self._held:
             self._held += data
             if len(self._held) < self._needed:
@@ -106,13 +106,13 @@ class Decoder:
 
     def _greet(self, data: bytes) -> None:
         if data[0] != 0xFF or not data[9] & 1:
-            raise Violation("what listens there does not speak ZMTP")
+            raise Violation("the peer does not speak ZMTP")
         if data[10] < 3 or data[12:32] != _MECHANISM:
-            raise Violation("what listens there speaks another ZMTP than 3.0 with the mechanism NULL")
+            raise Violation("the peer speaks another ZMTP than 3.0 with the mechanism NULL")
         self._is_greeted = True
 
     def _check(self, flags: int, count: int) -> None:
-        """The header of a command, or of what must not be."""
+        """Checks the header of a command, and of any frame before READY."""
         if flags > (_MORE | _LONG | _COMMAND) or flags & _MORE and flags & _COMMAND:
             raise Violation("the broker sent a frame with unknown flags")
         if not flags & _COMMAND:
@@ -131,6 +131,6 @@ class Decoder:
             raise Violation("the broker sent another command than READY")
         elif name == b"PING":
             if not 2 <= len(data) <= 18:
-                raise Violation("the broker sent a PING that is none")
-            # Two bytes of time to live, and a context of up to 16, which is said again.
+                raise Violation("the broker sent a malformed PING")
+            # A time to live of two bytes, and a context of up to 16 bytes, which the PONG repeats.
             self.replies.append(_command(b"PONG", data[2:]))

@@ -1,9 +1,9 @@
-"""The same names without `await`, for scripts and threads.
+"""Client without `await`, for scripts and threads. The names are those of `earshot`.
 
     with earshot.blocking.connect() as bus, bus.handler("gallery") as gallery:
         result = gallery.fetch("https://example.org/")
 
-Any thread may call. A call that is interrupted (Ctrl-C) cancels what it asked for.
+All calls are thread-safe. Interrupting a call that waits (Ctrl-C) cancels its request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Bus", "Handler", "Transfer", "Watch", "connect"]
 
 
 class Transfer(AnyTransfer):
-    """One request under way."""
+    """Pending request, made by `Handler.start`."""
 
     def __init__(self, bus: Bus, fetch: Fetch, on_progress: Callable[[Progress], object] | None) -> None:
         super().__init__(fetch, on_progress)
@@ -39,12 +39,15 @@ class Transfer(AnyTransfer):
         self._steps: Line[Progress] | None = None
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Returns whether the request has ended."""
         return self._ending.done()
 
     def result(self, timeout: float | None = None) -> Result:
-        """Waits for the result. Raises `FetchFailed`; `concurrent.futures.CancelledError` if it was cancelled; or
-        `TimeoutError` after so many seconds, and it goes on."""
+        """Waits for the result, for at most `timeout` seconds; None: without a limit.
+
+        Raises `FetchFailed` after a failure, `concurrent.futures.CancelledError` after a cancellation, `Closed` if the
+        bus was closed, and `TimeoutError` at the time limit. After a `TimeoutError` the request continues.
+        """
         if not self._ending.done():
             try:
                 self._bus._wait(self._ending, timeout)
@@ -56,17 +59,19 @@ class Transfer(AnyTransfer):
         return self._ending.get()
 
     def cancel(self) -> None:
-        """Not wanted any more."""
+        """Cancels the request. Threads that wait receive `concurrent.futures.CancelledError`."""
         self._bus._do(self._cancel)
 
     def set_priority(self, priority: Priority) -> None:
-        """Another class while it waits."""
+        """Changes the priority of a request that waits. Raises `ValueError` for an unknown priority."""
         check_priority(priority)
         self._bus._do(lambda: self._bus._apply(self._bus._core.prioritize((self.handler, self.request), priority)))
 
     def progress(self) -> Iterator[Progress]:
-        """How far it is, now and then until it ends; only of what was started with `progress_ms` or `on_progress`. Of
-        several the newest is told. For one reader."""
+        """Yields the progress until the request ends. Skips all but the newest report.
+
+        Only for one reader, and only if the request was started with `progress_ms` or `on_progress`.
+        """
         steps = self._bus._do(self._follow)
         while True:
             self._bus._wait(self._bus._do(steps.changed))
@@ -78,10 +83,10 @@ class Transfer(AnyTransfer):
             yield step
 
     def why(self) -> dict[str, Any]:
-        """What it waits for, or who fetches it."""
+        """Returns the state of the request, and the reason why it waits."""
         return self._bus.why(self.handler, self.request)
 
-    # With the bus's lock.
+    # Called with the lock of the bus held.
 
     def _follow(self) -> Line[Progress]:
         if self._steps is None:
@@ -117,7 +122,7 @@ class Transfer(AnyTransfer):
 
 
 class Handler:
-    """A name under which URLs are wanted. Leaving its `with` removes it."""
+    """Name under which results are delivered. Leaving its `with` removes the handler with all its requests."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         self._bus = bus
@@ -136,16 +141,19 @@ class Handler:
             self._bus._question(lambda token: self._bus._core.remove(self.name, token, survives=False))
 
     def start(self, url: str, **options: Unpack[FetchOptions]) -> Transfer:
-        """Asks for a URL and does not wait. Of many that are asked for in a row several leave together: the last ones
-        when something is waited for, or some 20 ms later."""
+        """Requests a URL and returns its transfer without waiting. Raises as `earshot.Handler.start`.
+
+        Consecutive requests are sent in batches. The last batch leaves with the next call that waits, or after about
+        20 ms.
+        """
         return self._start(url, options)
 
     def fetch(self, url: str, **options: Unpack[FetchOptions]) -> Result:
-        """The result. Raises `FetchFailed` if there is none."""
+        """Requests a URL and returns its result. Raises as `earshot.Handler.fetch`."""
         return self._start(url, options).result()
 
     def replace(self, url: str, **options: Unpack[FetchOptions]) -> Result:
-        """As `fetch`, instead of all that the handler wants."""
+        """As `fetch`, and removes all earlier requests of the handler."""
         return self._start(url, options, replace=True).result()
 
     def _start(self, url: str, options: FetchOptions, replace: bool = False) -> Transfer:
@@ -155,7 +163,7 @@ class Handler:
 
 
 class Watch:
-    """What becomes of a handler's requests: `for terminal in bus.watch("gallery/"):`."""
+    """Subscription made by `Bus.watch`: `for terminal in bus.watch("gallery/"):`. Otherwise as `earshot.Watch`."""
 
     def __init__(self, bus: Bus, token: int, heard: Heard) -> None:
         self._bus = bus
@@ -185,7 +193,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Hears no more."""
+        """Ends the subscription."""
         self._bus._do(self._bus._unwatch, self._token)
 
     def __del__(self) -> None:
@@ -193,7 +201,10 @@ class Watch:
 
 
 class Bus(ThreadedShell):
-    """A connection to the broker."""
+    """Connection to the broker, made by `connect` and opened by `with`. All methods are thread-safe.
+
+    Methods that wait raise `Closed` if the bus is closed meanwhile. Otherwise as `earshot.Bus`.
+    """
 
     def __enter__(self) -> Self:
         self._open()
@@ -203,14 +214,11 @@ class Bus(ThreadedShell):
         self._shut()
 
     def handler(self, name: str | None = None) -> Handler:
-        """A handler, to be entered with `with`; without a name it has one that nobody else has."""
+        """Returns a handler, to be opened with `with`. See `earshot.Bus.handler`."""
         return Handler(self, check_handler(name or f"python/{secrets.token_hex(8)}"))
 
     def watch(self, pattern: str) -> Watch:
-        """What becomes of a handler's requests from now on; with a slash at its end, of all handlers below it.
-
-        A result is acknowledged once the program has taken it. The result of a durable request is then gone from the
-        broker's disk: the program stores it, or loses it."""
+        """Subscribes to a handler, or with a trailing slash to all handlers below it. See `earshot.Bus.watch`."""
         heard = Heard()
         return Watch(self, self._do(self._hear, check_pattern(pattern), heard), heard)
 
@@ -220,18 +228,18 @@ class Bus(ThreadedShell):
         return transfer
 
     def remove(self, pattern: str) -> int:
-        """Nothing under a handler, or below `pattern/`, is wanted any more: how many requests that was."""
+        """Removes a handler, or with a trailing slash all below it. Returns the number of removed requests."""
         check_pattern(pattern)
         answer = self._question(lambda token: self._core.remove(pattern, token, survives=True))
         return int(answer.operands[1]) if answer else 0
 
     def cancel(self, handler: str, request: str) -> None:
-        """One request is not wanted any more."""
+        """Cancels one request, of this or another program. Does nothing if the request does not exist."""
         check_handler(handler)
         self._question(lambda token: self._core.cancel((handler, request), token))
 
     def query(self, *subject: str) -> dict[str, Any]:
-        """What QUERY `subject` asks for."""
+        """Returns the answer to a QUERY, as parsed JSON. See `earshot.Bus.query`."""
         questions = pages(subject)
         question = next(questions)
         while True:
@@ -243,29 +251,29 @@ class Bus(ThreadedShell):
                 return found
 
     def ping(self) -> None:
-        """Returns when the broker has dealt with all that was said before."""
+        """Waits until the broker has processed all earlier messages of this connection."""
         self.query("ping")
 
     def status(self) -> dict[str, Any]:
-        """What waits, what runs, where it all went."""
+        """Returns the broker's status: counters, queue, workers and origins, as in `earshot status --json`."""
         return self.query("status")
 
     def settings(self) -> list[dict[str, Any]]:
-        """What is set, and where each value comes from."""
+        """Returns the settings: a list of dictionaries with name, value and source."""
         rows: list[dict[str, Any]] = self.query("settings")["settings"]
         return rows
 
     def why(self, handler: str, request: str) -> dict[str, Any]:
-        """What one request waits for, or who fetches it."""
+        """Returns the state of one request, and the reason why it waits. `request`: its ID."""
         return self.query("why", handler, request)
 
     def set(self, name: str, *value: object) -> str:
-        """Changes a setting of the broker. Returns it in normal form."""
+        """Changes a setting of the broker, and returns it in normal form. Raises `Refused`. See `earshot.Bus.set`."""
         answer = self._question(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
         return " ".join(answer.operands) if answer else ""
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
             timeout: float = 10.0, lease: float = 0.0) -> Bus:
-    """The bus, to be entered: `with earshot.blocking.connect() as bus:`. The rest is as in `earshot.connect`."""
+    """Returns a bus, to be opened: `with earshot.blocking.connect() as bus:`. Parameters as in `earshot.connect`."""
     return Bus(runtime, private, window, timeout, lease)

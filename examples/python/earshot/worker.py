@@ -1,12 +1,12 @@
-"""A worker for URLs of a scheme of one's own: a function that makes what they stand for.
+"""Worker for a URL scheme of your own: a function that produces the response of each URL.
 
     async def thumb(job):                                        # in thumbs.py
         return Image...
 
-    python -m earshot.worker thumbs:thumb --scheme thumb         # then anybody asks for thumb:…
+    python -m earshot.worker thumbs:thumb --scheme thumb         # now any program can request thumb:…
 
-The bus does the rest: requests for the same URL are one job, each who asked gets the answer, and a job that nobody wants
-any more is cancelled. EARW/1, protocols/2-WORKER.md.
+The broker coalesces requests for the same URL into one job, delivers the response to all subscribers, and cancels the
+job when the last one is gone. The protocol is EARW/1, protocols/2-WORKER.md.
 """
 
 from __future__ import annotations
@@ -33,67 +33,74 @@ from ._messages import Headers, Message, Priority, check_priority, decode_for_wo
 from ._results import EarshotError, NoBroker, Refused
 
 RECONNECT_SECONDS = 0.1
-"""The pause before another connection."""
+"""Seconds between two attempts to connect."""
 SLOTS = 4
-"""Jobs at once, if nothing else is said."""
+"""Default number of concurrent jobs."""
 
 _log = logging.getLogger("earshot.worker")
 
 
 class JobFailed(EarshotError):
-    """Raised by a function that cannot do its job. Who asked gets `worker-failed`, with these words."""
+    """Failure of a job, raised by the worker's function. Clients receive its code and its detail."""
 
     def __init__(self, detail: str, code: str = "worker-failed") -> None:
         super().__init__(detail)
         self.detail = detail
-        """A sentence for people; the first 200 bytes are passed on."""
+        """Explanation for people, one sentence. Clients receive its first 200 characters, as ASCII."""
         self.code = code
-        """One of protocols/3-CODES.md, "Failures", such as `timeout`, after which the bus tries again."""
+        """A code of protocols/3-CODES.md, "Failures". The broker retries after transient ones, such as `timeout`."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a job brought, if it is more than bytes."""
+    """Response of a job, with header fields and a status."""
 
     body: bytes = b""
+    """The body. A body over the broker's `inline-bytes`, 64 KiB by default, travels as a file."""
     headers: Headers = ()
-    """As of HTTP: `(("content-type", "image/webp"),)`."""
+    """HTTP header fields, pairs of name and value: `(("content-type", "image/webp"),)`."""
     status: int = 200
-    """From 400 on those who asked get `http-status`."""
+    """HTTP status. With 400 or more the request fails as `http-status`, and the body is its error page."""
 
 
 Function: TypeAlias = "Callable[[Job], bytes | Answer | Awaitable[bytes | Answer]]"
-"""Given a job, returns what it brings, or raises. One that is not `async` is called in a thread."""
+"""Function of a worker: returns the response of a job, or raises `JobFailed`. Runs in a thread unless `async`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One URL to be made."""
+    """Request for one URL, passed to the worker's function."""
 
     url: str
+    """The requested URL, in normal form."""
     priority: Priority
-    """The class of those who wait: for what the job asks the bus for in turn."""
+    """Highest priority of the waiting requests when the job began. Use it for requests that the job itself makes."""
     headers: Headers
+    """Header fields of the request, pairs of name and value."""
     method: str
+    """Method of the request, such as `GET`."""
     body: bytes | None
-    """What came with a request of a method such as POST; None if nothing did."""
+    """Body of the request; None if it has none."""
     max_bytes: int | None
-    """Nobody wants more than this."""
+    """Maximum size in bytes that the requests accept; None: no limit."""
     _report: Callable[[int, int | None], None]
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants it any more. A coroutine is cancelled then; a function in a thread may look here."""
+        """Whether the job was cancelled. A coroutine is cancelled too; a function in a thread should check this."""
         return self._cancelled.is_set()
 
     def report(self, received: int, total: int | None = None) -> None:
-        """Tells those who want to know how many bytes there are, of how many. From any thread."""
+        """Reports progress: bytes so far, and the total if known. Thread-safe."""
         self._report(received, total)
 
 
 class Worker:
-    """Serves schemes with a function until `stop`, over several brokers. Belongs to one event loop."""
+    """Worker that serves schemes with a function until `stop`, also across restarts of the broker. For one event loop.
+
+    `schemes`: names such as `thumb`. `slots`: number of concurrent jobs. `runtime`: see `earshot.connect`.
+    """
 
     def __init__(self, function: Function, schemes: Sequence[str], slots: int = SLOTS,
                  runtime: str | os.PathLike[str] | None = None) -> None:
@@ -112,10 +119,13 @@ class Worker:
         self._ended: asyncio.Future[None]
         self._loop: asyncio.AbstractEventLoop
         self.registered: asyncio.Event
-        """Set while the broker knows it."""
+        """Set while the worker is registered at a broker."""
 
     async def run(self) -> None:
-        """Serves this broker and each later one. Returns after `stop`; raises `NoBroker` or `Refused`."""
+        """Serves the present broker and its successors. Returns after `stop`.
+
+        Raises `NoBroker` if no broker runs at the start, and `Refused` if the broker rejects the registration.
+        """
         if not _place.is_served(self._folder):
             raise NoBroker(f"no broker runs in {self._folder}: start one with `earshot serve`")
         self._loop = asyncio.get_running_loop()
@@ -129,7 +139,7 @@ class Worker:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
-        """Takes no more jobs, ends those that run, and leaves."""
+        """Accepts no more jobs, completes the running ones, and ends `run`."""
         self._is_leaving = True
         self._leave_if_done()
 
@@ -157,7 +167,7 @@ class Worker:
         link.close(linger)
 
     def _lost(self) -> None:
-        """What ran for a broker that is gone is nobody's: it is dropped, and the next one is told of nothing."""
+        """Cancels all jobs, because the next broker does not know them, and reconnects."""
         self._drop_link()
         self.registered.clear()
         for attempt in list(self._tasks):
@@ -238,14 +248,14 @@ class Worker:
     def _cancel(self, attempt: str) -> None:
         if attempt in self._tasks:
             self._jobs[attempt]._cancelled.set()
-            # Not before it has begun: of a task that is cancelled before, nothing runs, and nobody would be answered.
+            # Deferred, because a task cancelled before its first step runs nothing, and would send no answer.
             self._loop.call_soon(self._tasks[attempt].cancel)
 
     async def _carry_out(self, attempt: str, job: Job) -> None:
         link = self._link
         head, body = await self._outcome(attempt, job)
         del self._tasks[attempt], self._jobs[attempt]
-        # Of an earlier connection nobody awaits it.
+        # Another broker does not expect the response of a job from an earlier connection.
         if link is self._link:
             self._say(head, body)
         self._leave_if_done()
@@ -262,10 +272,10 @@ class Worker:
             return _failed(attempt, failure.code, failure.detail), None
         except OSError as error:
             _log.exception("job %s", job.url)
-            return _failed(attempt, "internal", error.strerror or "the system refused something"), None
+            return _failed(attempt, "internal", error.strerror or "an operating system error"), None
         except Exception:
             _log.exception("job %s", job.url)
-            return _failed(attempt, "internal", "the worker's function raised what it should not"), None
+            return _failed(attempt, "internal", "unexpected exception in the worker's function; see its log"), None
 
     async def _make(self, job: Job) -> bytes | Answer:
         if inspect.iscoroutinefunction(self._function):
@@ -275,7 +285,7 @@ class Worker:
         try:
             return await asyncio.shield(running)  # type: ignore[arg-type]
         except asyncio.CancelledError:
-            # A thread cannot be ended: its slot is taken until it returns.
+            # A thread cannot be cancelled, so its slot stays taken until it returns.
             await asyncio.wait([running])
             raise
 
@@ -302,7 +312,7 @@ def _failed(attempt: str, code: str, detail: str) -> bytes:
 
 
 def _write(path: pathlib.Path, data: bytes) -> None:
-    """A new file, which nobody changes any more."""
+    """Creates a read-only file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:
@@ -314,7 +324,7 @@ def _write(path: pathlib.Path, data: bytes) -> None:
 
 
 def function_named(name: str) -> Function:
-    """What `module:function` names. Raises `ValueError` if that is nothing to call."""
+    """Returns the function that `module:function` names. Raises `ValueError` or `ImportError` if there is none."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ValueError(f"{name!r} is not module:function")
@@ -328,7 +338,7 @@ def function_named(name: str) -> Function:
 
 async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS,
                 runtime: str | os.PathLike[str] | None = None) -> None:
-    """Serves schemes until SIGINT or SIGTERM, or until the bus ends it."""
+    """Serves schemes until SIGINT or SIGTERM. Parameters and exceptions as in `Worker`."""
     worker = Worker(function, schemes, slots, runtime)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -337,14 +347,15 @@ async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m earshot.worker", description="Serve URLs of a scheme with a function.")
-    parser.add_argument("function", help="module:function; the working folder is looked into, too")
-    parser.add_argument("--scheme", action="append", required=True, help="may be given several times")
-    parser.add_argument("--slots", type=int, default=SLOTS, help="jobs at once (default: %(default)s)")
-    parser.add_argument("--runtime", help="the broker's runtime folder")
+    parser = argparse.ArgumentParser(prog="python -m earshot.worker",
+                                     description="Serve URLs of a scheme with a function.")
+    parser.add_argument("function", help="module:function; the search path includes the working directory")
+    parser.add_argument("--scheme", action="append", required=True, help="scheme to serve; may be repeated")
+    parser.add_argument("--slots", type=int, default=SLOTS, help="number of concurrent jobs (default: %(default)s)")
+    parser.add_argument("--runtime", help="runtime directory of the broker")
     arguments = parser.parse_args()
     if arguments.runtime:
-        # What the function asks of the bus, it asks of the same one.
+        # The function's own requests go to the same bus.
         os.environ["EARSHOT_RUNTIME"] = arguments.runtime
     logging.basicConfig(format="%(levelname)s: %(message)s")
     try:
@@ -358,7 +369,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Not this copy of the module: functions raise and return the classes of the one that they import.
+    # The imported module and not this copy of it, because functions raise and return classes of the imported one.
     from earshot import worker
 
     sys.exit(worker.main())

@@ -1,6 +1,6 @@
-"""Fetches many URLs, until a number of them are there: fetch_many.py NUMBER URL...
+"""Fetches URLs until NUMBER of them have arrived: fetch_many.py NUMBER URL...
 
-Leaving the handler removes it: what waits is forgotten, what runs is cut off.
+Leaving the handler removes its pending requests: the broker drops queued ones and aborts running transfers.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A cell of a list that is reused while one scrolls: each URL replaces the one before: replace.py URL...
+"""Reuses one handler, as a list reuses a cell while it scrolls: replace.py URL...
 
-Only the last one is waited for. Of those before it what had not come is not fetched.
+Each URL replaces the request for the one before, and only the last one is certain to be fetched.
 """
 
 import asyncio

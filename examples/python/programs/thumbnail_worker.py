@@ -1,9 +1,9 @@
-"""Serves thumb:SIZE/URL: fetches a picture through the bus, makes it at most SIZE pixels wide and high, as WebP.
+"""Serves thumb:SIZE/URL: fetches a picture through the bus, and scales it to at most SIZE by SIZE pixels, as WebP.
 
     PYTHONPATH=examples/python:examples/python/programs python3 -m earshot.worker thumbnail_worker:thumbnail --scheme thumb
     earshot get -o small.webp thumb:96/https://example.org/large.jpg
 
-It needs Pillow (Debian: python3-pil).
+Needs Pillow (Debian: python3-pil).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from earshot.worker import Answer, Job, JobFailed
 
 LARGEST_PIXELS = 2_048
 LARGEST_PICTURE = 64 << 20
-"""Bytes of a picture that is fetched; what it unpacks to is bounded by Pillow."""
+"""Maximum size of a fetched picture in bytes. Pillow limits its number of pixels."""
 
 _bus: earshot.Bus | None = None
 _entering = asyncio.Lock()
 
 
 async def thumbnail(job: Job) -> Answer:
-    """One small picture."""
+    """Returns the thumbnail of the picture that the job names."""
     wanted = re.fullmatch(r"thumb:(\d{1,4})/(https?://.+)", job.url)
     if not wanted or not 1 <= (size := int(wanted[1])) <= LARGEST_PIXELS:
-        raise JobFailed(f"it is thumb:SIZE/URL, with a size up to {LARGEST_PIXELS}", code="malformed-url")
+        raise JobFailed(f"the form is thumb:SIZE/URL, with a size from 1 to {LARGEST_PIXELS}", code="malformed-url")
     bus = await _connected()
-    # When this job is cancelled, so is the fetch; and it is as urgent.
+    # A cancelled job cancels this fetch, too. The fetch has the priority of the job.
     async with bus.handler() as handler:
         try:
             result = await handler.fetch(wanted[2], priority=job.priority, max_bytes=LARGEST_PICTURE)
@@ -42,7 +42,7 @@ async def thumbnail(job: Job) -> Answer:
 
 
 async def _connected() -> earshot.Bus:
-    """The connection of all jobs. It goes with the process."""
+    """Returns the connection that all jobs share. It ends with the process."""
     global _bus
     async with _entering:
         if _bus is None:
@@ -58,4 +58,4 @@ def _shrink(data: bytes, size: int) -> bytes:
             picture.convert("RGB").save(out, "WEBP")
             return out.getvalue()
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise JobFailed("this is no picture") from error
+        raise JobFailed("the response is not a picture") from error

@@ -1,6 +1,6 @@
-"""Tells what becomes of a handler's requests, whoever asked for them: watch.py HANDLER [COUNT]
+"""Prints the results of a handler, also those of other programs' requests: watch.py HANDLER [COUNT]
 
-A slash at the end means all handlers below it.
+A trailing slash selects all handlers below it.
 """
 
 import sys

@@ -114,7 +114,7 @@ class NoBusTests(unittest.TestCase):
             link = broker.runtime / "link"
             link.symlink_to(broker.runtime)
             for folder in (broker.runtime, link):
-                with self.assertRaisesRegex(earshot.NoBroker, "not to be trusted"):
+                with self.assertRaisesRegex(earshot.NoBroker, "not a directory private to this user"):
                     with earshot.blocking.connect(folder):
                         self.fail("connected to whoever it is")
 

@@ -1,12 +1,17 @@
-"""The example programs, as a user runs them."""
+"""The example programs and the programs of the README, as a user runs them."""
 
 import pathlib
+import re
+import signal
+import sys
+import tempfile
+import unittest
 
 import earshot.blocking
 from fixture import PROGRAMS, BusTestCase, environment
 from support.harness import PYTHON
 from support.origin import body
-from support.processes import Program
+from support.processes import Program, eventually
 
 
 class ProgramTests(BusTestCase):
@@ -53,7 +58,67 @@ class ProgramTests(BusTestCase):
         self.assertEqual(done.stdout.decode().splitlines(),
                          [f"{url} removed: it was replaced" for url in urls[:2]] + [f"{urls[2]} 200"])
 
-    def test_every_program_is_tested_and_told_of(self):
+    def snippet(self, opening):
+        """The program of the README that contains `opening`, with URLs of the origin."""
+        readme = (PROGRAMS.parent / "README.md").read_text()
+        [code] = [code for code in re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL) if opening in code]
+        paths = {"": "/bytes/1000", "{name}": "{paths[name]}", "a": "/bytes/10", "slow": "/hang", "b": "/bytes/11",
+                 "large": "/bytes/5000000"}
+        code = re.sub(r"https://example\.org/([\w{}]*)", lambda found: self.url + paths[found[1]], code)
+        return 'paths = {"a": "/bytes/10", "b": "/bytes/11", "none": "/status/404"}\n' + code
+
+    def run_snippet(self, opening):
+        program = Program([PYTHON, "-c", self.snippet(opening)], environment(EARSHOT_RUNTIME=self.bus.runtime), self.folder)
+        self.assertEqual((program.wait(30), program.stderr), (0, ""), program.describe())
+        return program.stdout.decode()
+
+    @property
+    def folder(self):
+        if not hasattr(self, "_folder"):
+            self._folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ear-")))
+        return self._folder
+
+    def test_the_readme_fetches(self):
+        self.assertRegex(self.run_snippet("import earshot.blocking\n\nwith earshot.blocking.connect() as bus, bus.handler()"),
+                         r"^200 \S+ 1000\n$")
+        self.assertEqual(self.run_snippet('"a", "b", "none"').splitlines(),
+                         [f"{self.url}/bytes/10 200 10 network", f"{self.url}/bytes/11 200 11 network",
+                          f"{self.url}/status/404 http-status 404"])
+        self.assertEqual((self.folder / "page").read_bytes(), body(11))
+
+    @unittest.skipIf(sys.version_info < (3, 11), "asyncio.timeout is of Python 3.11")
+    def test_the_readme_removes(self):
+        said = self.run_snippet("tutorial/page").splitlines()
+        self.assertEqual([said[1], *said[2:5]],
+                         ["page: removed", "second: 200", "first: removed: it was replaced", "cancelled"])
+
+    def test_the_readme_streams(self):
+        *steps, path, first, second, watched = self.run_snippet("tutorial/stream").splitlines()
+        for step in steps:
+            self.assertRegex(step, r"^\d+ of (5000000|None)$")
+        self.assertRegex(path, r"^/.+ [0-9a-f]{64}$")
+        self.assertEqual({first, second}, {f"{self.url}/bytes/10", f"{self.url}/bytes/11"})
+        self.assertEqual(watched, "tutorial/stream 200")
+
+    def test_the_readme_takes_a_durable_result(self):
+        submitted = self.bus.run("submit", "--durable", "--handler", "nightly/report", f"{self.url}/bytes/12")
+        self.assertEqual(submitted.status, 0, submitted.describe())
+        self.assertEqual(self.run_snippet("nightly/"), "nightly/report 200 12\n")
+        self.assertEqual((self.folder / "report").read_bytes(), body(12))
+
+    def test_the_readme_serves_a_scheme(self):
+        (self.folder / "shout.py").write_text(self.snippet("# shout.py"))
+        worker = Program([PYTHON, "-m", "earshot.worker", "shout:shout", "--scheme", "shout"],
+                         environment(EARSHOT_RUNTIME=self.bus.runtime), self.folder)
+        with earshot.blocking.connect(self.bus.runtime) as bus, bus.handler() as handler:
+            eventually(lambda: any("shout" in served["schemes"] for served in bus.status()["workers"]), "the worker serves")
+            self.assertEqual(handler.fetch("shout:hello").read(), b"HELLO")
+            with self.assertRaisesRegex(earshot.FetchFailed, "no text follows shout:"):
+                handler.fetch("shout:")
+        worker.signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(10), 0, worker.describe())
+
+    def test_every_program_is_tested_and_described(self):
         readme = (PROGRAMS.parent / "README.md").read_text()
         tests = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_*.py"))
         for program in PROGRAMS.glob("*.py"):

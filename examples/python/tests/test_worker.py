@@ -304,7 +304,7 @@ class ThumbnailTests(WorkerTestCase):
         async with self.connect() as bus, bus.handler() as handler:
             while not any("thumb" in worker["schemes"] for worker in (await bus.status())["workers"]):
                 await asyncio.sleep(0)
-            for url, words in ((f"thumb:96/{self.url}/bytes/500", "this is no picture"),
+            for url, words in ((f"thumb:96/{self.url}/bytes/500", "the response is not a picture"),
                                (f"thumb:96/{self.url}/status/404", "the picture could not be fetched: http-status")):
                 with self.assertRaises(earshot.FetchFailed) as caught:
                     await handler.fetch(url)
