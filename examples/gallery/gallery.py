@@ -1,6 +1,6 @@
-"""A table of pictures that come through the bus, as a page on 127.0.0.1: gallery.py [--port PORT] FILE
+"""Shows a table of pictures from the bus as a web page on 127.0.0.1: gallery.py [--port PORT] FILE
 
-FILE has the URL of a picture in each line; - is standard input.
+FILE contains the URL of a picture in each line; - is standard input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import earshot
 from pages import Pages
 
 MOST_ROWS = 100_000
-"""Rows of the table: browsers draw nothing beyond some 16 million pixels."""
+"""Maximum number of rows. Browsers draw nothing beyond about 16 million pixels."""
 
 
 async def main(urls: list[str], port: int) -> None:
@@ -27,10 +27,10 @@ async def main(urls: list[str], port: int) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="A table of pictures that come through the bus, as a web page.")
-    parser.add_argument("--port", type=int, default=0, help="of the page; by default one that is free")
+    parser = argparse.ArgumentParser(description="Show a table of pictures from the bus as a web page.")
+    parser.add_argument("--port", type=int, default=0, help="port of the page (default: a free one)")
     parser.add_argument("file", type=argparse.FileType(encoding="utf-8", errors="replace"),
-                        help="the URL of a picture in each line; - is standard input")
+                        help="file with the URL of a picture in each line; - is standard input")
     return parser.parse_args()
 
 
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     given = arguments()
     rows = [line.strip() for line in given.file if line.strip()]
     if not 0 < len(rows) <= MOST_ROWS:
-        sys.exit(f"gallery: {len(rows)} URLs; it shows 1 to {MOST_ROWS}")
+        sys.exit(f"gallery: {len(rows)} URLs in the file; the table shows 1 to {MOST_ROWS}")
     try:
         asyncio.run(main(rows, given.port))
     except (earshot.EarshotError, OSError, OverflowError) as error:

@@ -1,5 +1,5 @@
 "use strict";
-// Keeps as many cells as fit, tells the server which row is the first on the screen, and shows what the events tell of.
+// Shows as many cells as fit, sends the first visible row to the server, and displays the events of the server.
 
 const ROW_HEIGHT = 120;  // As in page.html.
 const MOST_CELLS = 64;   // As in screen.py.
@@ -11,8 +11,8 @@ let events = null;
 let screenName = null;
 let rowCount = 0;
 let cells = [];
-let told = null;       // The first row that the server knows of.
-let arrived = new Map();  // What was heard of rows that the server has on the screen: it says so once.
+let told = null;       // The first row as known to the server.
+let arrived = new Map();  // Events by row, because the server sends each once.
 let telling = false;
 
 class Cell {
@@ -33,7 +33,7 @@ class Cell {
         this.element.style.transform = `translateY(${row * ROW_HEIGHT}px)`;
     }
 
-    // A new element each time: an old one would show the picture of the row before until the new one has come.
+    // A new element each time: an old one would show the previous picture until the new one has loaded.
     fill(news) {
         this.content?.remove();
         this.content = null;
@@ -49,7 +49,7 @@ function open() {
     const count = Math.min(MOST_CELLS, Math.ceil(list.clientHeight / ROW_HEIGHT) + 1);
     events = new EventSource(`/events?cells=${count}`);
     events.onopen = () => lost.hidden = true;
-    events.onerror = () => lost.hidden = false;  // It tries again by itself.
+    events.onerror = () => lost.hidden = false;  // The browser reconnects by itself.
     events.onmessage = event => hear(JSON.parse(event.data));
 }
 
@@ -62,11 +62,11 @@ function hear(news) {
     } else {
         arrived.set(news.row, news);
         const cell = cells[news.row % cells.length];
-        if (cell.row === news.row) cell.fill(news);  // Else it was scrolled on while this was on its way.
+        if (cell.row === news.row) cell.fill(news);  // Otherwise the list has scrolled on.
     }
 }
 
-// A new screen, at first and whenever the connection was lost: nothing is there yet.
+// Starts a new, empty screen, at the start and after each loss of the connection.
 function begin(news) {
     screenName = news.screen;
     rowCount = news.rows;
@@ -84,7 +84,7 @@ function scrolled() {
     tell();
 }
 
-// One at a time, so that they arrive in their order; what was scrolled over meanwhile is never asked for.
+// Sends one position at a time, to keep their order. Rows scrolled over in the meantime are never requested.
 async function tell() {
     if (telling) return;
     telling = true;
@@ -94,7 +94,7 @@ async function tell() {
         const answer = await fetch(`/screen/${name}`, { method: "POST", body: JSON.stringify({ first }) })
             .catch(() => null);
         if (name !== screenName) continue;
-        if (!answer?.ok) break;  // The screen or the server is gone: the events begin another.
+        if (!answer?.ok) break;  // The screen or the server is gone: the next event stream begins a new screen.
         told = first;
         for (const row of arrived.keys()) if (row < first || row >= first + cells.length) arrived.delete(row);
     }

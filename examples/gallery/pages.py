@@ -1,10 +1,10 @@
-"""The pages on 127.0.0.1: just enough HTTP for a page, its events and its pictures.
+"""Web server on 127.0.0.1 for the page, its events and its pictures.
 
     GET  /                   the page
     GET  /page.js            its program
-    GET  /events?cells=N     opens a screen of N cells; what becomes of it, as server-sent events, until the page leaves
-    POST /screen/NAME        {"first": ROW}: rows from ROW on are on the screen
-    GET  /picture/NAME/ROW   a picture that the events told of, while its row is on the screen
+    GET  /events?cells=N     opens a screen of N cells, and sends its events (server-sent events) until the page leaves
+    POST /screen/NAME        {"first": ROW}: scrolls the screen to ROW
+    GET  /picture/NAME/ROW   the picture of a row on the screen, after its event
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ POLICY = "default-src 'none'; img-src 'self'; connect-src 'self'; script-src 'se
 MOST_HEAD_BYTES = 16 << 10
 MOST_BODY_BYTES = 4 << 10
 MOST_SCREENS = 16
-"""Open pages. Each has its cells' pictures in memory."""
+"""Maximum number of open pages. Each keeps the pictures of its cells in memory."""
 
 PATIENCE = 10.0
-"""Seconds for a request to come, and for an answer to be taken."""
+"""Maximum time in seconds to receive a request, and to send a response."""
 
 COUNTERS_EVERY = 0.5
-"""Seconds between two looks at the counters."""
+"""Seconds between two updates of the counters."""
 
 
 class Refusal(Exception):
-    """The request is answered with this status."""
+    """Error with the HTTP status of the response."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 
 class Request:
-    """One request, whole."""
+    """Complete HTTP request."""
 
     def __init__(self, head: list[str]) -> None:
         parts = head[0].split(" ")
@@ -74,7 +74,7 @@ class Request:
 
 
 class Pages:
-    """Serves the list `urls` to whoever opens the page: `async with Pages(bus, urls, port) as pages:`."""
+    """Web server for the list `urls`: `async with Pages(bus, urls, port) as pages:`."""
 
     def __init__(self, bus: earshot.Bus, urls: Sequence[str], port: int) -> None:
         self._bus = bus
@@ -83,11 +83,11 @@ class Pages:
         self._screens: dict[str, Screen] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._late_bytes = 0
-        """Of screens that are gone."""
+        """Late bytes of closed screens."""
 
     @property
     def url(self) -> str:
-        """Of the page."""
+        """URL of the page."""
         return f"http://127.0.0.1:{self._port}/"
 
     async def __aenter__(self) -> Pages:
@@ -119,19 +119,19 @@ class Pages:
         except asyncio.LimitOverrunError:
             await self._refuse(writer, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except (OSError, EOFError, asyncio.TimeoutError, earshot.EarshotError):
-            pass  # The page has gone, or the bus: it will ask again.
+            pass  # The page or the bus is gone. The page will reconnect.
         finally:
             writer.close()
 
     def _check_sender(self, request: Request) -> None:
-        """Other pages in the same browser can reach this port, under a name of their own, too."""
+        """Rejects requests of other web pages in the same browser, which can reach this port too."""
         hosts = {f"127.0.0.1:{self._port}", f"localhost:{self._port}"}
         origin = request.fields.get("origin")
         if request.fields.get("host") not in hosts or origin not in {None, *(f"http://{host}" for host in hosts)}:
             raise Refusal(HTTPStatus.FORBIDDEN)
 
     def _answer(self, request: Request) -> tuple[HTTPStatus, str, bytes]:
-        """Status, Content-Type and body."""
+        """Returns status, Content-Type and body."""
         if request.method == "GET" and request.path in FILES:
             name, content_type = FILES[request.path]
             return HTTPStatus.OK, content_type, (HERE / name).read_bytes()
@@ -161,7 +161,7 @@ class Pages:
             raise Refusal(HTTPStatus.BAD_REQUEST)
         return first
 
-    # The events of a screen, which lives as long as their connection.
+    # Events of a screen, which exists as long as their connection.
 
     async def _tell(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wanted = request.query.get("cells", [""])[0]
@@ -194,7 +194,7 @@ class Pages:
             await writer.drain()
 
     async def _count(self, screen: Screen) -> None:
-        """Tells the counters, when they change. They are of the whole bus, since it was started."""
+        """Sends the counters when they change. They cover the whole bus since its start."""
         told = None
         while True:
             counters = await self._counters()
@@ -213,7 +213,7 @@ class Pages:
         while await reader.read(MOST_HEAD_BYTES):
             pass
 
-    # Answers.
+    # Responses.
 
     async def _send(self, writer: asyncio.StreamWriter, status: HTTPStatus, content_type: str, body: bytes) -> None:
         writer.write(head(status, content_type, len(body)) + body)
@@ -223,11 +223,11 @@ class Pages:
         try:
             await self._send(writer, status, "text/plain", f"{status.phrase}\n".encode())
         except (OSError, asyncio.TimeoutError):
-            pass  # Nobody waits for it.
+            pass  # The client is gone.
 
 
 def head(status: HTTPStatus, content_type: str, length: int | None = None) -> bytes:
-    """What comes before a body. A picture is another server's: as a page of its own it may do nothing."""
+    """Returns the head of a response. The policy sandboxes pictures, because they come from other servers."""
     policy = POLICY if content_type.startswith(("text/html", "text/javascript")) else "default-src 'none'; sandbox"
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", f"Content-Type: {content_type}", "Cache-Control: no-store",
              "X-Content-Type-Options: nosniff", f"Content-Security-Policy: {policy}", "Connection: close"]

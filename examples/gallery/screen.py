@@ -1,4 +1,4 @@
-"""What one page shows: a cell for each place on its screen, and the news that the page has not heard yet."""
+"""State of one page: a cell for each place on its screen, and the events that the page has not received yet."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_CELLS = 64
-"""Places on one screen."""
+"""Maximum number of cells of one screen."""
 
 MOST_PICTURE_BYTES = 16 << 20
-"""Bytes of a picture. It is kept in memory while its row is on the screen."""
+"""Maximum size of a picture in bytes. It stays in memory while its row is on the screen."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What the server of a picture sent."""
+    """Picture as received from its server."""
 
     data: bytes
     content_type: str
 
 
 class Cell:
-    """A place on the screen, used by one row after the other. It wants the picture of one row at most.
+    """Place on the screen, reused by one row after the other. It requests at most one picture at a time.
 
-    `changed` is told of each end but those of rows that have left; `late` of bodies that came whole and too late.
+    `changed` is called with each result, unless its row has left the screen. `late` is called with the length of each
+    body that arrived after its row had left.
     """
 
     def __init__(self, handler: earshot.Handler, changed: Callable[[Cell], object],
@@ -43,13 +44,13 @@ class Cell:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted: asyncio.Task[None] | None = None
         self.row: int | None = None
-        """None while it shows no row: at the end of the list, and before the page has said where it is."""
+        """None without a row: at the end of the list, and before the page has sent its position."""
         self.picture: Picture | None = None
         self.failure: str | None = None
-        """A code of protocols/3-CODES.md."""
+        """Code of protocols/3-CODES.md; None unless the request failed."""
 
     def show(self, row: int, url: str) -> None:
-        """From now on it is for `row`. What the row before it wanted is not fetched any more."""
+        """Shows `row`, and replaces the request of the previous row."""
         if row == self.row:
             return
         self._forget(row)
@@ -58,7 +59,7 @@ class Cell:
         self._wanted.add_done_callback(self._tasks.discard)
 
     def clear(self) -> None:
-        """No row is here."""
+        """Shows no row, and cancels the request."""
         if self._wanted is not None:
             self._wanted.cancel()
         self._forget(None)
@@ -70,7 +71,7 @@ class Cell:
         return self._wanted is asyncio.current_task()
 
     async def _load(self, url: str) -> None:
-        # The row can leave before this begins, and while a result that is there waits for its turn in the event loop.
+        # The row can leave before this task starts, and while a finished result waits in the event loop.
         if not self._is_wanted():
             return
         picture, failure = None, None
@@ -85,7 +86,7 @@ class Cell:
         except (earshot.FetchFailed, earshot.Refused) as error:
             failure = error.code
         except ValueError:
-            failure = "malformed-url"  # Not even to be said: a space in it, or too long.
+            failure = "malformed-url"  # It contains a space, or is too long.
         except OSError:
             failure = "internal"
         except earshot.Closed:
@@ -96,12 +97,15 @@ class Cell:
 
 
 class Screen:
-    """The cells of one page: `async with Screen(bus, urls, 12) as screen:`. Row N is in cell N modulo their number, so
-    that a row which comes in takes the cell of one that left. Leaving it gives up all that is not there yet."""
+    """Cells of one page: `async with Screen(bus, urls, 12) as screen:`.
+
+    Row N uses cell N modulo the number of cells, so a row that enters takes the cell of one that left. Leaving the
+    `async with` removes all pending requests.
+    """
 
     def __init__(self, bus: earshot.Bus, urls: Sequence[str], cells: int) -> None:
         self.name = secrets.token_hex(8)
-        """Nobody can guess it: only the page that was told it moves this screen."""
+        """Random name, so that only the page that received it can move this screen."""
         self.late_bytes = 0
         self._bus = bus
         self._urls = urls
@@ -123,7 +127,7 @@ class Screen:
         await self._handlers.aclose()
 
     def move(self, first: int) -> None:
-        """Rows from `first` on are on the screen, and no others."""
+        """Scrolls the screen, so that `first` is its first row."""
         for row in range(first, first + self._count):
             number = row % self._count
             cell = self._cells[number]
@@ -135,18 +139,17 @@ class Screen:
                 cell.clear()
 
     def picture(self, row: int) -> Picture | None:
-        """None if it is not there, or the row is not on the screen any more."""
+        """Returns the picture of a row; None if it has not arrived, or the row has left the screen."""
         cell = self._cells[row % self._count]
         return cell.picture if cell.row == row else None
 
     def tell(self, topic: int | str, news: dict[str, Any]) -> None:
-        """Tells the page. Of each topic the newest waits, so that a page which reads nothing costs no more than its
-        cells."""
+        """Queues an event for the page. Only the newest event of each topic is kept, which bounds the queue."""
         self._untold[topic] = news
         self._has_news.set()
 
     async def news(self) -> list[dict[str, Any]]:
-        """What the page has not heard, once there is something."""
+        """Waits for events, and returns all that are queued."""
         while not self._untold:
             self._has_news.clear()
             await self._has_news.wait()
@@ -154,7 +157,7 @@ class Screen:
         return news
 
     def _changed(self, cell: Cell) -> None:
-        assert cell.row is not None, "a cell without a row wants nothing"
+        assert cell.row is not None, "a cell without a row has no request"
         number = cell.row % self._count
         if cell.failure is None:
             self.tell(number, {"row": cell.row, "picture": f"/picture/{self.name}/{cell.row}"})

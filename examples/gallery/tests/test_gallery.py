@@ -81,7 +81,7 @@ class GalleryTests(unittest.TestCase):
         self.assertEqual(ledger["requests"]["answered"], CELLS)
         unwanted = ledger["flights"]["bytes-unwanted"]
         page.until(lambda: page.counters["working"] == 0 and page.counters["unwanted"] >= unwanted, "the last counters")
-        self.assertLess(page.counters["unwanted"], LARGE, "less than one picture was fetched for nobody")
+        self.assertLess(page.counters["unwanted"], LARGE, "less than one picture was fetched in vain")
 
     def test_rows_that_come_back_come_from_the_cache(self):
         targets = [f"/kept/{row}?cc=max-age=600&bytes={SMALL}" for row in range(3 * CELLS)]
