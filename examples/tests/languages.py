@@ -1,4 +1,4 @@
-"""The languages of `examples/`: how the programs of each folder are built and run, and which packages that needs."""
+"""Languages of `examples/`: commands that build and run the programs of each folder, and the Debian packages they need."""
 
 import atexit
 import functools
@@ -18,7 +18,7 @@ SWIFT_DISTRUST = "may enter the folder"
 
 
 class Language:
-    """How the programs of a folder are built, if they are, and run: both in that folder, as its README says."""
+    """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
                  speaks=True, counts_failures=False,
@@ -29,17 +29,17 @@ class Language:
         if worker:
             self.commands["worker"] = worker
         self.build = build
-        # Where they are, because their package names this one by its path.
+        # Whether to build in the checkout, because the package refers to this repository by a relative path.
         self.in_place = in_place
-        # Whether its worker speaks the protocol itself, and ends with the broker.
+        # Whether its worker implements the protocol itself, and ends with the broker.
         self.speaks = speaks
-        # Whether the exit status of `watch` tells of failures among the results.
+        # Whether the exit code of `watch` depends on failures among the results.
         self.counts_failures = counts_failures
-        # What it says of a runtime folder that others may enter.
+        # Part of the message about a runtime directory that is open to others.
         self.distrust = distrust
 
     def start(self, program, *arguments, environment, output=None):
-        """Starts one of its programs. The command `earshot` is in its PATH. `output` is where a shell sends its output."""
+        """Starts a program with the command `earshot` in its PATH. `output`: path for its standard output."""
         path = f"{pathlib.Path(binary()).parent}:{environment['PATH']}"
         command = [*self.commands[program].split(), *arguments]
         if output:
@@ -48,7 +48,7 @@ class Language:
 
     @functools.cached_property
     def built(self):
-        """The folder of the built programs: one that is gone when the tests are over, unless they are built in place."""
+        """Folder of the built programs, removed at the end of the tests unless it is the checkout."""
         missing = [package for package in self.packages if not installed(package)]
         if missing:
             raise AssertionError(f"{self.name} needs {' '.join(missing)}: run bin/setup --examples")
@@ -85,5 +85,5 @@ LANGUAGES = [
              f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
 ]
 
-# Those in which there is a worker for URLs of one's own: the Swift package is a client.
+# Languages with an example worker. The Swift package is only a client.
 WORKERS = [language for language in LANGUAGES if "worker" in language.commands]

@@ -1,7 +1,7 @@
-"""Every example program of every language, run as its README says, against a bus and an origin on loopback.
+"""Example programs of all languages, run as their READMEs show, against a bus and an origin on loopback.
 
-All languages have the same three programs, most have a worker too, and all are held to the same: what is below is run for each of them. Nothing
-is skipped: a language whose packages are missing fails and names them; `bin/setup --examples` installs them.
+All languages have the same three programs, and most have a worker. The same tests run for each language. A language with
+missing packages fails, and names them; `bin/setup --examples` installs them.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 
 import zmq
 
-from languages import EXAMPLES, LANGUAGES, WORKERS  # It brings the path of the next three.
+from languages import EXAMPLES, LANGUAGES, WORKERS  # This import sets the path for the next three.
 from support.harness import Bus, Commands, TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -21,12 +21,12 @@ USAGE = 64
 
 
 class Cases:
-    """What is expected of each language; `language` is the one at hand."""
+    """Tests of the three programs, run for each language."""
 
     language = None
 
     def setUp(self):
-        self.language.built  # noqa: B018 (a missing package is told before anything is started)
+        self.language.built  # noqa: B018 (reports a missing package before a process starts)
         self.origin = self.enterContext(Origin())
         self.bus = self.enterContext(Bus(workers=1, origin_limit=3))
 
@@ -34,13 +34,13 @@ class Cases:
         return self.language.start(program, *arguments, environment=self.bus.environment, output=output)
 
     def fetch(self, target, output=None):
-        """A `fetch` of this target of the origin, run to its end."""
+        """Runs `fetch` for a target of the origin to its end."""
         program = self.start("fetch", self.origin.url + target, output=output)
         program.status = program.wait(20)
         return program
 
     def test_a_body_comes_whole(self):
-        """Inline, in a file, none, and behind redirects."""
+        """Bodies inline, in a file, empty, and after redirects."""
         for target, content in (("/bytes/1000", body(1000)), ("/bytes/200000", body(200_000)), ("/bytes/0", b""),
                                 ("/redirect/2", b"arrived\n")):
             program = self.fetch(target)
@@ -72,7 +72,7 @@ class Cases:
             self.assertIn("earshot: ", program.stderr)
 
     def test_a_url_cannot_say_more_than_a_url(self):
-        """A line end in it would begin a field, or another request's header."""
+        """A line feed would inject a field, or a header field of the request."""
         for target in ("/bytes/1\nreplace: yes", "/bytes/1 2", "/bytes/1\n\nx-more: 1"):
             program = self.fetch(target)
             self.assertNotEqual(program.status, 0, program.describe())
@@ -80,7 +80,7 @@ class Cases:
         self.assertEqual(self.origin.total, 0)
 
     def test_a_folder_that_others_may_enter_is_not_trusted(self):
-        """Whoever listens there, here a broker, hears nothing. Nor is a link followed: whose it is says nothing."""
+        """The listener there, here a broker, receives nothing. A symbolic link is refused, because its owner proves nothing."""
         link = self.bus.folder / "link"
         link.symlink_to(self.bus.runtime)
         program = self.language.start("fetch", self.origin.url + "/bytes/1",
@@ -102,10 +102,10 @@ class Cases:
             self.assertIn("usage: ", program.stderr)
 
     def test_a_page_that_is_closed_is_not_fetched_further(self):
-        """Of 16 URLs two hold two of the origin's three places, eight are answered, six never are; another listens."""
+        """16 URLs: two occupy two of the origin's three slots, eight are answered, six never are. Another client subscribes."""
         client = self.bus.client()
         client.fetch("other", "first", self.origin.url + "/bytes/9")
-        client.terminal()  # The first requests of a new broker wait for its cache, and may be passed by the next ones.
+        client.terminal()  # The first requests of a new broker wait for its cache, and later ones may overtake them.
         client.say("SUBSCRIBE page/")
         client.query("ping")
         targets = ["/hang?held=1", "/hang?held=2", *(f"/bytes/{n}" for n in range(1, 9)),
@@ -127,7 +127,7 @@ class Cases:
         self.assertLessEqual(self.origin.total, 12, "what waited was never asked for")
 
     def test_a_watcher_hears_what_another_asked_for(self):
-        """More of it than its window holds, so that what is not acknowledged shows."""
+        """More results than the window holds, so that a missing acknowledgement shows."""
         watcher = self.start("watch", "page/", "303")
         watcher.await_line("earshot: listening")
         client = self.bus.client()
@@ -167,19 +167,19 @@ class Cases:
 
 
 class WorkerCases:
-    """What is expected of the worker of each language that has one, with a broker."""
+    """Tests of the worker with a broker, run for each language that has one."""
 
     language = None
 
     def setUp(self):
-        self.language.built  # noqa: B018 (a missing package is told before anything is started)
+        self.language.built  # noqa: B018 (reports a missing package before a process starts)
         self.bus = self.enterContext(Bus(workers=1))
         self.client = self.bus.client()
 
     def start(self, *arguments):
         worker = self.language.start("worker", *arguments, environment=self.bus.environment)
         if not self.language.speaks:
-            # It outlives the broker, and ends with its programs at the second signal.
+            # It outlives the broker; the second signal ends it with its programs.
             self.addCleanup(self.end, worker)
         worker.await_line("earshot: serving upper:")
         return worker
@@ -191,7 +191,7 @@ class WorkerCases:
         worker.wait(20)
 
     def registered(self):
-        """The workers of `upper` that the broker knows."""
+        """Returns the workers of `upper` that are registered."""
         workers = self.client.query("workers")["workers"]
         return [worker for worker in workers if worker["schemes"] == ["upper"]]
 
@@ -212,7 +212,7 @@ class WorkerCases:
         eventually(lambda: not self.registered(), "the broker knows that it left")
 
     def test_it_answers(self):
-        """Many at once, too: more than it has slots for."""
+        """Also more concurrent jobs than slots."""
         self.start()
         answer = self.fetch("one", "upper:hello")
         self.assertResult(answer, b"HELLO")
@@ -234,7 +234,7 @@ class WorkerCases:
         self.assertEqual(worker.stderr, "earshot: serving upper:\n")
 
     def test_what_two_want_is_one_job_and_it_is_finished_before_it_leaves(self):
-        """A job of six seconds: both ask while it runs."""
+        """A job of six seconds, requested twice while it runs."""
         worker = self.start("6000")
         other = self.bus.client()
         self.client.fetch("page/1", "one", "upper:both")
@@ -244,8 +244,8 @@ class WorkerCases:
         self.client.fetch("page/1", "three", "upper:nobody")
         self.await_running(2)
         self.client.cancel("page/1", "three")
-        # It reads in order: when it has confirmed that, it has begun what both want. A job that crosses its BYE would be
-        # for another worker.
+        # The worker reads in order: after this confirmation it has begun the shared job. A job that crosses its BYE would go
+        # to another worker.
         eventually(lambda: self.registered()[0]["cancelling"] == 0, "the worker has confirmed the cancellation")
         self.await_running(1)
         worker.signal(signal.SIGTERM)
@@ -255,10 +255,10 @@ class WorkerCases:
         self.assertEqual(worker.wait(20), 0, worker.describe())
 
     def test_what_nobody_wants_any_more_frees_its_slot(self):
-        """Its jobs take a quarter of an hour: only a CANCEL ends one in this test."""
+        """Its jobs take 15 minutes, so only a CANCEL ends one in this test."""
         self.start("900000")
         for number in range(4):
-            self.client.fetch("page/1", number, f"upper:{number}", priority="high")  # A slot is kept for these.
+            self.client.fetch("page/1", number, f"upper:{number}", priority="high")  # One slot is reserved for this priority.
         self.await_running(4)
         self.client.cancel("page/1", 2)
         self.await_running(3)
@@ -267,9 +267,9 @@ class WorkerCases:
         self.await_running(4)
 
     def test_it_says_that_the_broker_went(self):
-        """Idle or not, unless it waits for the next one; without one it says how to start it."""
+        """Idle or busy, unless it waits for the next broker. Without a broker it says how to start one."""
         workers = [self.start(), self.start("900000")]
-        # A broker outlives its supervisor by a moment in which it still accepts connections.
+        # A broker outlives its supervisor for a moment, and still accepts connections.
         self.bus.kill_service()
         for worker in workers:
             if not self.language.speaks:
@@ -298,7 +298,7 @@ class WorkerCases:
 
 
 class WorkerDialogCases:
-    """What the worker of each language says, to a broker that is played by the test."""
+    """Messages of the worker of each language, with the test as its broker."""
 
     language = None
 
@@ -313,7 +313,7 @@ class WorkerDialogCases:
         self.environment = environment
 
     def start(self, *arguments):
-        """Starts one, and takes it in."""
+        """Starts a worker and completes its registration."""
         worker = self.language.start("worker", *arguments, environment=self.environment)
         self.addCleanup(lambda: worker.running and worker.kill())
         self.worker = worker
@@ -325,7 +325,7 @@ class WorkerDialogCases:
         worker.await_line("earshot: serving upper:")
 
     def hear(self):
-        """The next message: its head, and its body if it has one."""
+        """Returns the next message: its head, and its body if present."""
         self.assertTrue(self.socket.poll(30_000), self.worker.describe())
         self.peer, *frames = self.socket.recv_multipart()
         return [frame.decode() for frame in frames]
@@ -402,7 +402,7 @@ class WorkerDialogCases:
 
 
 def load_tests(loader, _tests, _pattern):
-    """A class of cases for each language, CTests, and what is tried with all of them at once."""
+    """Creates a test class for each language, such as CTests, and adds the tests with all languages at once."""
     suite = unittest.TestSuite()
     for cases, languages, what in ((Cases, LANGUAGES, ""), (WorkerCases, WORKERS, "Worker"),
                                    (WorkerDialogCases, [language for language in WORKERS if language.speaks],
@@ -416,7 +416,7 @@ def load_tests(loader, _tests, _pattern):
 
 
 class BrokerTests(TestCase):
-    """No broker, or no longer. At once for all languages, since most of them notice it by some seconds of silence."""
+    """Missing and dead brokers, for all languages at once, because most detect the death after some seconds of silence."""
 
     def assertTold(self, program, *words):
         self.assertEqual(program.wait(40), NO_BROKER, program.describe())

@@ -1,4 +1,4 @@
-"""A page without a browser: it does what page.js does, one step at a time."""
+"""A page without a browser, with the behaviour of page.js, one step at a time."""
 
 import http.client
 import json
@@ -7,7 +7,7 @@ import urllib.parse
 
 
 class Page:
-    """An open page of `cells` cells: `with Page(url, 12) as page:`."""
+    """Open page with `cells` cells: `with Page(url, 12) as page:`."""
 
     def __init__(self, url, cells):
         self.address = urllib.parse.urlsplit(url).netloc
@@ -36,7 +36,7 @@ class Page:
         self.close()
 
     def close(self):
-        """Leaves, as a page that is closed."""
+        """Closes the page."""
         if self._events is not None:
             self._socket.shutdown(2)
             self._reader.join(10)
@@ -44,7 +44,7 @@ class Page:
             self._events = None
 
     def ask(self, method, path, body=None, fields=None):
-        """The status and the body; `last_fields` are those of the answer."""
+        """Returns the status and the body of a response; sets `last_fields` to its header fields."""
         connection = http.client.HTTPConnection(self.address, timeout=20)
         try:
             connection.request(method, path, body, fields or {})
@@ -55,7 +55,7 @@ class Page:
             connection.close()
 
     def scroll(self, first):
-        """Rows from `first` on are on the screen."""
+        """Scrolls to row `first`."""
         status, _ = self.ask("POST", f"/screen/{self.name}", json.dumps({"first": first}))
         assert status == 204, status
         self.first = first
@@ -64,7 +64,7 @@ class Page:
         return range(self.first, self.first + self.cells)
 
     def await_shown(self):
-        """What the events last told of each row on the screen, once they told of all."""
+        """Waits for an event for each row on the screen, and returns the latest of each."""
         def shown():
             told = {news["row"]: news for news in self.news}
             return {row: told[row] for row in self.on_screen() if row in told}
@@ -73,7 +73,7 @@ class Page:
             return shown()
 
     def picture(self, row):
-        """The status and the body of the picture of `row`."""
+        """Returns the status and the body of the picture of `row`."""
         return self.ask("GET", f"/picture/{self.name}/{row}")
 
     def until(self, condition, what, timeout=15):
@@ -89,7 +89,7 @@ class Page:
                         self._hear(json.loads(line[6:]))
                         self._changed.notify_all()
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
-            pass  # The page was closed, or the server was.
+            pass  # The page or the server has closed.
 
     def _hear(self, news):
         if "screen" in news:

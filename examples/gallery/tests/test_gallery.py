@@ -1,4 +1,4 @@
-"""The gallery as a user runs it, scrolled by a page without a browser."""
+"""Tests of the gallery as a user runs it, scrolled by a page without a browser."""
 
 import pathlib
 import signal
@@ -19,7 +19,7 @@ from support.processes import Program, eventually, kill  # noqa: E402
 ROWS = 2000
 CELLS = 12
 LARGE = 400_000
-"""Bytes of a picture that takes 20 s, in steps of 50 ms."""
+"""Size of a picture that takes 20 s, in steps of 50 ms, in bytes."""
 
 SMALL = 20_000
 
@@ -30,7 +30,7 @@ class GalleryTests(unittest.TestCase):
         self.bus = self.enterContext(Bus(workers=1, origin_limit=CELLS))
 
     def open(self, targets, cells=CELLS):
-        """A page of a gallery of these pictures."""
+        """Opens a page of a gallery of these pictures."""
         pictures = self.bus.folder / "pictures.txt"
         pictures.write_text("".join(f"{self.origin.url}{target}\n" for target in targets))
         self.program = Program([PYTHON, "-B", GALLERY / "gallery.py", pictures],

@@ -1,4 +1,4 @@
-"""The moments at which a row leaves its cell."""
+"""Tests of rows that leave their cells at different moments."""
 
 import asyncio
 import unittest
@@ -9,7 +9,7 @@ from screen import Cell
 
 
 class Answer:
-    """What a cell takes of a result."""
+    """Result with the members that a cell uses."""
 
     def __init__(self, data):
         self.data = data
@@ -27,7 +27,7 @@ class Answer:
 
 
 class Handler:
-    """A bus that answers when the test says so."""
+    """Bus that answers on command of the test."""
 
     def __init__(self):
         self.asked = {}
@@ -38,7 +38,7 @@ class Handler:
 
 
 async def settle():
-    """Lets all that can run do so."""
+    """Runs all ready tasks of the event loop."""
     for _ in range(5):
         await asyncio.sleep(0)
 

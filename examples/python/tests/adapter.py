@@ -1,8 +1,8 @@
-"""adapter.py FOLDER [lease=SECONDS]: does what lines of standard input say, for the tests that all languages share
-(protocols/README.md). Bodies become files in FOLDER.
+"""adapter.py FOLDER [lease=SECONDS]: executes the commands on standard input, for the tests common to all languages
+(protocols/README.md). Writes bodies to files in FOLDER.
 
-Request IDs are the package's own here; those of the lines name transfers. Of what the program itself removed, replaced
-or cancelled, the package tells whoever awaits it; the lines do not have that.
+The package chooses request IDs itself, so the IDs of the commands only name transfers. The package reports removals,
+replacements and cancellations by the program itself only to the tasks that await them, and no line reports them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Shared by the tests: paths of the package and of `support` in Tests/Integration, and a test case with a bus."""
+"""Common parts of the tests: paths of the package and of `support` in Tests/Integration, and a test case with a bus."""
 
 import asyncio
 import functools
@@ -13,16 +13,16 @@ PACKAGE = HERE.parent
 CHECKOUT = PACKAGE.parent.parent
 PROGRAMS = PACKAGE / "programs"
 sys.path.insert(0, str(PACKAGE))
-sys.path.append(str(CHECKOUT / "Tests/Integration"))  # Last: it has tests of the same names.
+sys.path.append(str(CHECKOUT / "Tests/Integration"))  # Last, because it has test modules with the same names.
 
-logging.getLogger("asyncio").setLevel(logging.ERROR)  # Not which step of a test took longer than 0.1 s.
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # No warnings about steps of more than 0.1 s.
 
 TIMEOUT = 60
-"""Seconds that no test of this package needs, but one that hangs."""
+"""Time limit of one test in seconds, reached only by a test that hangs."""
 
 
 def timed(test):
-    """A coroutine that fails instead of hanging."""
+    """Decorates a test, so that it fails instead of hanging."""
     @functools.wraps(test)
     async def within(*arguments):
         await asyncio.wait_for(test(*arguments), TIMEOUT)
@@ -30,7 +30,7 @@ def timed(test):
 
 
 class BusTestCase(unittest.IsolatedAsyncioTestCase):
-    """A bus and an origin, `self.bus` and `self.origin`, for all tests of a class: each has handlers of its own."""
+    """Test case with a bus and an origin, `self.bus` and `self.origin`, common to the tests of a class."""
 
     @classmethod
     def setUpClass(cls):
@@ -48,10 +48,10 @@ class BusTestCase(unittest.IsolatedAsyncioTestCase):
         return earshot.connect(self.bus.runtime, **options)
 
     async def in_thread(self, await_something, *arguments):
-        """Awaits an event of the origin or of a process without holding up the loop."""
+        """Awaits an event of the origin or of a process without blocking the event loop."""
         return await asyncio.to_thread(await_something, *arguments)
 
 
 def environment(**more):
-    """What the programs run with."""
+    """Returns the environment of the programs."""
     return {**os.environ, "PYTHONPATH": str(PACKAGE), **{name: str(value) for name, value in more.items()}}

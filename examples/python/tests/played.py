@@ -1,4 +1,4 @@
-"""A broker that the test plays: its lock, its socket, and what it says and hears by hand."""
+"""Broker played by the test: its lock, its socket, and its messages."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ WELCOME = b"WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 256\n"
 
 
 class Played(contextlib.ExitStack):
-    """In a folder of its own, `runtime`. Nobody is at its end until `listen`."""
+    """Broker in its own directory, `runtime`. It accepts connections from `listen` on."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Played(contextlib.ExitStack):
         self._listener.listen()
 
     def accept(self):
-        """The next connection, greeted: the first message."""
+        """Accepts the next connection, completes its handshake, and returns its first message."""
         self._peer = self.enter_context(self._listener.accept()[0])
         self._peer.settimeout(10)
         self._peer.sendall(zmtp.GREETING + READY)
@@ -40,7 +40,7 @@ class Played(contextlib.ExitStack):
         return message
 
     def welcome(self):
-        """A client, taken in."""
+        """Accepts a client and sends WELCOME."""
         self.accept()
         self.say(WELCOME)
 
@@ -48,11 +48,11 @@ class Played(contextlib.ExitStack):
         self._peer.sendall(encode(head, body))
 
     def say_all(self, *heads):
-        """So that one look brings all of them."""
+        """Sends messages in one write, so that one read returns all of them."""
         self._peer.sendall(b"".join([encode(head) for head in heads]))
 
     def hear(self, count):
-        """So many messages."""
+        """Receives this number of messages."""
         found = []
         while len(found) < count:
             data = self._peer.recv(1 << 16)

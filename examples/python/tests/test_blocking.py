@@ -1,4 +1,4 @@
-"""The blocking form, private buses, and where there is no bus."""
+"""Tests of the blocking form, of private buses, and of a missing bus."""
 
 import concurrent.futures
 import os
@@ -83,7 +83,7 @@ class BlockingTests(BusTestCase):
                 thread.join()
 
     def test_ctrl_c_cancels_what_is_waited_for(self):
-        # Who runs the tests in the background may have it ignored.
+        # A shell that runs the tests in the background ignores SIGINT.
         script = ("import earshot.blocking as e, signal, sys\n"
                   "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                   "with e.connect() as bus, bus.handler() as h:\n"

@@ -1,4 +1,4 @@
-"""The asyncio form against a real bus and an origin with faults."""
+"""Tests of the asyncio form with a real bus and a faulty origin."""
 
 import asyncio
 import gc
@@ -195,7 +195,7 @@ class RemovalTests(BusTestCase):
     async def test_1000_in_a_handler_that_is_left_half_way(self):
         async with self.connect() as bus:
             async with bus.handler("many") as handler:
-                # The first half comes; of the other half the origin says nothing.
+                # The origin sends the first half only.
                 tasks = [asyncio.create_task(handler.fetch(f"{self.url}/first/500/half-way?bytes=100&seed={n}"))
                          for n in range(1000)]
                 for number, following in enumerate(asyncio.as_completed(tasks), 1):
@@ -385,7 +385,7 @@ class QuestionTests(BusTestCase):
             status = await bus.status()
             self.assertEqual((status["broker"], status["phase"]), (bus.broker, "serving"))
             held = [handler.start(f"{self.url}/stall/{n}", priority="low") for n in range(80, 90)]
-            await self.in_thread(self.origin.await_running, 5)  # Of 6, the last one is kept for class high.
+            await self.in_thread(self.origin.await_running, 5)  # Of 6, one slot is reserved for priority high.
             self.assertEqual((await held[-1].why())["waits-for"], "origin")
             self.assertEqual((await bus.why("asked", held[-1].request))["class"], "low")
             held[-1].set_priority("background")
@@ -408,7 +408,7 @@ class StoppedBrokerTests(BusTestCase):
         async with self.connect() as bus, bus.handler("stopped") as handler:
             os.kill(self.bus.broker, signal.SIGSTOP)
             try:
-                # More than the kernel takes for it.
+                # More than the socket's buffer holds.
                 transfers = [handler.start(f"{self.url}/bytes/9?{'x' * 8000}") for _ in range(500)]
                 while not bus._link.is_full:
                     await asyncio.sleep(0)
@@ -481,7 +481,7 @@ class RestartTests(BusTestCase):
             await self.in_thread(self.origin.await_running, 5)
             await self.in_thread(kill, self.bus.broker)
             question = asyncio.create_task(bus.status())
-            await listener.ping()  # Its watch is known to the next broker.
+            await listener.ping()  # The next broker has received the subscription.
             self.origin.open_gate("restart")
             results = await asyncio.gather(*tasks)
             self.assertEqual([result.body for result in results], [body(900, str(n)) for n in range(200)])
@@ -501,7 +501,7 @@ class RestartTests(BusTestCase):
             task = asyncio.create_task(handler.fetch(f"{self.url}/gate/quiet?bytes=8"))
             await self.in_thread(self.origin.await_count, "/gate/quiet", 1)
             await self.in_thread(kill, self.bus.broker)
-            # The next one goes on with the transfer.
+            # The next broker adopts the transfer.
             self.origin.open_gate("quiet")
             self.assertEqual((await task).read(), body(8))
 

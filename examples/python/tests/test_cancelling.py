@@ -1,4 +1,4 @@
-"""Tasks that are cancelled by the thousand: what had not begun never reaches the server, what ran is cut off."""
+"""Cancellation of thousands of tasks: queued requests never reach the server, running transfers are aborted."""
 
 import asyncio
 import unittest
@@ -10,7 +10,7 @@ from support.origin import Origin, body
 
 TASKS = 2000
 RUNNING = 48
-"""A worker's 64 slots but those that are kept for class `high`."""
+"""A worker's 64 slots without those reserved for priority `high`."""
 
 
 class CancellingTests(unittest.IsolatedAsyncioTestCase):
@@ -25,7 +25,7 @@ class CancellingTests(unittest.IsolatedAsyncioTestCase):
                 cut = begun & cancelled
                 self.assertTrue(cut and begun - cancelled, "some of both kinds run")
 
-                # The newest first: what is cut off makes room, which is not to be given to one whose CANCEL is on its way.
+                # The newest first: a freed slot must not go to a request whose CANCEL is in transit.
                 for task in reversed(tasks[::2]):
                     task.cancel()
                 ends = await asyncio.gather(*tasks[::2], return_exceptions=True)

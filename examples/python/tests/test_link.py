@@ -1,4 +1,4 @@
-"""The connection, with a broker played by the test at its other end."""
+"""Tests of the connection, with a broker played by the test."""
 
 import pathlib
 import select
@@ -39,14 +39,14 @@ class LinkTests(unittest.TestCase):
         return self.link.receive()
 
     def hear(self, count):
-        """So many messages, or those before the end."""
+        """Receives this number of messages, or fewer if the connection ends."""
         found = []
         while len(found) < count and (data := self.peer.recv(1 << 16)):
             found += self.heard.feed(data)
         return found
 
     def fill(self):
-        """Sends more than the kernel takes: how many messages."""
+        """Sends more than the socket's buffer holds. Returns the number of messages."""
         count = 0
         while not self.link.is_full:
             self.link.send(b"head", LARGE)
@@ -83,7 +83,7 @@ class LinkTests(unittest.TestCase):
         self.greet()
         count = self.fill()
         self.link.send(b"last")
-        # This thread may not come to its turn within the usual second.
+        # On a busy machine this thread may not run within the usual second.
         self.enterContext(mock.patch("earshot._link.LINGER", 60))
         self.link.close(linger=True)
         self.assertEqual(self.hear(count + 2), [[b"head", LARGE]] * count + [[b"last"]])

@@ -1,4 +1,4 @@
-"""Heads, against the vectors of the protocol."""
+"""Tests of the codec with the vectors of the protocol."""
 
 import unittest
 

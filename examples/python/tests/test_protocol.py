@@ -1,4 +1,4 @@
-"""The core alone: what it says and delivers after which events."""
+"""Tests of the core: its messages and deliveries after each event."""
 
 import unittest
 
@@ -13,7 +13,7 @@ NEXT = "WELCOME EAR/1\nbroker: 0000000000000002\nwindow: 4"
 
 
 class Script:
-    """A core, and what it wanted done in short: `say`, `hear` and the rest return texts."""
+    """A core whose methods return its actions as short texts."""
 
     def __init__(self, window=4, greeted=True, lease=0):
         self.now = 0.0
@@ -24,7 +24,7 @@ class Script:
             self.hear(LEASED if lease else WELCOME)
 
     def resume(self, heard):
-        """The connection breaks, and the broker has kept the session."""
+        """Breaks the connection, and resumes the session."""
         self.brief(self.core.lost())
         self.brief(self.core.opened())
         return self.hear(f"{LEASED}\nresumed: {heard}")
@@ -377,7 +377,7 @@ class AnswerTests(unittest.TestCase):
 
 class BrokerTests(unittest.TestCase):
     def busy(self):
-        """One watch, one question, three requests of which the second is answered."""
+        """Starts one watch, one question, and three requests, and answers the second."""
         script = Script()
         script.brief(script.core.watch(1, "w/"))
         script.brief(script.core.ask(2, "QUERY", "status"))

@@ -1,4 +1,4 @@
-"""Results by themselves: where they are written, and what a process without descriptors hears."""
+"""Tests of results: saved files, and a process without free descriptors."""
 
 import os
 import pathlib
@@ -26,9 +26,9 @@ class ResultTests(unittest.TestCase):
         return path
 
     def test_a_result_is_saved_whatever_its_request_is_called(self):
-        # Somebody else has chosen it: an identifier is of any visible characters.
+        # An ID chosen by another program may contain any visible characters.
         for number, request in enumerate(("a/../../b", "." * 64, "x" * 64)):
-            # As long as the name of a file can be.
+            # The maximum length of a file name.
             target = self.folder / f"{number}{'n' * 254}"
             with self.subTest(request):
                 result, _ = self.hear(f"RESULT h {request} 200", self.file())
@@ -51,7 +51,7 @@ class ResultTests(unittest.TestCase):
         lowest = os.open(path, os.O_RDONLY)
         os.close(lowest)
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # The file can be opened, and nothing more.
+        # The last free descriptor: the file can be opened, and no other.
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, limits[1]))
         try:
             failure, hold = self.hear("FAILED h 1 http-status", path, "status: 404", "length: 4")

@@ -1,4 +1,4 @@
-"""The blocking form: who reads, what goes on when nobody waits, and what an interrupt leaves behind."""
+"""Tests of the blocking form: the reader, work without a caller that waits, and interrupts."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from support.processes import eventually, kill
 
 
 def in_thread(call, *arguments):
-    """Calls it in another thread: a function that returns what it returned, or raises what it raised."""
+    """Calls a function in another thread. Returns a function that returns its value or raises its exception."""
     ends = []
 
     def run():
@@ -77,7 +77,7 @@ class ReadingTests(ThreadsTestCase):
         with self.open() as bus, bus.handler("stopped") as handler:
             os.kill(self.bus.broker, signal.SIGSTOP)
             try:
-                # More than the kernel takes for it.
+                # More than the socket's buffer holds.
                 transfers = [handler.start(f"{self.url}/bytes/9?{'x' * 8000}") for _ in range(500)]
                 with self.assertRaises(TimeoutError):
                     transfers[0].result(0.05)
@@ -102,7 +102,7 @@ class ReadingTests(ThreadsTestCase):
                 waiting()
 
     def test_what_is_asked_for_while_another_waits_leaves_at_once(self):
-        # The keeper would say it, some time later.
+        # The keeper would send it later.
         self.enterContext(mock.patch.multiple(_threads, REST=1000, LONG_REST=1000))
         with self.open() as bus, bus.handler("at-once") as handler:
             waiting = in_thread(handler.fetch, f"{self.url}/gate/at-once")
@@ -139,7 +139,7 @@ class ReadingTests(ThreadsTestCase):
             ends = [in_thread(transfer.result) for transfer in transfers]
             eventually(lambda: len(bus._followers) == 1, "one reads, one follows")
             held = [bus._lock, _place._lock, bus._nudge._cond]
-            # One that can be set without a lock has none.
+            # A waiter that is set without a lock has none.
             held += [follower._cond for follower in bus._followers if isinstance(follower, threading.Event)]
             with contextlib.ExitStack() as stack:
                 for lock in held:
@@ -156,7 +156,7 @@ class ReadingTests(ThreadsTestCase):
                         os._exit(0)
                     finally:
                         os._exit(1)
-                # One that waits for a lock does so for ever.
+                # A thread that waits for a lock waits forever.
                 ended = os.pidfd_open(child)
                 self.addCleanup(os.close, ended)
                 if not select.select([ended], [], [], 10)[0]:
@@ -222,7 +222,7 @@ class KeeperTests(ThreadsTestCase):
                 calling.release()
             transfer = handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50, on_progress=tell)
             eventually(lambda: told, "somebody tells, though nobody waits")
-            # The handler must not be closed while the call asks.
+            # The handler must stay open during the call.
             eventually(lambda: asked, "the request of the call ends while its transfer runs")
             self.origin.open_gate("rest")
             self.assertEqual(len(transfer.result().read()), 90_000)
@@ -260,7 +260,7 @@ class KeeperTests(ThreadsTestCase):
 
 
 class Interrupted:
-    """Calls what it stands for, and is interrupted before or after that, once."""
+    """Wraps a function, and interrupts once before or after its call."""
 
     def __init__(self, call, after):
         self._call = call
@@ -280,7 +280,7 @@ class InterruptTests(ThreadsTestCase):
     def test_an_interrupt_between_any_two_steps_loses_nothing(self):
         for lease in (0, 20):
             with self.open(lease=lease) as bus, bus.handler(f"torn{lease}") as handler:
-                # A connection that was interrupted is thrown away: the next one is another.
+                # An interrupted connection is discarded and replaced.
                 steps = [*((lambda: bus._core, name) for name in ("received", "acknowledge", "_take")),
                          *((lambda: bus, name) for name in ("_deliver", "_say_all", "_apply")),
                          *((lambda: bus._link, name) for name in ("send", "receive", "flush")),
@@ -293,7 +293,7 @@ class InterruptTests(ThreadsTestCase):
                             kept = [handler.start(path.format(n)) for n in range(5)]
                             step = Interrupted(getattr(place, name), after)
                             with mock.patch.object(place, name, step):
-                                # It hits whichever thread comes there; this one is told if it was itself.
+                                # The interrupt hits any thread that arrives there; this thread notices if it was the one.
                                 try:
                                     for n in range(5, 50):
                                         handler.start(path.format(n)).result(10)
@@ -345,7 +345,7 @@ class SpeedTests(ThreadsTestCase):
         with self.open() as bus, bus.handler("single") as handler:
             handler.fetch(f"{self.url}/bytes/1")
             eventually(lambda: bus._reader is _threads.Reader.KEEPER, "the keeper reads")
-            # Long enough for this thread to come to its turn on a busy machine; if it does not, the keeper reads again.
+            # Long enough for this thread to run on a busy machine; otherwise the keeper reads again.
             self.enterContext(mock.patch.object(_threads, "REST", 0.25))
             for _ in range(10):
                 if self.readers(bus, handler) == {threading.current_thread()}:
@@ -354,8 +354,8 @@ class SpeedTests(ThreadsTestCase):
                 self.fail("another thread reads each time")
 
     def readers(self, bus, handler):
-        """The threads that read in some time of one who asks and waits."""
-        # The keeper may read an answer before that is waited for.
+        """Returns the threads that read while one thread requests and waits."""
+        # The keeper may read an answer before the caller waits for it.
         while bus._reader is _threads.Reader.KEEPER:
             handler.fetch(f"{self.url}/bytes/2")
         threads = set()

@@ -1,4 +1,4 @@
-"""Workers in Python: functions that serve a scheme, against a real bus; and the thumbnail worker, as a user runs it."""
+"""Tests of workers with a real bus, and of the thumbnail worker as a user runs it."""
 
 import asyncio
 import contextlib
@@ -225,7 +225,7 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
             worker = Worker(never, ["never"], 1, broker.runtime)
             running = asyncio.create_task(worker.run())
             await asyncio.to_thread(broker.accept)
-            # The worker reads both at once.
+            # The worker reads both messages together.
             broker.say_all(b"LIMITS\nspool: /nowhere\ninline-bytes: 1\n", b"JOB b.1.1 never:1\n", b"CANCEL b.1.1\n")
             self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"FAILED b.1.1 cancelled\n"]])
             worker.stop()
@@ -234,7 +234,7 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
 
 
 class Pictures:
-    """Serves pictures when all of them have been asked for; counts."""
+    """Server that sends pictures only after all of them were requested, and counts the requests."""
 
     def __init__(self, data, wanted):
         self._data = data
@@ -269,7 +269,7 @@ class ThumbnailTests(WorkerTestCase):
         from PIL import Image
         picture = io.BytesIO()
         Image.new("RGB", (640, 480), (200, 30, 30)).save(picture, "PNG")
-        # A quarter of the slots is kept for class high.
+        # A quarter of the slots is reserved for priority high.
         program = Program(
             [PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "28"],
             environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
@@ -291,7 +291,7 @@ class ThumbnailTests(WorkerTestCase):
                     self.assertEqual((small.format, small.size), ("WEBP", (96, 72)))
             self.assertEqual(pictures.served, 20)
             after = await monitor.status()
-            # One flight for each thumbnail, one for each picture.
+            # One flight for each thumbnail, and one for each picture.
             self.assertEqual(after["flights"]["started"] - before["flights"]["started"], 40)
         program.signal(signal.SIGTERM)
         self.assertEqual(await self.in_thread(program.wait, 10), 0)

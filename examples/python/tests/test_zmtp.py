@@ -1,4 +1,4 @@
-"""ZeroMQ's protocol: what is read, what is refused, and that libzmq understands it."""
+"""Tests of ZMTP: valid input, violations, and compatibility with libzmq."""
 
 import pathlib
 import random
@@ -98,7 +98,7 @@ class LibzmqTests(unittest.TestCase):
         self.addCleanup(self.link.close)
 
     def take(self, most=1):
-        """Reads until so many messages have come."""
+        """Reads until this number of messages has arrived."""
         found = []
 
         def look():
