@@ -1,4 +1,4 @@
-"""The client libraries under test: each is behind an adapter, a small program beside its examples."""
+"""Client libraries under test. Each has an adapter, a small program beside its examples."""
 
 import os
 import shlex
@@ -9,7 +9,8 @@ from support.harness import PYTHON, lab
 
 
 class Adapter:
-    """How one is started. `reconnects`: the library finds the next broker by itself, else it says that it gives up."""
+    """Start command of an adapter. `reconnects`: the library finds the next broker by itself, else it reports that
+    it gives up."""
 
     def __init__(self, name, command, reconnects=False, folder=None, environment=None):
         self.name = name
@@ -19,23 +20,23 @@ class Adapter:
         self._environment = environment or {}
 
     def plays(self, scenario):
-        """Whether the scenario is about a library of this kind."""
+        """Whether the scenario applies to a library of this kind."""
         return scenario.only_for in (None, "reconnect" if self.reconnects else "give up")
 
     def started(self, environment):
-        """The command, the folder it runs in, and what it runs with; builds it if it has to be built."""
+        """Returns the command, its working folder and its environment; builds the adapter if needed."""
         folder = self._folder or next(language for language in LANGUAGES if language.name == self.name).built
         command = self._command() if callable(self._command) else self._command.split()
         return command, folder, {**environment, **self._environment}
 
 
 def adapter_of(command, reconnects=False):
-    """An adapter from elsewhere, by its command line. It runs in the current folder."""
+    """Returns an external adapter for a command line. It runs in the current folder."""
     return Adapter(command, lambda: shlex.split(command), reconnects, folder=os.getcwd())
 
 
 def _lab(command):
-    """The lab's program: `adapter` is over the Swift library's connection, `bus-adapter` over `Bus`."""
+    """The lab's program: `adapter` uses the Swift library's connection, `bus-adapter` uses `Bus`."""
     return [lab(), command]
 
 

@@ -1,4 +1,4 @@
-"""A raw connection to the broker under test: it says and hears what the scenario says, and nothing by itself."""
+"""Raw connection to the broker under test. It sends and receives only the messages of the scenario."""
 
 import collections
 import time
@@ -10,13 +10,13 @@ from support.client import Message
 
 
 def heard(frames):
-    """A message of a broker or a client."""
+    """Returns a message of a broker or a client as a `Heard`."""
     message = Message(frames)
     return Heard(" ".join([message.verb, *message.operands]), message.fields, message.headers, message.body)
 
 
 class Connection:
-    """A DEALER, or a REQ."""
+    """A DEALER or a REQ socket."""
 
     def __init__(self, runtime, kind="DEALER"):
         self._kind = kind
@@ -31,13 +31,14 @@ class Connection:
         self._socket.send_multipart(frames)
 
     def read(self, timeout):
-        """The next message, or None when none comes in time."""
+        """Returns the next message, or None on timeout."""
         if not self._socket.poll(max(0, timeout) * 1000):
             return None
         return heard(self._socket.recv_multipart())
 
     def rest(self, timeout):
-        """Unread messages before the answer to a question that is asked now. A REQ reads one message for each of its own."""
+        """Returns unread messages before the answer to a new question. A REQ reads one message for each message it
+        sends."""
         if self._kind == "REQ":
             return []
         self.say([b"QUERY ping\n"])
@@ -49,11 +50,11 @@ class Connection:
         return unread
 
     def break_off(self):
-        """Ends without a word."""
+        """Closes the connection without BYE."""
         self._socket.close(linger=0)
 
     def close(self):
-        """Says BYE, so that nothing of this scenario is left for the next."""
+        """Sends BYE, so that the session ends before the next scenario."""
         if self._socket.closed:
             return
         try:
@@ -65,9 +66,11 @@ class Connection:
 
 
 class StandIn:
-    """A broker that says what the scenario says. A question for a sign of life it answers by itself, a removal of
-    `nothing/here` too, and it greets further connections of the program as the first one; acknowledgements it counts.
-    `taken` is how many messages came besides HELLO."""
+    """Stand-in broker that sends the messages of the scenario.
+
+    It answers `QUERY ping` and a removal of `nothing/here`, and gives further connections of the program the WELCOME
+    of the first one. `acknowledged` is the highest number of an ACK, `taken` the number of messages except HELLO.
+    """
 
     def __init__(self, runtime):
         self._endpoint = f"ipc://{runtime}/bus"
@@ -78,7 +81,7 @@ class StandIn:
         self.bind()
 
     def bind(self):
-        """Ends, and begins as another broker in the same place."""
+        """Closes the socket and binds it again, as another broker in the same place would."""
         if self.socket is not None:
             self.socket.close(linger=0)
         self.socket = zmq.Context.instance().socket(zmq.ROUTER)
@@ -93,7 +96,7 @@ class StandIn:
         self.socket.send_multipart([self._peer, *frames])
 
     def take(self):
-        """Deals with a message that is there."""
+        """Processes one message from the socket."""
         self._peer, *frames = self.socket.recv_multipart()
         message = heard(frames)
         self.taken += not message.line.startswith("HELLO ")
@@ -109,11 +112,11 @@ class StandIn:
             self._inbox.append(message)
 
     def read(self, timeout):
-        """The next message that is no acknowledgement, or None when none comes in time."""
+        """Returns the next message that is no ACK, or None on timeout."""
         return self._inbox.popleft() if self._await(lambda: self._inbox, timeout) else None
 
     def await_acknowledgement(self, number, timeout):
-        """Whether all up to `number`, and no more, is acknowledged in time."""
+        """Whether exactly the terminals up to `number` are acknowledged in time."""
         self._await(lambda: self.acknowledged >= number, timeout)
         return self.acknowledged == number
 

@@ -1,5 +1,5 @@
-"""A client library under test, behind its adapter: a program that does what lines on its input say, and tells on its
-output what its library told it. protocols/scenarios/README.md describes the lines."""
+"""Client library under test, behind its adapter: a program that executes the lines of its input and prints the events
+of its library. protocols/scenarios/README.md describes the lines."""
 
 import os
 import shutil
@@ -12,12 +12,12 @@ from matching import Heard
 from support.harness import temporary_folder
 
 FILES = {"result": 4, "failed": 5}
-"""How many words are before the body's file, by the first of them."""
+"""Number of words before the path of the body, by the first word of the line."""
 
 
 class Library:
-    """A running adapter. Its bodies are files in a folder of its own, gone at the end. `stand_in` is the broker that is
-    played here: it gets its turn while the program is waited for."""
+    """A running adapter. Its bodies are files in a temporary folder. The player serves the socket of `stand_in`, the
+    stand-in broker of the scenario, while it waits for the adapter."""
 
     def __init__(self, command, options, folder, environment, stand_in=None):
         self._bodies = temporary_folder()
@@ -30,14 +30,14 @@ class Library:
         self._is_waiting = True
 
     def ask(self, line):
-        """Has the program do something."""
+        """Writes a line to the adapter."""
         try:
             self._process.stdin.write((line + "\n").encode())
         except BrokenPipeError:
-            pass  # It has given up; what it said last tells why.
+            pass  # It has given up; its last line states why.
 
     def read(self, timeout):
-        """What the program hears next, or None. The first line is its greeting, which comes unasked."""
+        """Returns the next event, or None on timeout. The first line, the greeting, needs no request."""
         if self._greeted:
             self.ask("receive")
         self._greeted = True
@@ -71,12 +71,12 @@ class Library:
         return line.decode("latin-1")
 
     def describe(self):
-        """What it said on standard error."""
+        """Returns the end of the adapter's standard error."""
         self._log.flush()
         return (self._bodies / "stderr").read_text(errors="replace")[-2000:]
 
     def close(self):
-        """Ends its input, on which it ends; kills it if it waits for what does not come, or is stuck."""
+        """Closes the adapter's input, on which it ends. Kills it if it waits for an event or does not end in time."""
         if self._is_waiting:
             self._process.kill()
         try:

@@ -1,4 +1,4 @@
-"""What is written in a scenario against what was heard: wild cards, captures, and remarks in square brackets."""
+"""Matching of scenario lines with received messages: wild cards, captures and remarks in square brackets."""
 
 import json
 import re
@@ -11,11 +11,11 @@ _BYTES = re.compile(r"/bytes/\d+(\?seed=\w+)?")
 
 
 class Mismatch(AssertionError):
-    """Something else was heard."""
+    """The received message differs from the expected one."""
 
 
 class Heard:
-    """A message as the scenario sees it: its first line, its fields, its HTTP fields, its body."""
+    """A message as scenarios see it: first line, fields, HTTP fields and body."""
 
     def __init__(self, line, fields=None, headers=(), body=None):
         self.line = line
@@ -24,7 +24,7 @@ class Heard:
         self.body = body
 
     def content(self):
-        """The body, wherever it is."""
+        """Returns the body, from frame 2 or from its file."""
         if "file" in self.fields:
             with open(self.fields["file"], "rb") as file:
                 return file.read()
@@ -38,13 +38,13 @@ class Heard:
 
 
 class Names:
-    """What was captured, by name."""
+    """Captured texts by name."""
 
     def __init__(self, **known):
         self.known = known
 
     def fill(self, text):
-        """`text` with what its names stand for."""
+        """Returns `text` with each name replaced by its text."""
         def value(match):
             if match[0] == "*":
                 return "*"
@@ -55,7 +55,7 @@ class Names:
         return _MARK.sub(value, text)
 
     def match(self, pattern, text):
-        """Whether `text` is as `pattern` says. A name that stands for nothing yet then stands for what it met."""
+        """Whether `text` matches `pattern`. A new name captures the text at its place."""
         expression, position, found = "", 0, {}
         for mark in _MARK.finditer(pattern):
             expression += re.escape(pattern[position:mark.start()])
@@ -76,7 +76,7 @@ class Names:
 
 
 def bytes_of(text):
-    """What stands behind `[body is`: the path of what the origin answers with those bytes, or the text itself."""
+    """Returns the bytes of `[body is …]`: those of the test server for a path, otherwise the text itself."""
     if _BYTES.fullmatch(text):
         path, _, query = text.partition("?")
         return body(int(path.rpartition("/")[2]), urllib.parse.parse_qs(query).get("seed", [""])[0])
@@ -84,7 +84,7 @@ def bytes_of(text):
 
 
 def compare(step, names, heard):
-    """Raises `Mismatch` unless what was heard is what the step expects."""
+    """Raises `Mismatch` unless the received message matches the step."""
     def fail(why):
         raise Mismatch(f"{step.place}: expected\n    {step.line}\n{why}; heard\n    {heard}")
 

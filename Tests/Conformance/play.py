@@ -1,9 +1,10 @@
 """Plays scenarios: play.py [--library LANGUAGE | --adapter COMMAND [--reconnects]] [--broken KIND[:NUMBER]] [NAME ...]
 
-Without an adapter it plays the scenarios of `broker`, else those of `library` and `stand-in`. --library names one of this
-repository, --adapter the command of any other; protocols/scenarios/README.md describes an adapter. --reconnects: its
-library finds the next broker by itself. --broken drops, duplicates, swaps or changes the message of that number, from 1,
-and so every scenario has to fail. EARSHOT_BINARY is the broker's program. The exit status is 1 if a scenario fails.
+Without an adapter it plays the scenarios of `broker`, otherwise those of `library` and `stand-in`. --library names a
+library of this repository, --adapter the command of any other; protocols/scenarios/README.md describes an adapter.
+--reconnects states that the library finds the next broker by itself. --broken drops, duplicates, swaps or changes the
+message of that number, from 1, so that every scenario must fail. EARSHOT_BINARY is the broker's program. The exit
+status is 1 if a scenario fails.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from tampering import KINDS, Tampering
 
 
 def chosen(adapter, names=()):
-    """The scenarios to be played."""
+    """Returns the scenarios to play."""
     if adapter is None:
         found = all_scenarios("broker")
     else:
@@ -28,7 +29,7 @@ def chosen(adapter, names=()):
 
 
 def problem(scenario, bus, adapter=None, tampering=None):
-    """Plays one. What went otherwise than written, or None."""
+    """Plays one scenario. Returns the description of its failure, or None."""
     try:
         Player(scenario, bus, adapter and adapter.started(bus.environment), tampering).play()
     except AssertionError as error:

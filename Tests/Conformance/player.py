@@ -1,4 +1,4 @@
-"""Plays a scenario: against the broker, or against a library with the broker or a stand-in behind it."""
+"""Player of a scenario: against the broker, or against a library with the broker or a stand-in as its peer."""
 
 import fcntl
 import os
@@ -21,8 +21,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class Player:
-    """One run of a scenario. `adapter`: how a library's adapter is started, (command, folder, environment).
-    `tampering`: what breaks the messages that the scenario is about."""
+    """One run of a scenario. `adapter`: start of a library's adapter, (command, folder, environment). `tampering`: the
+    fault injected into the messages under test."""
 
     def __init__(self, scenario, bus, adapter=None, tampering=None):
         self._scenario = scenario
@@ -37,11 +37,12 @@ class Player:
 
     @property
     def _patience(self):
-        """Seconds until a message is there. Once something is broken what is missing will not come."""
+        """Seconds to wait for a message. After an injected fault a missing message will not come, so 1 s is
+        enough."""
         return 1 if self._tampering.done else 20
 
     def play(self):
-        """Raises `AssertionError` with the step that went otherwise."""
+        """Plays all steps. Raises `AssertionError` with the first step that fails."""
         self._origin = Origin().start()
         self._names = Names(origin=self._origin.url, run=uuid.uuid4().hex)
         try:
@@ -60,7 +61,7 @@ class Player:
             self._close()
 
     def _expect_nothing_else(self):
-        """Fails if anything but progress is unread, or comes before the answer to a question on an open DEALER."""
+        """Fails if anything but progress is unread, or precedes the answer to a question on an open DEALER."""
         left = [heard for unread in self._unread.values() for heard in unread] + self._tampering.left()
         for connection in self._connections.values():
             left += connection.rest(self._patience)
@@ -109,7 +110,7 @@ class Player:
             self._do(block.steps)
 
     def _frames(self, step):
-        """What is said: a head, and a body for each `[body is …]`."""
+        """Returns the frames of a message to send: a head, and a body for each `[body is …]`."""
         head, bodies = [step.text], []
         for line in step.below:
             if line.startswith("[body is "):
@@ -118,10 +119,10 @@ class Player:
                 head.append("" if line == "[http]" else line)
         return [(self._names.fill("\n".join(head)) + "\n").encode("latin-1"), *bodies]
 
-    # Hearing, the same for all who hear.
+    # Receiving, common to all parties.
 
     def _hear(self, step, party, source, untouched=False):
-        """The next message is the expected one."""
+        """Requires the next message to match the step."""
         unread = self._unread.setdefault(party, [])
         heard = unread.pop(0) if unread else self._next(source, untouched)
         if heard is None:
@@ -129,7 +130,7 @@ class Player:
         compare(step, self._names, heard)
 
     def _find(self, step, party, source):
-        """Some message is the expected one; those before it stay to be heard."""
+        """Requires some later message to match the step. Messages before it stay unread, in their order."""
         unread = self._unread.setdefault(party, [])
         seen = []
         deadline = time.monotonic() + self._patience
@@ -149,7 +150,7 @@ class Player:
             return source.read(self._patience)
         return read() if untouched else self._tampering.read(source, read)
 
-    # A raw connection; its name is any other than those below.
+    # Raw connections: any party name except those below.
 
     def _connection(self, step):
         if step.party not in self._connections:
@@ -171,7 +172,7 @@ class Player:
         if step.text == "nothing":
             connection.say([b"QUERY ping\n"])
             step = step.expecting("ANSWER ping")
-        # Of a scenario about a library only what the program hears is broken.
+        # In scenarios about a library only the events of the program are tampered with.
         self._hear(step, step.party, connection, untouched=self._scenario.folder != "broker")
 
     def _connection_finds(self, step):
@@ -202,7 +203,7 @@ class Player:
         self._hear(step, "program", self._program, untouched=greeting)
 
     def _program_may(self, step):
-        """`may hear`: the next message can be this one, or it is of the next step."""
+        """`may hear`: reads an event, and keeps it for the next step if it does not match."""
         heard = self._next(self._program)
         if heard is not None and not self._names.match(step.text.removeprefix("hear "), heard.line):
             self._unread.setdefault("program", []).append(heard)
@@ -210,7 +211,7 @@ class Player:
     def _program_finds(self, step):
         self._find(step, "program", self._program)
 
-    # The broker: the real one only dies; the stand-in says what the scenario says.
+    # The broker. The real one only dies; the stand-in sends the messages of the scenario.
 
     def _broker_dies(self, _step):
         last = self._bus.broker
@@ -234,13 +235,13 @@ class Player:
                 raise Mismatch(f"{step.place}: {self._broker.acknowledged} is acknowledged, not {wanted}")
             return
         if step.text == "nothing":
-            # What the program heard before came after all that it had asked for.
+            # All messages that preceded the program's last event have arrived.
             if (heard := self._broker.read(0)) is not None:
                 raise Mismatch(f"{step.place}: heard\n    {heard}")
             return
         self._hear(step, "broker", self._broker, untouched=True)
 
-    # The origin.
+    # The test server.
 
     def _origin_opens(self, step):
         self._origin.open_gate(step.text)
@@ -260,6 +261,6 @@ class Player:
 
 
 def _counted(text, usual):
-    """`TARGET` or `TARGET N times`."""
+    """Parses `TARGET` or `TARGET N times`."""
     target, _, rest = text.partition(" ")
     return target, int(rest.removesuffix(" times").removesuffix(" time")) if rest else usual

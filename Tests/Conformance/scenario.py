@@ -1,4 +1,4 @@
-"""A scenario as it is written: a file of `protocols/scenarios` to steps. protocols/scenarios/README.md describes the form."""
+"""Parser of scenarios, files of `protocols/scenarios`. protocols/scenarios/README.md describes the form."""
 
 import copy
 import pathlib
@@ -11,7 +11,7 @@ _HEADER = re.compile(r"for libraries that (reconnect|give up)")
 
 
 class Fault(Exception):
-    """A scenario that cannot be read."""
+    """A malformed scenario."""
 
 
 class Step:
@@ -27,14 +27,14 @@ class Step:
         self.below = []
 
     def expecting(self, text):
-        """This step with another first line to be heard."""
+        """Returns this step with another first line to expect."""
         step = copy.copy(self)
         step.text = text
         return step
 
 
 class Block:
-    """Steps that are done so many times, and `$n` counts them from 1; without `times` until all go as written."""
+    """Steps repeated `times` times, with `$n` counting from 1; without `times`, until all pass."""
 
     def __init__(self, times, steps):
         self.times = times
@@ -42,7 +42,7 @@ class Block:
 
 
 class Scenario:
-    """One file. `title` is its first line; `only_for` says which libraries can play it, None: all."""
+    """One file. `title` is its first line; `only_for` names the kind of library that can play it, None for all."""
 
     def __init__(self, path):
         self.path = path
@@ -83,5 +83,5 @@ class Scenario:
 
 
 def all_scenarios(folder=None):
-    """Those of one folder, or all, by name."""
+    """Returns the scenarios of one folder, or all, by name."""
     return [Scenario(path) for path in sorted(SCENARIOS.glob(f"{folder or '*'}/*.txt"))]

@@ -1,4 +1,4 @@
-"""One fault in a stream of messages, to see that a scenario notices it."""
+"""Fault injection: one fault in a stream of messages, which a scenario must notice."""
 
 import copy
 
@@ -6,8 +6,8 @@ KINDS = ("drop", "duplicate", "swap", "change")
 
 
 class Tampering:
-    """Does it to the message of this number, from 1, of those that come by here. A WELCOME does not count, and neither
-    does progress, which may be lost and told again."""
+    """Applies the fault to the message of this number, from 1. WELCOME and PROGRESS do not count: PROGRESS may be lost and
+    repeated."""
 
     def __init__(self, kind, number=1):
         if kind not in KINDS:
@@ -18,7 +18,7 @@ class Tampering:
         self.done = False
 
     def read(self, stream, read):
-        """The next message of `stream`, which has `read()`."""
+        """Returns the next message of `stream`, read with `read`."""
         if kept := self._kept.pop(stream, None):
             return kept
         heard = read()
@@ -44,7 +44,7 @@ class Tampering:
         return heard
 
     def left(self):
-        """What is still to be heard."""
+        """Returns messages held back by the fault."""
         return list(self._kept.values())
 
 

@@ -1,5 +1,5 @@
-"""The scenarios of `protocols/scenarios`, played against the broker and against each client library, and each seen to
-fail when something between is broken. What waits most of the time runs side by side, each with a bus of its own."""
+"""Plays the scenarios of `protocols/scenarios` against the broker and each client library, and requires each to fail
+under injected faults. The runs are in parallel, each with a bus of its own, since most of their time is waiting."""
 
 import concurrent.futures
 import os
@@ -17,21 +17,21 @@ from support.harness import PYTHON, Bus, TestCase
 from tampering import KINDS, Tampering
 
 POSITIONS = 4
-"""One of so many messages at the beginning of a scenario is missed, heard twice, or taken for another. Not all of them
-are in each: what may come in any order may be swapped."""
+"""Number of messages at the beginning of a scenario to which each fault is applied in turn. A scenario must notice one
+of them, not all: some messages may come in any order."""
 
 FORM = (SCENARIOS / "README.md").read_text()
 CLIENT = (places.ROOT / "protocols" / "1-CLIENT.md").read_text()
 
 
 def play_all(adapter):
-    """(scenario, problem) of all that are for it; None is the broker itself."""
+    """Returns (scenario, problem) for all scenarios of an adapter; None is the broker itself."""
     with Bus(workers=1) as bus:
         return [(scenario, problem(scenario, bus, adapter)) for scenario in chosen(adapter)]
 
 
 def notices(scenario, bus, adapter, kind):
-    """Whether the scenario fails when one of its first messages is broken in this way, and because of that."""
+    """Whether the scenario fails because of this fault in one of its first messages."""
     for number in range(1, POSITIONS + 1):
         tampering = Tampering(kind, number)
         if problem(scenario, bus, adapter, tampering) and tampering.done:
@@ -40,8 +40,8 @@ def notices(scenario, bus, adapter, kind):
 
 
 def play_broken(kind):
-    """The scenarios that do not notice that a message is broken in this way. Of the libraries Python's and Swift's play
-    those that are for them, C's the others."""
+    """Returns the scenarios that do not notice a fault. The Python and Swift libraries play the scenarios of their kinds,
+    the C library only those for libraries that give up."""
     names = {adapter.name: adapter for adapter in ADAPTERS}
     plays = [(None, chosen(None)), *((names[name], chosen(names[name])) for name in ("python", "swift"))]
     plays.append((names["c"], [scenario for scenario in chosen(names["c"]) if scenario.only_for]))
@@ -51,7 +51,7 @@ def play_broken(kind):
 
 
 class SideBySide(TestCase):
-    """What a class begins at once, a test for each."""
+    """Starts all work of a class at once, with one test for each piece."""
 
     work = {}
 
@@ -80,7 +80,7 @@ class BrokenTests(SideBySide):
 
 
 def _add_tests(case, method, sentence):
-    """A test for each piece of a class's work."""
+    """Adds a test for each piece of a class's work."""
     for name in case.work:
         def test(self, name=name):
             getattr(self, method)(name)
@@ -92,7 +92,7 @@ _add_tests(BrokenTests, "unnoticed", "no_scenario_passes_if_messages_{}")
 
 
 class FormTests(TestCase):
-    """The files themselves."""
+    """The form of the files."""
 
     def lines(self, steps):
         for step in steps:
