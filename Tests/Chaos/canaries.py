@@ -1,6 +1,6 @@
-"""Ways to break a chaos run on purpose: each must be found by the judge.
+"""Deliberate faults of a chaos run. The judge must find each.
 
-Those of `PENS` are a client's that writes into its journal what is not so; those of `RUNS` are the runner's.
+The canaries of `PENS` falsify a client's journal; those of `RUNS` are faults of the runner.
 """
 
 RUNS = {
@@ -10,14 +10,14 @@ RUNS = {
     "forgetful": "the broker's ledger, even as it is, lacks what clients heard of it",
     "origin": "the origin's ledger lacks what it answered",
 }
-"""What is broken by each, in the runner."""
+"""Faults of the runner, by name."""
 
 EVERY = 7
-"""Of so many lines that a canary could break it breaks one."""
+"""A canary falsifies one of this many lines that it could falsify."""
 
 
 class Crooked:
-    """A pen that does not write what it is told."""
+    """A pen that falsifies its lines."""
 
     def __init__(self, pen, change):
         self._pen = pen
@@ -29,48 +29,48 @@ class Crooked:
             self._pen.note(*line)
 
     def turn(self):
-        """Whether it is time."""
+        """Whether this line is to be falsified."""
         self._count += 1
         return self._count % EVERY == 0
 
 
 def silent(pen, verb, words):
-    """Acknowledges without writing it down."""
+    """Acknowledges a terminal without writing it down."""
     return [] if verb == "end" and pen.turn() else [(verb, *words)]
 
 
 def double(pen, verb, words):
-    """Has a terminal twice."""
+    """Records an end twice."""
     return [(verb, *words)] * (2 if verb == "end" and pen.turn() else 1)
 
 
 def twice_heard(pen, verb, words):
-    """Hears a terminal twice that the library delivers once."""
+    """Records a terminal twice that the library delivered once."""
     return [(verb, *words)] * (2 if verb == "heard" and pen.turn() else 1)
 
 
 def lied_hash(pen, verb, words):
-    """Has read other bytes."""
+    """Records another hash of the bytes read."""
     if verb == "end" and words[6] != "-" and pen.turn():
         words[6] = "0" * 64
     return [(verb, *words)]
 
 
 def unasked(pen, verb, words):
-    """Has an answer to what it never asked for."""
+    """Records an end of a request that it never made."""
     extra = [("end", "999.9-9", *words[1:])] if verb == "end" and pen.turn() else []
     return [(verb, *words), *extra]
 
 
 def wrong_code(pen, verb, words):
-    """Has a failure that nothing explains."""
+    """Records a failure that no disturbance explains."""
     if verb == "end" and words[2] == "-" and pen.turn():
         words[2:] = ["internal", "-", 0, "-", "-", "-"]
     return [(verb, *words)]
 
 
 def after_removal(pen, verb, words):
-    """Hears of what it has removed."""
+    """Records a terminal of a request after its removal."""
     if verb == "drop":
         pen.dropped = words[0]
     if verb in ("removed", "cancelled") and getattr(pen, "dropped", None):
@@ -85,5 +85,5 @@ NAMES = [*PENS, *RUNS]
 
 
 def pen(name, honest):
-    """The pen of a client that has this canary."""
+    """Returns the pen of a client with this canary."""
     return Crooked(honest, PENS[name]) if name in PENS else honest

@@ -1,8 +1,8 @@
-"""A bus under everything at once: `bin/chaos --minutes N --seed N`.
+"""Chaos runs of a whole bus: `bin/chaos --minutes N --seed N`.
 
-Starts a bus, an origin and clients in two languages, disturbs all of them as the schedule says, lets everything come to
-rest, and holds what the clients wrote down against what the origin and the broker know. Ends with 1 if anything does
-not agree, and keeps all of it. The same seed decides the same; real processes take their own time over it.
+Starts a bus, an origin and clients in two languages, disturbs all of them by a schedule, waits until everything has
+ended, and compares the clients' journals with the ledgers of the origin and the broker. Exits with 1 on any
+disagreement, and keeps all files of the run. A seed determines the decisions, but not the timing of real processes.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import schedule
 from run import Run, disturbed
 
 MOST_SHOWN = 12
-"""Violations that are printed; all of them are in the file `violations`."""
+"""Maximum number of violations printed. The file `violations` has all of them."""
 AROUND_SECONDS = 8
-"""Of the time line before and after the first violation."""
+"""Seconds of the time line printed before and after the first violation."""
 KEPT = places.ROOT / ".build/chaos"
 
 
@@ -31,7 +31,7 @@ def main():
         for decision in schedule.schedule(options.seed, *disturbed(options.minutes * 60)):
             print(decision)
         return 0
-    # Whoever ends the run ends all that it started.
+    # A signal that ends the run also ends all its processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     print(f"chaos: {arguments(options)}", flush=True)
     run = Run(options)
@@ -59,13 +59,13 @@ def parse():
 
 
 def arguments(options):
-    """What gives the same decisions."""
+    """Returns the options that reproduce the decisions."""
     canary = f" --canary {options.canary}" if options.canary else ""
     return f"--seed {options.seed} --minutes {options.minutes:g} --clients {options.clients}{canary}"
 
 
 def keep(options, run):
-    """Puts plans, journals, logs and time line where they stay."""
+    """Copies plans, journals, logs and time line to a permanent folder."""
     target = pathlib.Path(KEPT) / f"seed-{options.seed}{'-' + options.canary if options.canary else ''}"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -78,7 +78,7 @@ def keep(options, run):
 
 
 def origin_line(request):
-    """What the origin saw of a request."""
+    """Returns the origin's record of a request as a line."""
     end = "runs"
     if request.ended or request.aborted:
         end = f"ended {request.ended:.3f}" if request.ended else f"left {request.aborted:.3f}"

@@ -1,4 +1,4 @@
-"""Cuts a connection of another process: takes a copy of its descriptor (pidfd_getfd(2)) and shuts the socket down."""
+"""Cuts a connection of another process: duplicates its descriptor (pidfd_getfd(2)) and shuts the socket down."""
 
 import ctypes
 import os
@@ -10,11 +10,11 @@ _syscall = ctypes.CDLL(None, use_errno=True).syscall
 
 
 class NotPermitted(Exception):
-    """This machine does not let us."""
+    """The machine does not permit it."""
 
 
 def cut(pid, name):
-    """Shuts the connections of `pid` to the socket file `name` down; how many there were. Raises `NotPermitted`."""
+    """Shuts down the connections of `pid` to the socket file `name`. Returns their number. Raises `NotPermitted`."""
     try:
         process = os.pidfd_open(pid)
     except OSError:
@@ -26,7 +26,7 @@ def cut(pid, name):
 
 
 def _sockets(pid):
-    """Its descriptors that are sockets."""
+    """Returns the descriptors of a process that are sockets."""
     found = []
     try:
         for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -34,9 +34,9 @@ def _sockets(pid):
                 if os.readlink(entry).startswith("socket:"):
                     found.append(int(entry.name))
             except OSError:
-                continue  # Closed while we looked.
+                continue  # Closed meanwhile.
     except OSError:
-        pass  # It has ended.
+        pass  # The process has ended.
     return found
 
 
@@ -55,5 +55,5 @@ def _cut(process, number, name):
                 return 0
             connection.shutdown(socket.SHUT_RDWR)
         except (OSError, TypeError):
-            return 0  # Not connected, or to something without a name.
+            return 0  # Not connected, or the peer has no name.
         return 1

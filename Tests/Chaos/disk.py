@@ -1,15 +1,16 @@
-"""The disk that spool and cache are on: a small one of their own where that can be had, so that it can be full."""
+"""The disk of spool and cache: a small file system of its own where possible, so that tests can fill it."""
 
 import pathlib
 import subprocess
 
 BYTES = 192 << 20
 LEFT = 64 << 10
-"""What a full one has left, in bytes."""
+"""Free bytes of a full disk."""
 
 
 class Disk:
-    """`with Disk(folder) as disk:`. Mounting it takes rights that not every machine gives; `is_own` tells."""
+    """Context manager of the disk. Mounting needs privileges that not every machine grants; `is_own` states the
+    result."""
 
     def __init__(self, folder):
         self.path = pathlib.Path(folder)
@@ -30,7 +31,7 @@ class Disk:
         return self.path / "filler"
 
     def fill(self):
-        """Leaves next to nothing of it."""
+        """Fills the disk up to the last bytes."""
         with open(self._filler, "wb", buffering=0) as file:
             piece = bytes(1 << 20)
             try:
@@ -40,5 +41,5 @@ class Disk:
                 file.truncate(max(0, file.tell() - LEFT))
 
     def clear(self):
-        """As much room as before."""
+        """Frees the bytes again."""
         self._filler.unlink(missing_ok=True)

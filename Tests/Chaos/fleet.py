@@ -1,4 +1,4 @@
-"""The clients of a run: processes in two languages, each of which may have several lives."""
+"""The clients of a run: processes in two languages, each with one or more lives."""
 
 import os
 import signal
@@ -13,7 +13,8 @@ from support.processes import Program
 
 
 class Fleet:
-    """Starts, kills and collects clients. A journal is `NUMBER.LIFE.journal` in `folder`, a plan `NUMBER.LIFE.plan`."""
+    """Starts, kills and collects clients. In `folder`, `NUMBER.LIFE.journal` is a journal and `NUMBER.LIFE.plan` a
+    plan."""
 
     def __init__(self, folder, runtime, lab, seed, count, bases, canary=None):
         self.folder = folder
@@ -28,7 +29,7 @@ class Fleet:
         self._times = {}
 
     def start(self, number, begin, seconds):
-        """Begins the next life of a client, which plans for so many seconds."""
+        """Starts the next life of a client, with a plan for this many seconds."""
         life = self._times.get(number, 0) + 1
         self._times[number] = life
         name = f"{number}.{life}"
@@ -46,7 +47,7 @@ class Fleet:
         self.running[number] = program
 
     def kill(self, number):
-        """`kill -9`; the moment at which it was dead."""
+        """Kills a client with SIGKILL. Returns the time of its death."""
         program = self.running.pop(number)
         program.kill()
         moment = time.monotonic()
@@ -62,7 +63,7 @@ class Fleet:
         program.signal(signal.SIGCONT)
 
     def await_idle(self, deadline):
-        """Numbers of those whose wishes have not all ended by then."""
+        """Returns the numbers of clients with unfinished wishes at the deadline."""
         late = []
         for number, program in self.running.items():
             try:
@@ -72,7 +73,7 @@ class Fleet:
         return late
 
     def dismiss(self):
-        """Lets all leave; what is wrong with how they ended."""
+        """Tells all clients to leave. Returns complaints about their ends."""
         for program in self.running.values():
             program.write(b"")
         complaints = []
@@ -87,17 +88,17 @@ class Fleet:
         return complaints
 
     def ended_by_themselves(self):
-        """Those that ended and were not told to."""
+        """Returns the clients that ended without being told to."""
         return [program for program in self.running.values() if not program.running]
 
     def abort(self):
-        """Ends all that are left; they are as good as killed."""
+        """Kills all remaining clients."""
         for number, program in list(self.running.items()):
             if program.running:
                 self.kill(number)
 
     def collect(self):
-        """The lives of all."""
+        """Collects all clients and returns their lives."""
         for program in self.running.values():
             self._collect(program, None)
         self.running = {}

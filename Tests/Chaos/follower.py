@@ -1,8 +1,7 @@
-"""A client of a chaos run, on the Python package: `follower.py PLAN JOURNAL RUNTIME [CANARY]`.
+"""Client of a chaos run, on the Python package: `follower.py PLAN JOURNAL RUNTIME [CANARY]`.
 
-Does what the plan says (`wishes.py`) and writes into the journal what it asked for and what came of it (`journal.py`).
-Says `idle` when all of it has ended, and leaves when its standard input ends. What a canary breaks stands in
-`canaries.py`.
+Executes the plan (`wishes.py`) and records its requests and their ends in the journal (`journal.py`). Prints `idle`
+when all have ended, and leaves when its standard input ends. `canaries.py` has the deliberate faults.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ RECONNECT_SECONDS = 0.05
 
 
 class Pen:
-    """Writes the journal: each line with one call, before anything follows from it."""
+    """Writer of the journal. Each line is one write call, before any consequence of the event."""
 
     def __init__(self, path):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -35,7 +34,7 @@ class Pen:
 
 
 class Follower:
-    """One client. What is `_open` has no end yet and is still wanted."""
+    """One client. `_open` holds transfers that have neither ended nor been dropped."""
 
     def __init__(self, bus, pen, steps):
         self._bus = bus
@@ -68,7 +67,7 @@ class Follower:
     def _ended(self, task):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception():
-            # A fault of this program: no journal of it is to be believed.
+            # A fault of this program: its journals are unreliable.
             print(f"follower: {task.exception()!r}", file=sys.stderr, flush=True)
             os._exit(70)
 
@@ -107,7 +106,7 @@ class Follower:
             self._drop_all(wish.handler)
         self._pen.note("ask", wish.name, wish.handler, wish.url)
         if wish.replaces:
-            # The package has no `start` that replaces.
+            # The package has no `start` with `replace`.
             transfer = handler._start(wish.url, {**options, "tag": wish.name}, replace=True)
         else:
             transfer = handler.start(wish.url, **options, tag=wish.name)
@@ -121,7 +120,7 @@ class Follower:
         task.add_done_callback(self._ended)
 
     async def _follow(self, name, transfer, hold):
-        """Awaits the end, and writes it down unless it is not wanted any more."""
+        """Awaits the end, and records it unless the request was dropped."""
         broker, end = "-", None
         try:
             result = await transfer
@@ -183,7 +182,7 @@ async def pause(seconds):
 
 
 async def connect(runtime, window, lease):
-    """A bus, however long there is none."""
+    """Connects to the bus. Retries without end while there is no broker."""
     while True:
         bus = earshot.connect(runtime, window=window, lease=lease)
         try:

@@ -1,4 +1,4 @@
-"""Memory and descriptors of the bus: after warm-up and at the end, as a table."""
+"""Memory and descriptors of the bus after warm-up and at the end, as a table."""
 
 import os
 import pathlib
@@ -9,23 +9,23 @@ from support.processes import command, resident, started_at
 
 MOST_GROWTH = 1.5
 MEMORY_FLOOR = 48 << 20
-"""Bytes that a process may have gained besides: what the allocator keeps."""
+"""Bytes that a process may gain in addition: memory kept by the allocator."""
 MORE_DESCRIPTORS = 8
-"""What one may have more than after warm-up."""
+"""Descriptors that a process may gain after warm-up."""
 MOST_CONNECTIONS = 300
-"""What a worker may have to origins: those that are idle are kept for the next transfers, up to a bound."""
+"""Maximum connections of a worker to origins. Idle ones are kept for reuse, up to a bound."""
 
 
 @dataclass
 class Footprint:
-    """One process at one moment."""
+    """One process at one time."""
 
     role: str
     pid: int
     age: float
     memory: int
     descriptors: int
-    """Without those of connections to origins."""
+    """Descriptors except connections to origins."""
     connections: int
 
     @classmethod
@@ -37,29 +37,29 @@ class Footprint:
 
 
 def descriptors(pid):
-    """What its descriptors are."""
+    """Returns the targets of the descriptors of a process."""
     found = []
     for number in os.listdir(f"/proc/{pid}/fd"):
         try:
             found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
         except FileNotFoundError:
-            continue  # Closed while we looked.
+            continue  # Closed meanwhile.
     return found
 
 
 def inet_sockets(pid):
-    """The TCP sockets of its network, as descriptors name them."""
+    """Returns the TCP sockets of the process's network namespace, named as descriptors are."""
     lines = pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     return {f"socket:[{line.split()[9]}]" for line in lines}
 
 
 def take(pids):
-    """Those of processes that live, of {role: pids}."""
+    """Returns the footprints of live processes. `pids` maps roles to process numbers."""
     return [Footprint.of(role, pid) for role, numbers in pids.items() for pid in numbers if command(pid)]
 
 
 def table(before, after):
-    """What people read."""
+    """Returns the footprints as text."""
     lines = ["             pid   age s      RSS MiB   descriptors   to origins"]
     for title, prints in (("after warm-up", before), ("at the end", after)):
         lines.append(title)
@@ -70,7 +70,8 @@ def table(before, after):
 
 
 def growth(before, after):
-    """What is more than it may be: of each role the largest after warm-up counts."""
+    """Returns complaints about growth beyond the bounds. The largest process of a role after warm-up is the
+    reference."""
     complaints = []
     for role in sorted({p.role for p in after}):
         first = [p for p in before if p.role == role]

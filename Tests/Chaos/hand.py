@@ -1,4 +1,4 @@
-"""Carries out what the schedule decides, on the processes that are there, and takes it back when its time is over."""
+"""Carries out the decisions of the schedule on the running processes, and reverts each when its time is over."""
 
 import heapq
 import itertools
@@ -13,16 +13,17 @@ from support.processes import Watched, children, command
 from support.processes import kill as kill_process
 
 REBIRTH_SECONDS = 0.5
-"""Until a killed client's next life begins."""
+"""Seconds until the next life of a killed client starts."""
 SET_TRIES = 3
 LOOK_SECONDS = 0.1
-"""Between two looks whether what was killed is there again."""
+"""Poll interval while waiting for the replacement of a killed process, in seconds."""
 SERVE_SECONDS = 25
-"""How long a serve that was told to end may take."""
+"""Maximum time of a graceful shutdown of serve, in seconds."""
 
 
 class Hand:
-    """One for a run. `act` is called at the time of each decision, and `take_back` as often as there is time."""
+    """The disturber of a run. The caller calls `act` at the time of each decision, and `take_back` as often as
+    possible."""
 
     def __init__(self, bus, fleet, disk, timeline, plan_end):
         self.bus = bus
@@ -34,7 +35,7 @@ class Hand:
         self.done = {}
         self._later = []
         self._order = itertools.count()
-        # Not the bus's own: they may outlive it, waiting for the next.
+        # Not those of the bus: they may outlive it and wait for the next one.
         self._commands = Commands(bus.runtime, bus.folder)
         self._settings = queue.SimpleQueue()
         self._setter = threading.Thread(target=self._set_in_order, daemon=True)
@@ -48,12 +49,12 @@ class Hand:
         }
 
     def act(self, decision):
-        """Does it, if there is something to do it to."""
+        """Carries out a decision, if it has a target."""
         if self._acts[decision.kind](decision) is None:
             self.done[decision.kind] = self.done.get(decision.kind, 0) + 1
 
     def take_back(self, everything=False):
-        """Ends what is over by now, or everything that lasts."""
+        """Reverts the states whose time is over, or all."""
         due = [entry for entry in self._later if everything or entry[0] <= time.monotonic()]
         self._later = [entry for entry in self._later if entry not in due]
         heapq.heapify(self._later)
@@ -62,14 +63,14 @@ class Hand:
 
     @property
     def next_end(self):
-        """The moment of the next end; None if there is none."""
+        """Time of the next reversal; None if there is none."""
         return self._later[0][0] if self._later else None
 
     def _at(self, seconds, call):
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._order), call))
 
     def pids(self, role):
-        """The children of the supervisor that are `broker` or `worker`."""
+        """Returns the children of the supervisor with the role `broker` or `worker`."""
         return [pid for pid in children(self.bus.supervisor) if role in command(pid)[1:2]]
 
     def _victim(self, role, decision):
@@ -98,7 +99,7 @@ class Hand:
         except ProcessLookupError:
             self.timeline.end_disturbance(state)
             return self._nobody(decision)
-        # One that dies often is started again later each time.
+        # The supervisor delays the restart of a process after each further death.
         self._await_successor(role, len(self.pids(role)), state)
         return None
 
@@ -129,7 +130,7 @@ class Hand:
             try:
                 watched.signal(signal.SIGCONT)
             except ProcessLookupError:
-                pass  # It was killed meanwhile, by us or by the broker.
+                pass  # Killed meanwhile, by this program or by the broker.
             watched.close()
             self.timeline.end_disturbance(state)
         self._at(decision.lasting, go_on)
@@ -150,7 +151,7 @@ class Hand:
         return None if count else self._nobody(decision)
 
     def terminate(self, _):
-        """SIGTERM, the end awaited, and the next one started."""
+        """Sends SIGTERM, awaits the end, and starts the next serve."""
         self.take_back(everything=True)
         state = self.timeline.begin_disturbance("serve", "SIGTERM of serve")
         self.bus.program.signal(signal.SIGTERM)
@@ -160,7 +161,7 @@ class Hand:
         self._start_again(state)
 
     def kill_serve(self, _):
-        """`kill -9`, and whether all its processes died with it."""
+        """Sends SIGKILL, checks that all processes of the bus died, and starts the next serve."""
         self.take_back(everything=True)
         state = self.timeline.begin_disturbance("serve", "kill -9 of serve")
         self.bus.kill()
@@ -173,7 +174,7 @@ class Hand:
         self.timeline.end_disturbance(state, "the next serve is ready")
 
     def keep_log(self):
-        """Puts what serve has said so far aside, and complains of crashes in it."""
+        """Saves the output of serve, and complains about crashes in it."""
         program = self.bus.program
         with open(self.fleet.folder / "serve.log", "a") as file:
             file.write(program.stderr)
@@ -200,7 +201,7 @@ class Hand:
         return None
 
     def bear_client(self, number):
-        """The next life of a killed client, if there is time for one."""
+        """Starts the next life of a killed client, if there is time for one."""
         now = time.monotonic()
         if self.plan_end - now > 1:
             self.fleet.start(number, now - self.timeline.begin, self.plan_end - now)
@@ -227,7 +228,7 @@ class Hand:
             return self._nobody(decision)
         return self._cut(decision, self.fleet.running[number].pid, "bus", f"client {number}")
 
-    # The disk, and settings.
+    # Disk and settings.
 
     def fill_disk(self, decision):
         if not self.disk.is_own:
@@ -258,7 +259,7 @@ class Hand:
         return None
 
     def _set_in_order(self):
-        """A thread of its own: what is set while the broker is away waits for the next one."""
+        """Applies settings in order, in a separate thread: a change waits for the next broker while there is none."""
         while (change := self._settings.get()) is not None:
             name, value, state = change
             self._set(name, value)
@@ -266,7 +267,7 @@ class Hand:
                 self.timeline.end_disturbance(state, f"set {name} {value} again")
 
     def _set(self, name, value):
-        """By the program itself, as a user does."""
+        """Changes a setting by the command, as users do."""
         for _ in range(SET_TRIES):
             program = self._commands.run("set", name, value, timeout=60)
             if program.status == 0:
@@ -276,11 +277,11 @@ class Hand:
     settings = {"origin-limit": "24", "slots": "64", "workers": "3", "inline-bytes": "65536", "origin-spacing": "0",
                 "cache-size": "67108864", "requests-per-client": "1000000", "requests": "2000000", "cool-down": "600",
                 "spool-size": "10737418240", "spool-free": "1048576"}
-    """What holds when nothing is disturbed."""
+    """Settings without disturbances."""
 
     def heal(self):
-        """Takes everything back, and sets everything again: a serve that was started anew or read its files again
-        has only what it was started with."""
+        """Reverts everything, and applies all settings again: a restarted or reloaded serve has only the settings
+        of its start."""
         self.take_back(everything=True)
         self._settings.put(None)
         self._setter.join()

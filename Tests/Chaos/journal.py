@@ -1,18 +1,18 @@
-"""What clients wrote down, as values. The lines of a journal, each after the milliseconds of the monotonic clock:
+"""Journals of clients as values. Each line begins with milliseconds of the monotonic clock:
 
-    ask NAME HANDLER URL          it is about to ask for this
+    ask NAME HANDLER URL          it is about to send this request
     end NAME BROKER CODE STATUS LENGTH TOLD READ GENERATION
-                                  the one end: CODE is `-` of a result, TOLD the SHA-256 that the broker says, READ that
-                                  of the bytes as they were read, GENERATION the one that the origin says
+                                  the end of a request. CODE is `-` for a result, TOLD the SHA-256 of the terminal,
+                                  READ that of the bytes read, GENERATION the one that the origin stated
     heard HANDLER REQUEST NAME WORD BROKER
-                                  a terminal came out of the client's library, its own or one that it watches
-    drop NAME                     it is about to say that it no longer wants this
-    cancelled NAME                that was answered
+                                  the library delivered a terminal, of its own or of a watched handler
+    drop NAME                     it is about to cancel or remove the request
+    cancelled NAME                the broker answered that
     remove PATTERN, removed PATTERN COUNT
-    refused NAME CODE             the broker says that it was no request
-    lost NAME                     the file of its body was gone before it was read; it is asked for again
+    refused NAME CODE             the broker refused the message
+    lost NAME                     the file of the body was missing before it was read; the request is repeated
     watch PATTERN, unwatch PATTERN, state WORDS
-    idle                          all that was asked for has ended
+    idle                          all requests have ended
     bye                           it leaves
 """
 
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 WORDS = {"ask": 3, "end": 8, "heard": 5, "drop": 1, "cancelled": 1, "remove": 1, "removed": 2, "refused": 2, "lost": 1,
          "watch": 1, "unwatch": 1, "idle": 0, "bye": 0}
-"""How many words follow each verb; those that are not here have any number."""
+"""Number of words after each verb; other verbs have any number."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One fact. `at` is in seconds."""
+    """One line. `at` is in seconds."""
 
     at: float
     verb: str
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True)
 class End:
-    """How a wish ended. `code` is None of a result."""
+    """The end of a request. `code` is None for a result."""
 
     line: Line
     code: str | None
@@ -56,7 +56,7 @@ class End:
 
 
 def read(path, client):
-    """The whole lines of a journal; the last one of a killed client may have been cut off."""
+    """Returns the complete lines of a journal; the last line of a killed client may be partial."""
     lines = []
     for text in path.read_text().split("\n")[:-1] if path.exists() else []:
         at, verb, *words = text.split(" ")

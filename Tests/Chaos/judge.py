@@ -1,4 +1,4 @@
-"""Holds the journals of a run against its plans, its time line, and the ledgers of origin and broker. Pure: values in,
+"""Compares the journals of a run with its plans, its time line, and the ledgers of origin and broker. Pure: values in,
 violations out."""
 
 import hashlib
@@ -9,28 +9,28 @@ import whims
 from journal import End, Line
 
 SLACK = 40.0
-"""Seconds before a wish was said in which a transfer that it joined may have begun."""
+"""Maximum age of a transfer that a request may join, in seconds."""
 STALE = 20.0
-"""Seconds by which an answer may be older than its cache rule says: it may have lain in a stopped process."""
+"""Seconds by which a response may exceed its cache lifetime: a stopped process may have held it."""
 GRACE = 2.0
-"""Calm seconds after the last one who wanted something is gone in which it may still be asked of the origin."""
+"""Calm seconds after the end of the last interest in which the origin may still receive requests."""
 
 EXPLAINED = {
     "spool-full": ("disk",),
     "queue-full": ("queue",),
     "origin-cooling": ("cooling",),
 }
-"""Failures that a disturbance explains, and in what."""
+"""Failures that a disturbance explains, with the subjects of such disturbances."""
 
 DEATHS_OF_POISON = 3
 
 AFTER_GREETING = 2.0
-"""Seconds after a client met a broker from which on what it writes down came from that one."""
+"""Seconds after a client's first terminal of a broker from which all its lines count for that broker."""
 
 
 @dataclass
 class Violation:
-    """What is wrong, and the lines of journals that show it."""
+    """A violated rule, and the journal lines that show it."""
 
     rule: str
     what: str
@@ -43,19 +43,19 @@ class Violation:
 
 @dataclass
 class Life:
-    """One life of a client: its plan's wishes by name, what it wrote, and how it ended."""
+    """One life of a client: the wishes of its plan by name, its lines, and its death."""
 
     client: str
     wishes: dict
     lines: list
     died: float | None = None
-    """When it was killed."""
+    """Time of its death by SIGKILL."""
     lease: int = 0
-    """Seconds for which its wishes outlive it."""
+    """Seconds for which its requests outlive it."""
 
 
 class Story:
-    """One wish, as the journal of its client tells it."""
+    """One request, as the journal of its client records it."""
 
     def __init__(self, wish, line, life):
         self.wish = wish
@@ -68,7 +68,7 @@ class Story:
 
     @property
     def over(self):
-        """When it was not wanted any more; None if it still is."""
+        """Time at which the interest in the request ended; None if it has not."""
         moments = [line.at for line in (self.dropped, self.refused, *(end.line for end in self.ends[:1])) if line]
         if self.life.died is not None:
             moments.append(self.life.died + self.life.lease)
@@ -80,8 +80,11 @@ class Story:
 
 
 class Judge:
-    """`requests`: what the origin saw, with `target`, `path`, `started`, `ended`, `aborted`. `ledger`: what it
-    answered. `broker`: the last broker's own ledger, if there is one."""
+    """Judge of a run.
+
+    `requests`: requests at the origin, with `target`, `path`, `started`, `ended`, `aborted`. `ledger`: responses of the
+    origin. `broker`: ledger of the last broker, if there is one.
+    """
 
     def __init__(self, lives, timeline, requests, ledger, broker=None):
         self.lives = lives
@@ -93,10 +96,10 @@ class Judge:
         self.stories = {}
         self.counts = Counter()
         self.lateness = []
-        """Calm seconds for which transfers that were cut off were still running with nobody wanting them."""
+        """Calm seconds for which aborted transfers ran after the end of the last interest."""
 
     def judge(self):
-        """All that is wrong."""
+        """Returns all violations."""
         for life in self.lives:
             self.read(life)
         self.removals = [removal for life in self.lives for removal in self.removals_of(life)]
@@ -116,10 +119,10 @@ class Judge:
         lines = list(lines)
         self.violations.append(Violation(rule, what, lines, at if at is not None else lines[-1].at if lines else None))
 
-    # Each journal for itself.
+    # Each journal by itself.
 
     def read(self, life):
-        """Takes a life's lines into stories."""
+        """Sorts the lines of a life into stories."""
         for line in life.lines:
             if line.verb == "ask":
                 wish = life.wishes.get(line.words[0])
@@ -141,7 +144,7 @@ class Judge:
                     story.losses += 1
 
     def judge_number_of_ends(self, story):
-        """One end, or none of what was dropped or whose client died."""
+        """Requires one end, or none for a dropped request or a dead client."""
         count = len(story.ends)
         if count > 1:
             self.complain("once", f"{count} ends of {story.wish.name}", story.lines)
@@ -154,7 +157,8 @@ class Judge:
 
     @staticmethod
     def removals_of(life):
-        """When each was said and answered, and its pattern. A stopped broker hears it late; who died heard no answer."""
+        """Yields request time, answer time and pattern of each removal. A stopped broker may carry one out late. A client
+        that died got no answer, so its last line counts."""
         for number, line in enumerate(life.lines):
             if line.verb == "remove":
                 answers = (later.at for later in life.lines[number:]
@@ -162,7 +166,7 @@ class Judge:
                 yield line.at, next(answers, life.lines[-1].at), line.words[0]
 
     def judge_removals(self, life):
-        """After a removal or cancellation is answered nothing of it is heard."""
+        """Requires that no terminal of a request follows the answer to its removal or cancellation."""
         dropped, final = {}, {}
         for line in life.lines:
             if line.verb == "drop":
@@ -177,13 +181,13 @@ class Judge:
             elif line.verb == "heard" and line.words[2] in final:
                 answer = final[line.words[2]]
                 drop = dropped.get(line.words[2], answer)
-                # Over a lost connection no answer says anything of what was on its way.
+                # After a lost connection an answer does not order terminals of the earlier one.
                 if not self.was_apart(life.client, drop.at - 1, line.at):
                     self.complain("removed", f"{line.words[2]} was heard of after its removal was answered",
                                   [drop, answer, line])
 
     def judge_heard(self, life):
-        """Each terminal comes once, and only of what somebody asked for."""
+        """Requires each terminal once, and only of requests that some client made."""
         heard = defaultdict(list)
         for line in life.lines:
             if line.verb == "heard" and line.words[2] != "-":
@@ -197,14 +201,14 @@ class Judge:
                 self.complain("once", f"{len(lines)} terminals of {name}", [*story.lines, *lines])
 
     def was_apart(self, client, begin, end):
-        """Whether a client may have lost its connection between two moments."""
+        """Whether a client may have lost its connection between two times."""
         number = client.split(".")[0]
         return self.timeline.count(("broker", "serve", f"client {number}"), begin - 2, end) > 0
 
     # Ends against plans.
 
     def judge_end(self, story, end):
-        """A result must be possible and its bytes right; a failure must be explained."""
+        """Requires results to be possible and correct, and failures to be explained."""
         whim = story.wish.whim
         self.counts[end.code or "result"] += 1
         if end.code is None:
@@ -215,7 +219,7 @@ class Judge:
         if end.code == "too-large" and whim.size > int(story.wish.options.get("max-bytes", whim.size)):
             return
         if end.code == "deadline" and "deadline" in story.wish.options:
-            # A broker that is stopped in the middle of a pass goes on with the clock of before.
+            # A broker that is stopped during a pass continues with the clock from before the stop.
             was_stopped = self.timeline.count(("broker",), story.asked.at, end.line.at) > 0
             if end.line.at - story.asked.at < float(story.wish.options["deadline"]) - 0.1 and not was_stopped:
                 self.complain("early", f"the deadline of {story.wish.name} was not over", story.lines)
@@ -224,7 +228,7 @@ class Judge:
             self.complain("unexplained", f"{story.wish.name} failed as {end.code}: {story.wish.url}", story.lines)
 
     def codes_of(self, whim):
-        """How what never goes well may fail."""
+        """Returns the possible failures of a resource that never succeeds."""
         codes = {whims.LASTING[whim.then]}
         return codes | {"truncated", "reset"} if whim.then in ("cut", "drop", "reset") else codes
 
@@ -263,7 +267,8 @@ class Judge:
     # The broker against all journals.
 
     def judge_broker(self, instance):
-        """It knows of each terminal that clients heard of it, and of each request that it answered."""
+        """Requires the broker's ledger to count each terminal that clients received, and each request with a
+        result."""
         heard, answered = [], []
         for life in self.lives:
             lines = [line for line in life.lines if line.verb == "heard" and line.words[4] == instance]
@@ -280,7 +285,8 @@ class Judge:
     # The origin against all journals.
 
     def judge_origin(self):
-        """Nothing is asked of it, or goes on, that nobody has wanted for a while."""
+        """Requires that the origin gets no request, and no transfer continues, a while after the end of the last
+        interest."""
         wanted = defaultdict(list)
         for story in self.stories.values():
             wanted[story.wish.whim.name].append((story.asked.at, story.over, story))
@@ -317,7 +323,7 @@ class Judge:
                           self.evidence(spans), request.started)
 
     def latest(self, spans):
-        """When the last one was over; None if one is not."""
+        """Returns the end of the last interest; None if one has not ended."""
         overs = [over for _, over, _ in spans]
         return None if None in overs else max(overs)
 
@@ -329,7 +335,7 @@ class Judge:
 
 
 def matches(pattern, handler):
-    """Whether a pattern means a handler."""
+    """Whether a pattern matches a handler."""
     return handler.startswith(pattern) if pattern.endswith("/") else handler == pattern
 
 

@@ -1,4 +1,4 @@
-"""One run: from the start of everything to the verdict."""
+"""One run: from the start of all processes to the verdict."""
 
 import threading
 import time
@@ -20,22 +20,22 @@ from support.processes import eventually
 from timeline import Timeline
 
 WARM_UP, LONGEST_WARM_UP = 0.15, 12
-"""The part of a run in which nothing is disturbed, and the most seconds of it."""
+"""Undisturbed part at the beginning of a run, as a fraction, and its maximum in seconds."""
 CALM_END = 3
-"""Seconds at the end of the plans in which nothing more is disturbed."""
+"""Undisturbed seconds at the end of the plans."""
 PATIENCE = 100
-"""Seconds after the end of the plans until everything has to have ended: a cool-down takes a minute at most."""
+"""Seconds after the end of the plans until all requests must have ended: a cool-down lasts a minute at most."""
 GHOST_SECONDS = 10
-"""How long after the end the canary `ghost` asks."""
+"""Seconds after the end at which the canary `ghost` sends its request."""
 
 
 def disturbed(seconds):
-    """From when to when a run of so many seconds is disturbed."""
+    """Returns begin and end of the disturbed part of a run, in seconds."""
     return min(WARM_UP * seconds, LONGEST_WARM_UP), seconds - CALM_END
 
 
 class Run:
-    """`violations` is empty if all agrees."""
+    """A run. `violations` is empty if everything agrees."""
 
     def __init__(self, options):
         self.options = options
@@ -99,7 +99,7 @@ class Run:
         self.come_to_rest(bus, plan_end)
 
     def wait(self, until):
-        """Until a moment, and takes back what is over before."""
+        """Waits until a time, and reverts disturbances that end before."""
         while (now := time.monotonic()) < until:
             following = self.hand.next_end
             pause(min(until, following if following is not None else until) - now)
@@ -110,7 +110,7 @@ class Run:
             self.complain("client", f"client {program.name} ended by itself\n{program.describe()}")
 
     def come_to_rest(self, bus, plan_end):
-        """Everything ends, both ledgers are even, and nothing has grown."""
+        """Requires that all requests end, both ledgers balance, and no process has grown."""
         late = self.fleet.await_idle(plan_end + PATIENCE)
         self.timeline.note(f"{self.options.clients - len(late)} clients have all that they asked for")
         with Client(bus.runtime) as client:
@@ -144,7 +144,7 @@ class Run:
             self.complain("ledger", str(error))
 
     def await_nothing(self, client):
-        """With the last client all that was wanted is gone."""
+        """Requires that all state ends with the last client."""
         status = {}
 
         def empty():
@@ -156,7 +156,7 @@ class Run:
             self.complain("rest", str(error))
 
     def explain(self, client, late):
-        """What the broker says of what has no end."""
+        """Complains about unfinished requests, with the broker's reasons."""
         for number in late:
             program = self.fleet.running[number]
             lines = (self.folder / f"clients/{program.name}.journal").read_text().splitlines()
@@ -167,7 +167,7 @@ class Run:
                     asked.pop(words[2], None)
             answers = []
             for name, words in list(asked.items())[:5]:
-                # The Python package has IDs of its own.
+                # The Python package chooses request IDs itself.
                 said = client.query(f"why {words[3]} {name}") if wishes.language(number) == "swift" else ""
                 answers.append(f"{name} {words[4]} {said}")
             self.complain("late", f"client {program.name} still waits for {len(asked)} ends", answers)
@@ -176,14 +176,14 @@ class Run:
         return {role: self.hand.pids(role) for role in ("broker", "worker")}
 
     def break_run(self, bus):
-        """What a canary of the runner's does."""
+        """Carries out the faults of canaries of the runner."""
         if self.options.canary == "descriptors":
             self.connections = [Client(bus.runtime) for _ in range(80)]
         if self.options.canary == "ghost":
             self.haunt(bus)
 
     def haunt(self, bus):
-        """Asks for what somebody wanted once."""
+        """Requests a URL that a client requested earlier."""
         journal = next((self.folder / "clients").glob("*.journal")).read_text()
         url = next(line.split(" ")[4] for line in journal.splitlines()
                    if line.split(" ")[1] == "ask" and "/o-" in line)
@@ -228,7 +228,7 @@ class Run:
 
 
 def check_handler(handler):
-    """The ledger of one handler."""
+    """Requires the ledger of one handler to balance."""
     counts = handler["requests"] if "requests" in handler else handler
     failed = counts["failed"]
     ends = (counts["answered"] + (sum(failed.values()) if isinstance(failed, dict) else failed) + counts["removed"]
@@ -238,5 +238,5 @@ def check_handler(handler):
 
 
 def pause(seconds):
-    """Lets time pass: a run is made of it."""
+    """Lets time pass: waiting is part of a run."""
     threading.Event().wait(max(0.0, seconds))

@@ -1,7 +1,7 @@
-"""When what is disturbed in a chaos run: from the seed alone.
+"""Schedule of the disturbances of a chaos run, from the seed alone.
 
-A decision names its victim by a number, of which the remainder counts: who there is at the time depends on real
-processes. So the same seed makes the same decisions at the same times, and not the same run.
+A decision names its victim by a number modulo the number of candidates, since the processes at that time depend on
+the run. So a seed determines the decisions and their times, but not the run.
 """
 
 import random
@@ -12,29 +12,29 @@ KINDS = {
     "kill serve": 0.6, "reload": 0.7, "kill client": 8, "stop client": 6, "cut client": 8, "fill disk": 2,
     "small spool": 1.5, "no room": 1.5, "set": 7,
 }
-"""Each with its weight."""
+"""Kinds of disturbances with their weights."""
 
 MOST_OFF = 5
-"""Each seed does without some of them, so that others run undisturbed by these."""
+"""Maximum number of kinds that a seed leaves out, so that others run without them."""
 
 MEAN_GAP = 1.3
-"""Seconds between two decisions."""
+"""Mean time between two decisions, in seconds."""
 
 STOPS = {"stop worker": (0.2, 9), "stop broker": (0.1, 3), "stop client": (0.2, 12), "fill disk": (1, 5),
          "small spool": (1, 6), "no room": (1, 4), "set": (2, 10)}
-"""For how many seconds it lasts."""
+"""Minimum and maximum duration of states, in seconds."""
 
 SETTINGS = [
     ("origin-limit", ("1", "3", "16", "64")), ("slots", ("2", "8", "64")), ("workers", ("1", "2", "4")),
     ("inline-bytes", ("0", "2000", "262144")), ("origin-spacing", ("0.01", "0.1")), ("cache-size", ("0", "500000")),
     ("requests-per-client", ("5", "30")), ("requests", ("100",)), ("cool-down", ("5",)),
 ]
-"""What is set for a while, and to what."""
+"""Settings that are changed for a while, with their values."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What shall be done `at` so many seconds after the run's begin, for `lasting` seconds if it is a state."""
+    """A disturbance `at` this many seconds after the start, for `lasting` seconds if it is a state."""
 
     at: float
     kind: str
@@ -48,13 +48,13 @@ class Decision:
 
 
 def switched_off(seed):
-    """The kinds that this seed does without."""
+    """Returns the kinds that this seed leaves out."""
     chance = random.Random(f"{seed}/off")
     return set(chance.sample(sorted(KINDS), chance.randrange(MOST_OFF + 1)))
 
 
 def schedule(seed, begin, end):
-    """The decisions between two moments, in their order."""
+    """Returns the decisions between two times, in order."""
     chance = random.Random(f"{seed}/schedule")
     off = switched_off(seed)
     kinds = [kind for kind in KINDS if kind not in off]

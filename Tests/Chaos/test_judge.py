@@ -1,4 +1,4 @@
-"""The judge finds each thing that can be wrong, and nothing in what is right."""
+"""The judge finds each kind of violation, and none in a correct run."""
 
 import hashlib
 import unittest
@@ -15,7 +15,7 @@ OWN = "http://127.0.0.1:1/whim/o-1?bytes=100"
 
 
 class JudgeTests(unittest.TestCase):
-    """One client that wants one thing at 10 s, unless a test says more. Times are seconds."""
+    """One client with one request at 10 s, unless a test adds more. Times are in seconds."""
 
     def setUp(self):
         self.lives = {}
@@ -63,7 +63,7 @@ class JudgeTests(unittest.TestCase):
         judge = Judge(list(self.lives.values()), self.timeline, self.requests, self.ledger, self.broker)
         return [violation.rule for violation in judge.judge()]
 
-    # What is right.
+    # Correct runs.
 
     def test_a_result_with_the_right_bytes_is_right(self):
         self.result(self.ask())
@@ -201,7 +201,7 @@ class JudgeTests(unittest.TestCase):
         self.disturb("broker", 9, 10.4)
         self.assertEqual(self.verdict(), [])
 
-    # What is heard.
+    # Terminals.
 
     def hear(self, at, name="1.1-1", client="1.1"):
         self.write(at, "heard", "chaos/c1/a", "7", name, "200", BROKER, client=client)

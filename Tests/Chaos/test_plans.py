@@ -1,4 +1,4 @@
-"""One seed says the same each time, and plans say only what clients can do."""
+"""A seed always gives the same plans, and plans contain only steps that clients can execute."""
 
 import unittest
 

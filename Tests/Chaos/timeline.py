@@ -1,11 +1,11 @@
-"""What was done in a run, and when: for people, and for the judge, who excuses by it."""
+"""Time line of a run: for readers, and for the judge, which excuses failures by disturbances."""
 
 import threading
 import time
 from dataclasses import dataclass
 
 BUS = ("broker", "worker", "serve")
-"""Disturbances that keep the bus from doing what it has to at once."""
+"""Subjects whose disturbances keep the bus from acting at once."""
 
 SETTLING = 2.0
 """Seconds after such a disturbance that count as disturbed."""
@@ -13,7 +13,7 @@ SETTLING = 2.0
 
 @dataclass
 class Disturbance:
-    """One of them; `ended` is None while it lasts. `about` is what it is in (`broker`, `worker`, `serve`, `disk`,
+    """One disturbance; `ended` is None while it lasts. `about` is its subject (`broker`, `worker`, `serve`, `disk`,
     `queue`, `cooling`, `client N`)."""
 
     about: str
@@ -22,12 +22,12 @@ class Disturbance:
     ended: float | None = None
 
     def touches(self, begin, end):
-        """Whether it was while something else was."""
+        """Whether it overlaps a period."""
         return self.began <= end and (self.ended is None or self.ended >= begin)
 
 
 class Timeline:
-    """Any thread may write."""
+    """Log of events and disturbances. Thread-safe."""
 
     def __init__(self):
         self.begin = time.monotonic()
@@ -51,19 +51,20 @@ class Timeline:
         self.note(what or f"end of: {disturbance.what}")
 
     def add(self, about, what):
-        """One that is over as soon as it has begun."""
+        """Adds a disturbance without duration."""
         disturbance = self.begin_disturbance(about, what)
         disturbance.ended = disturbance.began
         return disturbance
 
-    # What the judge asks.
+    # Queries of the judge.
 
     def count(self, about, begin, end):
-        """How many disturbances in `about` touch that time."""
+        """Returns the number of disturbances of these subjects in a period."""
         return sum(d.about in about and d.touches(begin, end) for d in self.disturbances)
 
     def calm(self, begin, end):
-        """Seconds between two moments in which nothing disturbed the bus, or had just done so."""
+        """Returns the seconds of a period in which no disturbance affected the bus, nor had within `SETTLING`
+        seconds."""
         disturbed = sorted((max(begin, d.began), min(end, (end if d.ended is None else d.ended) + SETTLING))
                            for d in self.disturbances if d.about in BUS)
         calm, upto = 0.0, begin

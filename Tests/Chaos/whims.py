@@ -1,18 +1,18 @@
-"""What the origin of a chaos run answers. All of it stands in the URL: whoever has that knows what has to come.
+"""Responses of the origin of a chaos run. The URL determines them completely:
 
     /whim/NAME?FIELD=VALUE&…
 
-    bytes=N      of the body: bytes that depend on the name and the generation alone (`content`)
-    faults=A,B   what the first answers are, in this order, one each: cut, drop, reset, 503, 429, hang
-    then=WHAT    what all later answers are: good (if not said), 404, cut, drop, reset, garbage, coding, loop
-    rate=N       bytes a second
+    bytes=N      size of the body, whose bytes depend on name and generation alone (`content`)
+    faults=A,B   faults of the first responses, one each, in order: cut, drop, reset, 503, 429, hang
+    then=WHAT    all later responses: good (the default), 404, cut, drop, reset, garbage, coding, loop
+    rate=N       bytes per second
     gzip=1       with Content-Encoding gzip
-    change=S     every S seconds another generation
-    cc=C         `Cache-Control: C`; else no-store
-    hops=N       first so many redirects, from port to port
+    change=S     a new generation every S seconds
+    cc=C         `Cache-Control: C`; no-store by default
+    hops=N       N redirects first, from port to port
 
-An answer names its generation in `X-Generation` and in its ETag, and can be had from an offset on: a broken transfer
-may be resumed, and never with another generation's bytes.
+A response names its generation in `X-Generation` and in its ETag, and supports ranges: a client may resume a broken
+transfer, but never with bytes of another generation.
 """
 
 import functools
@@ -28,23 +28,23 @@ PIECE = 32 * 1024
 
 RETRIED = {"cut": "truncated", "drop": "reset", "reset": "reset", "503": "http-status", "429": "http-status",
            "hang": "timeout"}
-"""The faults that pass, and the code of each if it is the last of a request's attempts."""
+"""Transient faults, with the code of a request whose last attempt had it."""
 
 LASTING = {"404": "http-status", "cut": "truncated", "drop": "reset", "reset": "reset", "garbage": "protocol-error",
            "coding": "encoding-error", "loop": "redirect-loop"}
-"""The faults that do not pass, and their codes."""
+"""Permanent faults, with their codes."""
 
 EPOCH = time.monotonic()
 
 
 @functools.lru_cache(maxsize=256)
 def content(name, generation, size):
-    """The bytes of a resource in one of its generations."""
+    """Returns the bytes of a resource in one generation."""
     return random.Random(f"{name}/{generation}").randbytes(size)
 
 
 class Whim:
-    """What a URL says about its answers."""
+    """Parsed URL of a response."""
 
     def __init__(self, target):
         parts = urllib.parse.urlsplit(target)
@@ -61,28 +61,28 @@ class Whim:
 
     @property
     def fresh_seconds(self):
-        """For how long a cache may use an answer without asking."""
+        """Freshness lifetime in a cache, in seconds."""
         return int(self.cache.removeprefix("max-age=")) if self.cache.startswith("max-age=") else 0
 
     def generation(self, now):
-        """The one that is current."""
+        """Returns the current generation."""
         return int((now - EPOCH) / self.period) if self.period else 0
 
 
 def url(base, name, **fields):
-    """The URL of a whim."""
+    """Returns the URL of a whim."""
     return f"{base}/whim/{name}?{urllib.parse.urlencode(fields, safe=',=')}"
 
 
 class Ledger:
-    """What was answered of each resource: (generation, when it began), in order; and how often it was asked for."""
+    """Responses of each resource, (generation, start time), in order; and the number of its requests."""
 
     def __init__(self):
         self.answers = {}
         self.asked = {}
 
     def ask(self, name):
-        """How often it had been asked for before."""
+        """Counts a request. Returns the number of earlier ones."""
         before = self.asked.get(name, 0)
         self.asked[name] = before + 1
         return before
@@ -91,12 +91,12 @@ class Ledger:
         self.answers.setdefault(name, []).append((generation, time.monotonic()))
 
     def served(self, name):
-        """The generations that were ever answered."""
+        """Returns all generations of a resource that were served."""
         return {generation for generation, _ in self.answers.get(name, [])}
 
 
 async def answer(connection, request, origin, name):
-    """The fault `whim` of `faults.FAULTS`."""
+    """Implements the fault `whim` of `faults.FAULTS`."""
     whim = Whim(request.target)
     if whim.hops:
         await go_on(connection, request, origin, whim.hops - 1)
@@ -122,7 +122,7 @@ async def answer(connection, request, origin, name):
 
 
 async def go_on(connection, request, origin, hops):
-    """Redirects to the same resource at the next port, with a hop less to go."""
+    """Redirects to the same resource at the next port, with one hop less."""
     here = next(index for index, base in enumerate(origin.urls) if base.endswith(f":{request.port}"))
     query = request.query | {"hops": hops}
     target = f"{request.path}?{urllib.parse.urlencode(query, safe=',=')}"
@@ -130,7 +130,7 @@ async def go_on(connection, request, origin, hops):
 
 
 async def body(connection, request, origin, whim, fault):
-    """A whole body, or one that ends too early by `fault` cut or drop; whether another request may follow."""
+    """Sends a whole body, or one truncated by `fault` cut or drop. Returns whether another request may follow."""
     generation = whim.generation(time.monotonic())
     tag = f'"{generation}{"-gzip" if whim.gzip else ""}"'
     fields = [("ETag", tag), ("X-Generation", generation), ("Cache-Control", whim.cache)]

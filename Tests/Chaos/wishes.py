@@ -1,9 +1,9 @@
-"""What each client of a chaos run does: plans, from the seed alone.
+"""Plans of the clients of a chaos run, from the seed alone.
 
-A plan is text, a line for each step; what runs it is `follower.py` or `earshot-lab client`. Its first line is
-`window N lease S`, with seconds; the others begin with the milliseconds after the client's start:
+A plan is text with one step on each line; `follower.py` or `earshot-lab client` executes it. Its first line is
+`window N lease S`, with S in seconds. The others begin with the milliseconds after the client's start:
 
-    MS ask NAME HANDLER URL [FIELD=VALUE]…     the fields of FETCH, and `hold=MS`: a file is read so much later
+    MS ask NAME HANDLER URL [FIELD=VALUE]…     the fields of FETCH, and `hold=MS`: delay before a file is read
     MS cancel NAME
     MS remove PATTERN
     MS watch PATTERN, MS unwatch PATTERN
@@ -14,14 +14,15 @@ import random
 import whims
 
 ORIGINS = 6
-"""Ports of the origin. The last ones answer 503 now and then, which makes all that is asked of them wait."""
+"""Number of ports of the origin. The last `GRUMPY` ones answer 503 now and then, which delays all requests to
+them."""
 GRUMPY = 2
 
 MEAN_GAP = 450
-"""Milliseconds between two steps of a client."""
+"""Mean time between two steps of a client, in milliseconds."""
 
 LEASES = (0, 0, 1, 5)
-"""Seconds for which the broker keeps a client's session when its connection is gone."""
+"""Leases to choose from, in seconds."""
 
 LANGUAGES = ("python", "swift")
 
@@ -42,7 +43,7 @@ class Wish:
 
     @classmethod
     def of(cls, line):
-        """The wish of a step; None if it is another step."""
+        """Returns the wish of a step; None for other steps."""
         _, verb, *words = line.split(" ")
         if verb != "ask":
             return None
@@ -50,17 +51,18 @@ class Wish:
 
 
 def root(number):
-    """Under which name a client has its handlers."""
+    """Returns the common prefix of a client's handlers."""
     return f"chaos/c{number}"
 
 
 def language(number):
-    """In which one a client is written."""
+    """Returns the language of a client."""
     return LANGUAGES[number % len(LANGUAGES)]
 
 
 class Planner:
-    """Writes the plan of one life of one client. `begin` is when that life begins, in seconds after the run's."""
+    """Writer of the plan of one life of one client. `begin` is the start of that life in seconds after that of the
+    run."""
 
     def __init__(self, seed, number, life, begin, seconds, clients, bases):
         self.chance = random.Random(f"{seed}/client/{number}/{life}")
@@ -120,17 +122,17 @@ class Planner:
         words = [f"{key}={value}" for key, value in options.items()]
         return " ".join(["ask", name, self.handler(), whims.url(base, resource, **fields), *words])
 
-    # What there is to be asked for: the resource's name, its origin, what its URL says, what the request says.
+    # Kinds of requests: name of the resource, origin, fields of its URL, options of the request.
 
     def base(self):
         return self.chance.choice(self.bases[:-GRUMPY])
 
     def slot(self, at):
-        """What all clients ask for at about this time."""
+        """Returns the resource that all clients request at about this time."""
         return f"{int((self.begin + at / 1000) / 2)}.{self.chance.randrange(8)}"
 
     def shared_base(self, resource):
-        """The same for all who want the same."""
+        """Returns the same origin for all requests of a resource."""
         return self.bases[sum(resource.encode()) % (len(self.bases) - GRUMPY)]
 
     def small(self, name, _):
@@ -157,7 +159,7 @@ class Planner:
         return f"k-{name}", self.base(), {"bytes": size, "faults": passing}, {"retries": 4}
 
     def broken(self, _, at):
-        """A file of all that breaks off and goes on."""
+        """A file whose transfers break and resume."""
         resource = f"b-{self.slot(at)}"
         fields = {"bytes": 600_000, "rate": 1_500_000, "faults": "cut,drop,cut"}
         return resource, self.shared_base(resource), fields, {"retries": 5}
@@ -189,7 +191,7 @@ class Planner:
         return resource, self.shared_base(resource), {"bytes": 200_000, "change": 7, "cc": "max-age=3"}, {}
 
     def changing(self, _, at):
-        """A file that is another one by the time at which a broken transfer goes on."""
+        """A file with another generation by the time a broken transfer resumes."""
         resource = f"v-{self.slot(at)}"
         fields = {"bytes": 300_000, "rate": 200_000, "change": 2, "faults": "cut,drop"}
         return resource, self.shared_base(resource), fields, {"retries": 5}
