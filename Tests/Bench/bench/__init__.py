@@ -1,1 +1,1 @@
-"""Measures Earshot and what one would use instead, side by side: bin/bench."""
+"""Benchmark of Earshot and its alternatives, side by side: bin/bench."""

@@ -64,7 +64,7 @@ def say(text):
 
 
 def measure(name, options, output):
-    """The suite's measurements; if it broke also why."""
+    """Returns the measurements of a suite, and the reason if it failed."""
     suite = suites.load(name)
     done = []
     began = time.monotonic()
@@ -85,7 +85,7 @@ def measure(name, options, output):
 
 
 def run(options):
-    """Measures all that is asked for; the exit status is 1 if anything of ours failed."""
+    """Runs all chosen suites. The exit status is 1 if a measurement of Earshot failed."""
     places.MADE.mkdir(parents=True, exist_ok=True)
     description = machine.describe()
     machine_text = "\n\n".join(machine.lines(description))
@@ -119,7 +119,7 @@ def main(words):
         return 0
     if options.only_try:
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that servers are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Stops the servers.
     return run(options)
 
 

@@ -1,4 +1,4 @@
-"""Clients that ask for many URLs, so many at a time, and the CPU that all processes spend on it."""
+"""Clients that request many URLs with a fixed number outstanding, and the CPU time of all processes involved."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from bench.programs import run
 
 
 class Files:
-    """The files that are asked for, and what the answers must add up to."""
+    """Requested files, and the expected sums of the responses."""
 
     def __init__(self, origin, count, size):
         self._files = data.Files(count, size)
@@ -28,7 +28,7 @@ class Files:
 
 
 class Behind:
-    """The same files by another server."""
+    """The same files, served by another server."""
 
     def __init__(self, files, origin):
         self.count = files.count
@@ -39,7 +39,7 @@ class Behind:
 
 
 class Nothing:
-    """Answers of the bare bus: so many zeros, whatever is asked for."""
+    """Responses of the bare bus: zeros for any URL."""
 
     def __init__(self, prefix, size):
         self.count = 10**8
@@ -54,7 +54,7 @@ class Nothing:
 
 
 class Same:
-    """One value for any number of places."""
+    """Sequence with one value at every index."""
 
     def __init__(self, value):
         self._value = value
@@ -65,7 +65,7 @@ class Same:
 
 @dataclasses.dataclass
 class Plan:
-    """What one run asks for."""
+    """Requests of one run."""
 
     files: object
     outstanding: int
@@ -82,15 +82,15 @@ class Plan:
         return self.requests * self.clients
 
     def total(self):
-        """The sum of all answers' checksums."""
+        """Returns the sum of the checksums of all responses."""
         checksums = self.files.checksums
         return self.clients * sum(checksums[number % self.files.count] for number in range(self.requests))
 
 
 @dataclasses.dataclass
 class Client:
-    """A program that asks. `servers`: by role, the processes that work for it. `describe`: what the table says. `env`:
-    further variables of its environment."""
+    """A client program. `servers`: processes that work for it, by role. `describe`: its command in the table. `env`:
+    additional environment variables."""
 
     name: str
     program: list
@@ -106,7 +106,7 @@ class Client:
         return Contender(self.name, self.describe, lambda number: self.ask(plan, number), self.is_ours)
 
     def ask(self, plan, number):
-        """One round: answers a second, and what it cost."""
+        """Runs one round. Returns responses per second and the CPU time."""
         arguments = [*self._resolved(), *plan.arguments()]
         if self.place:
             arguments += ["--place", self.place() if callable(self.place) else self.place]
@@ -143,10 +143,11 @@ def compiled(name):
 
 
 def scripted(name):
-    """A client in Python. The interpreter is looked for when it is first run: without PyPI only these rows fail."""
+    """Returns a client in Python. The interpreter is located at the first run: without PyPI only these rows fail."""
     return [peers.python, peers.script(name)]
 
 
 def pids(*processes: Callable[[], Iterable[int]]):
-    """The processes of a role, asked for at each round: a worker may be another one by then."""
+    """Returns a function that lists the processes of a role. It runs at each round, since a worker may have been
+    replaced."""
     return lambda: [pid for found in processes for pid in found()]

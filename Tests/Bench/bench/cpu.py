@@ -1,4 +1,4 @@
-"""What processes used."""
+"""CPU time and memory of processes."""
 
 import os
 import pathlib
@@ -6,17 +6,18 @@ import time
 
 
 def seconds(pid):
-    """CPU seconds of the process until now, those of its ended threads too, to the nanosecond; 0 if it is gone."""
+    """Returns the CPU seconds of a process, ended threads included, with nanosecond resolution; 0 if it has ended."""
     try:
-        # The CPU clock of another process, as clock_getcpuclockid(3) makes it: the number's complement, and 2 for
-        # the scheduler's own count.
+        # ID of another process's CPU clock, as clock_getcpuclockid(3) forms it: the complement of the number, and 2 for
+        # the scheduler's count.
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0
 
 
 class Meter:
-    """`with Meter(pids) as meter: …` and then `meter.seconds`, those of all, or `meter.of[pid]`."""
+    """Context manager: `with Meter(pids) as meter: …`. Then `meter.seconds` is the CPU time of all,
+    `meter.of[pid]` of one."""
 
     def __init__(self, pids):
         self._pids = list(pids)
@@ -35,31 +36,31 @@ class Meter:
 
 
 def tree(pid):
-    """The process and all below it that live."""
+    """Returns a process and its live descendants."""
     found = [pid]
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             below = task.read_text().split()
         except OSError:
-            continue  # It ended while we looked.
+            continue  # It has ended meanwhile.
         for child in below:
             found += tree(int(child))
     return found
 
 
 def resident(pid):
-    """Bytes of memory that are resident."""
+    """Returns the resident memory in bytes."""
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def most_resident(pid):
-    """The most bytes of memory that were resident at any time."""
+    """Returns the peak resident memory in bytes."""
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 def wakeups(pid):
-    """How often the threads that live now went to sleep of their own will: each is a wake-up."""
+    """Returns the voluntary context switches of the live threads. Each is a wake-up."""
     total = 0
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         for line in status.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The files that the origin serves, made once: each has its own content, told by its name."""
+"""Files that the origin serves, created once. Their names determine their contents."""
 
 import hashlib
 import shutil
@@ -9,7 +9,7 @@ BLOCK = 1 << 20
 
 
 def content(name, size):
-    """The bytes of a file. SHAKE-128 of its name: distinct, and not to be pressed together."""
+    """Returns the bytes of a file: SHAKE-128 of its name, so contents are distinct and incompressible."""
     return hashlib.shake_128(name.encode()).digest(size)
 
 
@@ -24,7 +24,7 @@ class Files:
         self._make()
 
     def paths(self):
-        """As they stand in URLs, without the slash at the beginning."""
+        """Returns the paths of the files in URLs, without the leading slash."""
         return [f"{self.size}/{name}" for name in self.names]
 
     def expected(self, name):
@@ -43,8 +43,8 @@ class Files:
                 part.rename(path)
 
     def check(self, folder, whole):
-        """What is wrong with copies of all of them in `folder`, or None. `whole`: each byte is looked at, else names and
-        sizes."""
+        """Returns the first fault of the copies in `folder`, or None. `whole`: compares all bytes, otherwise names
+        and sizes."""
         found = {entry.name: entry for entry in folder.iterdir()}
         if len(found) != self.count:
             return f"{len(found)} files instead of {self.count}"
@@ -74,13 +74,13 @@ class LargeFile:
             part.rename(self.file)
 
     def sha256(self, copy=None):
-        """Of itself, or of what should be a copy."""
+        """Returns the hash of the file, or of a copy of it."""
         with (copy or self.file).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def empty_folder(name):
-    """A new, empty folder for outputs, in place of an earlier one of that name."""
+    """Creates an empty folder for outputs, in place of an earlier one."""
     folder = places.outputs() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

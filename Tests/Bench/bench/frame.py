@@ -1,4 +1,4 @@
-"""What is measured and how: contenders take turns, and only ratios within one run count.
+"""Framework of measurements. Contenders take turns, and only ratios within one run count.
 
 A suite is a module of `bench.suites` with
 
@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 
 
 class Failed(Exception):
-    """A contender could not do it, or did something else: its row says so."""
+    """A contender failed, or gave a wrong result: its row states that."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What one round of one contender gave. `extra`: further figures by name, told beside the value: p50_us, p99_us,
+    """Result of one round of one contender. `extra`: further figures by name, shown beside the value: p50_us, p99_us,
     p999_us, cpu_us (of all processes for each request), origin_requests …"""
 
     value: float
@@ -31,8 +31,8 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to do it. `command`: just what is run, as the table tells it. `run` gets the number of the round, from
-    0: in round 0 it checks the content of every answer, later count and size. It raises when anything is wrong."""
+    """One competing program. `command`: the command shown in the table. `run` gets the number of the round, from 0: in
+    round 0 it checks the content of every response, later count and size. It raises on any fault."""
 
     name: str
     command: str
@@ -42,8 +42,8 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is to be reached by the median over the rounds of `by`: "ratio" (ours / peer), "difference" (ours - peer) or
-    "value" (ours alone). `of`: "value", or the name of an extra figure."""
+    """Bound for the median over the rounds of `by`: "ratio" (ours / peer), "difference" (ours - peer) or "value" (ours
+    alone). `of`: "value", or the name of an extra figure."""
 
     ours: str
     peer: str | None = None
@@ -59,7 +59,7 @@ class Target:
             raise ValueError(f"{self.by} with peer {self.peer}")
 
     def figure(self, ours, peer):
-        """The figure of one round."""
+        """Returns the figure of one round."""
         match self.by:
             case "ratio":
                 return ours / peer if peer else None
@@ -91,13 +91,13 @@ class Spread:
 
     @staticmethod
     def of(values):
-        """None of no values."""
+        """Returns the spread of values; None without values."""
         values = list(values)
         return Spread(statistics.median(values), min(values), max(values)) if values else None
 
 
 class Measurement:
-    """One table: what each contender gave in each round."""
+    """One table: the samples of each contender in each round."""
 
     def __init__(self, title: str, unit: str, contenders: Sequence[Contender], targets: Sequence[Target] = (), *,
                  is_rate=True):
@@ -109,7 +109,7 @@ class Measurement:
                 raise ValueError(f"nobody has the names of {target}")
         self.title = title
         self.unit = unit
-        self.is_rate = is_rate  # More is better.
+        self.is_rate = is_rate  # True if larger is better.
         self.contenders = list(contenders)
         self.targets = list(targets)
         self.suite = None
@@ -120,8 +120,8 @@ class Measurement:
     # Measuring.
 
     def run(self, rounds, say=lambda text: None):
-        """Round 1 of each contender, round 2 of each …, each round begun by the next one of them. Who failed is not
-        asked again."""
+        """Runs round 1 of each contender, round 2 of each …; each round begins with the next contender. A failed contender
+        does not run again."""
         for number in range(rounds):
             start = number % len(self.contenders)
             for contender in self.contenders[start:] + self.contenders[:start]:
@@ -130,7 +130,7 @@ class Measurement:
                 say(f"{self.title}: round {number + 1} of {rounds}: {contender.name}")
                 try:
                     self.add(contender.name, number, contender.run(number))
-                except Exception as error:  # Whatever a peer does, the others are measured.
+                except Exception as error:  # A peer's failure does not stop the others.
                     self.failures[contender.name] = describe(error)
                     say(f"{contender.name} failed: {self.failures[contender.name]}")
         return self
@@ -138,14 +138,14 @@ class Measurement:
     def add(self, name, number, sample):
         self._samples[name][number] = sample
 
-    # What came out.
+    # Results.
 
     def samples(self, name):
-        """By round."""
+        """Returns the figures by round."""
         return self._samples[name]
 
     def figures(self, name, of="value"):
-        """By round; without the rounds in which there was none."""
+        """Returns the figures by round, without rounds that lack them."""
         found = {number: sample.value if of == "value" else sample.extra.get(of)
                  for number, sample in self._samples[name].items()}
         return {number: figure for number, figure in found.items() if figure is not None}
@@ -154,12 +154,13 @@ class Measurement:
         return Spread.of(self.figures(name, of).values())
 
     def extras(self):
-        """The names of all extra figures, in the order in which they came."""
+        """Returns the names of all extra figures, in order of appearance."""
         return list(dict.fromkeys(name for rounds in self._samples.values() for sample in rounds.values()
                                   for name in sample.extra))
 
     def found(self, target):
-        """The spread of a target's figure over the rounds; None if one of the two has no rounds, or failed."""
+        """Returns the spread of a target's figure over the rounds; None if one of the two has no rounds, or
+        failed."""
         if {target.ours, target.peer} & self.failures.keys():
             return None
         ours = self.figures(target.ours, target.of)
@@ -168,11 +169,11 @@ class Measurement:
         return Spread.of(figure for figure in figures if figure is not None)
 
     def ratio(self, ours, peer):
-        """The spread over the rounds of ours / peer; None if one of the two has no rounds."""
+        """Returns the spread of ours / peer over the rounds; None if one of the two has no rounds."""
         return self.found(Target(ours, peer, at_least=0))
 
     def is_reached(self, target):
-        """None: nobody knows, since one of the two failed."""
+        """Returns whether the target is met; None if unknown, because one of the two failed."""
         found = self.found(target)
         return None if found is None else target.is_reached(found.median)
 
@@ -206,7 +207,7 @@ class Measurement:
 
 
 class Context:
-    """What a suite measures with. `say`: tells the one who waits what goes on."""
+    """Context of a suite. `say` reports progress."""
 
     def __init__(self, quick=False, rounds=5, say=lambda text: None):
         self.quick = quick
@@ -214,14 +215,15 @@ class Context:
         self.say = say
 
     def measure(self, title, unit, contenders, targets=(), *, is_rate=True, note=None):
-        """Runs all rounds. `is_rate`: more is better; else it is a time, or a cost. `note`: a sentence for the table."""
+        """Runs all rounds. `is_rate`: larger is better; otherwise the figure is a time or a cost. `note`: a sentence for the
+        table."""
         measurement = Measurement(title, unit, contenders, targets, is_rate=is_rate)
         measurement.note = note
         return measurement.run(self.rounds, self.say)
 
 
 def describe(error):
-    """An error as one line; of one that is no operating fault also where it was."""
+    """Returns an error as one line; an unexpected one includes its place."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, (Failed, OSError, subprocess.SubprocessError)):
         return text[:300]

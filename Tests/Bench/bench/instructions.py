@@ -1,8 +1,8 @@
-"""bin/bench instructions: what the hot paths cost in instructions, which no other load on the machine changes.
+"""bin/bench instructions: instruction counts of the hot paths, which are independent of the machine's load.
 
-callgrind collects inside one function of `earshot-lab bench count` alone, with the same hashes in each run. The counts are
-of this compiler, these packages and this kind of CPU: `--check` holds them against those committed, and `--write` commits
-to new ones."""
+callgrind counts inside one function of `earshot-lab bench count`, with the same hashes in each run. The counts depend
+on the compiler, the packages and the kind of CPU. `--check` compares them with the committed ones, and `--write`
+replaces these."""
 
 import argparse
 import os
@@ -16,34 +16,34 @@ from bench.programs import environment
 OPERATIONS = ["decode", "submit", "join", "assign", "complete", "encode"]
 COMMITTED = places.SOURCES / "instructions.tsv"
 
-# More than so many percent above what is committed is a failure of --check.
+# Growth above the committed count, in percent, at which --check fails.
 ALLOWED = 10
 
-# What --check counts with: callgrind needs about three seconds for each operation then.
+# Parameters of --check: callgrind needs about three seconds for each operation with these.
 CHECKED_QUEUED = 1_000
 
 
 def count(operation, queued):
-    """Instructions of one operation with so many requests queued."""
+    """Returns the instructions of one operation with this many requests queued."""
     lab = os.environ.get("EARSHOT_LAB") or str(places.ROOT / ".build/release/earshot-lab")
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no",
                "--toggle-collect=*Bench*counted*", lab, "bench", "count", operation, str(queued)]
     done = subprocess.run(command, env=environment(SWIFT_DETERMINISTIC_HASHING=1), capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
-    # Nothing collected: the function has another name now, or was inlined.
+    # No count: the function was renamed or inlined.
     if done.returncode or not found or int(found[1]) == 0:
         raise SystemExit(f"bench: {' '.join(command)}: status {done.returncode}\n{done.stderr[-2000:]}")
-    return round(int(found[1]) / int(done.stdout))  # It tells how often it did it.
+    return round(int(found[1]) / int(done.stdout))  # The program prints the number of repetitions.
 
 
 def committed():
-    """Instructions by operation."""
+    """Returns the instructions by operation."""
     lines = [line.split("\t") for line in COMMITTED.read_text().splitlines() if line and not line.startswith("#")]
     return {operation: int(instructions) for operation, instructions in lines}
 
 
 def compare(expected, found):
-    """The lines of the comparison, and the operations that fail it: they grew too much, or are not in both."""
+    """Returns the lines of the comparison, and the operations that grew too much or are only on one side."""
     lines, failed = [], []
     for operation in dict.fromkeys([*expected, *found]):
         before, now = expected.get(operation), found.get(operation)

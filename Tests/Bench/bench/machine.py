@@ -1,4 +1,4 @@
-"""On what it was measured, and with which versions."""
+"""Machine and versions of a measurement."""
 
 import datetime
 import json
@@ -25,7 +25,7 @@ def describe():
 
 
 def lines(machine):
-    """The description for people."""
+    """Returns the description as text."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     return [f"{machine['date']}, {machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']} GiB, "
             f"{machine['system']}, Linux {machine['kernel']}, load at the start {machine['load'][0]}", versions]
@@ -43,7 +43,7 @@ def _commit():
 
 
 def _async_http_client():
-    """The version that the Swift client was last built with."""
+    """Returns the version of the last build of the Swift client."""
     resolved = places.SOURCES / "swift/http/Package.resolved"
     if not resolved.exists():
         return ""
@@ -80,7 +80,7 @@ def _packages():
 
 
 def _python_packages():
-    """Those of the virtual environment, if a suite has made it."""
+    """Returns the versions in the virtual environment, if a suite has created it."""
     found = _output(str(places.VENV / "bin/python"), "-m", "pip", "list", "--format=freeze")
     return {name: version for name, _, version in (line.partition("==") for line in found.splitlines())
             if name.lower() in ("aiohttp", "pycurl", "uvloop", "pyzmq")}

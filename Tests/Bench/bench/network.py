@@ -1,4 +1,4 @@
-"""A network with delay: a namespace of its own with an interface of the C program `delay`."""
+"""Network with delay: a network namespace with an interface of the C program `delay`."""
 
 import contextlib
 import ctypes
@@ -12,13 +12,13 @@ from bench.frame import Failed
 
 HERE = "10.9.0.1"
 THERE = "10.9.0.2"
-"""The address that programs connect to: such a connection ends at the same port of HERE, and each packet takes its time."""
+"""Address for programs: a connection to it ends at the same port of HERE, and each packet is delayed."""
 
 CLONE_NEWNET = 0x40000000
 
 
 def reason_against():
-    """The reason why there can be no such network here; None if there can."""
+    """Returns the reason why this machine cannot have such a network; None if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root's rights"
     if not shutil.which("ip"):
@@ -27,7 +27,7 @@ def reason_against():
 
 
 class Delay(peers.Program):
-    """The network, ready when its interface is there."""
+    """Context manager of the network, ready when its interface exists."""
 
     def __init__(self, microseconds):
         super().__init__("delay", microseconds, is_ready=lambda: "ready" in self.log.read_text())
@@ -35,7 +35,7 @@ class Delay(peers.Program):
 
 @contextlib.contextmanager
 def delayed(round_trip_ms):
-    """Programs that are started meanwhile by this thread are in the namespace."""
+    """Programs that this thread starts meanwhile run in the namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/thread-self/ns/net", "rb") as outside:
         _check(libc.unshare(CLONE_NEWNET), "unshare")

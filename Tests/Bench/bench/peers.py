@@ -1,4 +1,4 @@
-"""The peers that are servers, each set up for speed as its own documentation says, and PyPI's."""
+"""Peers that are servers, each configured for speed as its documentation recommends, and those of PyPI."""
 
 import functools
 import os
@@ -11,12 +11,12 @@ from bench.frame import Failed
 from bench.programs import Server, environment
 
 PYPI = ["aiohttp[speedups]", "pycurl", "uvloop"]
-"""aiohttp with what "Library Installation" of its documentation names for speed; uvloop is the faster loop for it."""
+"""aiohttp with the speedups of "Library Installation" in its documentation; uvloop is the faster loop for it."""
 
 
 @functools.cache
 def python():
-    """The interpreter of a virtual environment with PYPI in it, and Debian's pyzmq. Made once."""
+    """Returns the interpreter of a virtual environment with PYPI and Debian's pyzmq. Created once."""
     interpreter = places.VENV / "bin/python"
     done = places.VENV / "installed"
     if not done.exists() or done.read_text() != " ".join(PYPI):
@@ -31,7 +31,7 @@ def python():
 
 
 class Zurl(Server):
-    """zurl with Debian's configuration, but for sockets of its own, loopback allowed, and no messages dropped."""
+    """zurl with Debian's configuration, except for private sockets, loopback allowed, and no messages dropped."""
 
     def __init__(self):
         self.folder = servers.private_folder("zurl")
@@ -58,8 +58,8 @@ class Zurl(Server):
 
 
 class Gearmand(Server):
-    """gearmand that wakes one worker for a job instead of all (`--worker-wakeup`, gearmand(8)), and has one I/O thread:
-    with four, on two cores, some rounds came to a hundredth of the others."""
+    """gearmand that wakes one worker for a job instead of all (`--worker-wakeup`, gearmand(8)), and has one I/O thread.
+    With four, on two cores, some rounds had a hundredth of the rate of others."""
 
     COMMAND = "gearmand --threads=1 --worker-wakeup=1"
 
@@ -83,7 +83,7 @@ class Gearmand(Server):
 
 
 class Program(Server):
-    """One of our own C programs that serves, ready when `is_ready` says so, or at once."""
+    """A C program of the benchmark that serves, ready when `is_ready` is true, or at once."""
 
     def __init__(self, name, *arguments, is_ready=lambda: True):
         self.folder = servers.private_folder(name)
@@ -103,14 +103,14 @@ class Program(Server):
 
 
 class GearmanWorkers(Program):
-    """The pool: so many processes, each with one easy handle whose connection is kept."""
+    """Process pool: each process has one easy handle with a kept connection."""
 
     def __init__(self, gearmand, count):
         super().__init__("gearman-worker", gearmand.port, count)
 
 
 class BenchWorker(Program):
-    """Our worker that answers URLs of the scheme `bench` at once."""
+    """Earshot worker that answers URLs of the scheme `bench` at once."""
 
     def __init__(self, bus):
         super().__init__("bench-worker", bus.runtime, is_ready=lambda: "ready" in self.log.read_text())
@@ -144,7 +144,7 @@ class BareBus:
 
 
 def scripts_environment():
-    """What the Python clients run with."""
+    """Returns the environment of the Python clients."""
     return environment(PYTHONPATH=os.pathsep.join(str(path) for path in (places.ROOT / "examples/python",)),
                        PYTHONDONTWRITEBYTECODE="1")
 

@@ -1,4 +1,4 @@
-"""Where things are. What is kept is below `.build/bench`."""
+"""Paths. Permanent files are below `.build/bench`."""
 
 import atexit
 import functools
@@ -16,25 +16,24 @@ RESULTS = SOURCES / "results"
 MADE = ROOT / ".build/bench"
 DATA = MADE / "data"
 
-# The built C programs, one for each file of Tests/Bench/c with a `main`.
+# Compiled C programs, one for each file of Tests/Bench/c with a `main`.
 PROGRAMS = MADE / "c"
 
-# The virtual environment with PyPI's packages: bin/setup does not make it, the suite that needs it does.
+# Virtual environment with PyPI's packages: created by the suite that needs it, not by bin/setup.
 VENV = MADE / "venv"
 
 PREFIX = "earshot-bench-"
 
 
 def earshot():
-    """The program that is measured: EARSHOT_BINARY, which bin/bench sets to the release that it built."""
+    """Returns the program under test: EARSHOT_BINARY, which bin/bench sets to the release that it built."""
     return os.environ.get("EARSHOT_BINARY") or str(ROOT / ".build/release/earshot")
 
 
 @functools.cache
 def outputs():
-    """Where programs write and servers have their sockets and logs, until this one ends: in memory. ext4 looks for a free
-    inode past all that were freed in the last seconds, so on a disk each round would pay for what the one before it left to
-    be removed."""
+    """Returns the folder for outputs, sockets and logs, until this process ends: in memory. ext4 searches for a free inode
+    past all inodes freed in the last seconds, so on a disk each round would pay for the removals of the one before."""
     memory = pathlib.Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else MADE
     remove_left_over(parent)
@@ -44,7 +43,7 @@ def outputs():
 
 
 def remove_left_over(parent):
-    """Removes the outputs of programs that were killed."""
+    """Removes outputs of killed programs."""
     for folder in parent.glob(f"{PREFIX}*"):
         pid = folder.name[len(PREFIX):].partition("-")[0]
         if pid.isdigit() and not pathlib.Path("/proc", pid).exists():

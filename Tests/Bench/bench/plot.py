@@ -1,4 +1,4 @@
-"""The measurements of a suite as an SVG: a bar for each contender's median, a whisker from its minimum to its maximum."""
+"""Plot of a suite's measurements as SVG: a bar for each contender's median, a whisker from minimum to maximum."""
 
 from xml.sax.saxutils import escape
 
@@ -10,7 +10,7 @@ OURS, PEER = "#2a6f97", "#a9b4bd"
 
 
 def draw(title, measurements):
-    """The text of the SVG."""
+    """Returns the SVG text."""
     parts = [_text(12, 24, title, "bold 16px")]
     top = 40
     for measurement in measurements:

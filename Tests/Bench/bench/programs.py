@@ -1,4 +1,4 @@
-"""Programs that a measurement runs: to their end, with what they used, or beside it as servers."""
+"""Programs of a measurement: run to their end with their resource usage, or beside it as servers."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment(**more):
-    """What programs get: no proxy, no settings of the user's, and a home of the measurement's own."""
+    """Returns the environment of programs: no proxy, no user settings, and a private home."""
     own = {name: value for name, value in os.environ.items()
            if not name.lower().endswith("_proxy") and not name.startswith(("EARSHOT_", "XDG_"))}
     own["PATH"] = own.get("PATH", "") + ":" + SYSTEM
@@ -27,13 +27,13 @@ def environment(**more):
 @dataclasses.dataclass(frozen=True)
 class Finished:
     seconds: float
-    cpu_seconds: float  # Its own, and those of its children that it awaited.
+    cpu_seconds: float  # Of the program, and of the children that it awaited.
     stdout: bytes
     stderr: str
 
 
 def run(arguments, *, timeout=120, env=None, cwd=None, input=None, statuses=(0,)):
-    """Runs a program to its end. Another status than `statuses`, or no end in time, is Failed."""
+    """Runs a program to its end. Raises Failed on a status outside `statuses`, and on timeout."""
     arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         stdin = subprocess.DEVNULL if input is None else input
@@ -61,7 +61,7 @@ def run(arguments, *, timeout=120, env=None, cwd=None, input=None, statuses=(0,)
 
 
 def eventually(condition, what, timeout=10):
-    """Asks again until the answer is true, and returns it; `what()` names it when it was not in time."""
+    """Polls until the answer is true, and returns it; `what()` describes it in the error on timeout."""
     deadline = time.monotonic() + timeout
     pace = threading.Event()
     while not (answer := condition()):
@@ -72,8 +72,7 @@ def eventually(condition, what, timeout=10):
 
 
 class Server:
-    """A program that runs during a `with`. Its output goes to a log in `folder`. It ends with this process, whatever
-    happens to this one."""
+    """Context manager of a program. Its output goes to a log in `folder`. It ends with this process in any case."""
 
     def __init__(self, name, arguments, folder, env=None):
         self.name = name
@@ -96,7 +95,7 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        """SIGTERM, and SIGKILL after five seconds."""
+        """Sends SIGTERM, and SIGKILL after five seconds."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -106,7 +105,7 @@ class Server:
                 self._process.wait()
 
     def await_readiness(self):
-        """Of a server that is ready when it runs. Others override it, by `await_condition`."""
+        """Readiness of a server that is ready once it runs. Others override it with `await_condition`."""
 
     def await_condition(self, condition, timeout=10):
         def ready():

@@ -1,4 +1,4 @@
-"""The servers that measurements need, each on loopback or in a private folder, each stopped when its `with` ends."""
+"""Servers of measurements, each on loopback or in a private folder, each stopped at the end of its `with`."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ from bench.programs import Server, environment
 
 
 def private_folder(name):
-    """A new folder for sockets, logs and pids."""
+    """Creates a folder for sockets, logs and PIDs."""
     return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=places.outputs()))
 
 
@@ -21,7 +21,7 @@ def free_port():
 
 
 def answers(port):
-    """Whether something accepts connections there."""
+    """Whether a process accepts connections at the port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
         return True
@@ -30,8 +30,8 @@ def answers(port):
 
 
 class Nginx(Server):
-    """The origin: serves `root` by `Tests/Bench/nginx.conf`. `counted`: it writes a line for each request, for
-    measurements that ask how many came. `more`: further configuration of its http block, such as a cache."""
+    """The origin: serves `root` with `Tests/Bench/nginx.conf`. `counted`: it logs each request, for measurements that count
+    them. `more`: further configuration of its http block, such as a cache."""
 
     def __init__(self, root=places.DATA, counted=False, more=""):
         self.folder = private_folder("nginx")
@@ -62,14 +62,14 @@ class Nginx(Server):
         return cpu.tree(self.pid)
 
     def requests(self):
-        """How many requests were answered until now, if it is `counted`."""
+        """Returns the number of requests served so far, if it is `counted`."""
         with self._access.open("rb") as lines:
             return sum(1 for _ in lines)
 
 
 class Bus(Server):
-    """`earshot serve` in a runtime folder of its own. Its cache is off unless `cache`: what is measured are fetches,
-    and peers keep nothing either."""
+    """`earshot serve` in a private runtime folder. The cache is off unless `cache`: the suites measure fetches, and no peer
+    has a cache."""
 
     def __init__(self, workers=None, origin_limit=100, slots=None, cache=False, arguments=()):
         self.folder = private_folder("bus")
@@ -81,7 +81,7 @@ class Bus(Server):
         options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]
         options += [str(argument) for argument in arguments]
         folders = {"--cache-folder", str(self.folder / "cache")}
-        # The command for tables, without this run's folders.
+        # Command in tables, without the folders of this run.
         self.command = " ".join(["earshot serve", *(str(option) for option in options
                                                     if str(option) not in folders)])
         super().__init__(
@@ -97,7 +97,7 @@ class Bus(Server):
 
     @property
     def env(self):
-        """The environment of its clients."""
+        """Returns the environment of its clients."""
         return environment(EARSHOT_RUNTIME=self.runtime)
 
     @property
@@ -110,7 +110,7 @@ class Bus(Server):
 
     @property
     def pids(self):
-        """Supervisor, broker and workers."""
+        """Returns the processes: supervisor, broker and workers."""
         return cpu.tree(self.pid)
 
     def _children(self, role):

@@ -1,4 +1,4 @@
-"""An origin that takes connections and requests, and never answers: silent.py PORT."""
+"""Origin that accepts connections and requests, and never answers: silent.py PORT."""
 
 import resource
 import selectors
@@ -28,7 +28,7 @@ def main(port):
 
 
 def read(connection):
-    """Whether the connection stands."""
+    """Whether the connection is open."""
     try:
         return bool(connection.recv(65_536))
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The Swift clients, built when first needed: async-http-client alone takes minutes."""
+"""Swift clients, built when first needed: async-http-client alone takes minutes."""
 
 import functools
 import shutil
@@ -10,11 +10,11 @@ from bench.frame import Failed
 
 @functools.cache
 def built(package):
-    """Builds a package of `Tests/Bench/swift` and returns the folder of its program."""
+    """Builds a package of `Tests/Bench/swift`. Returns the folder of its program."""
     scratch = places.MADE / "swift" / package
     command = ["swift", "build", "-c", "release", "--package-path", places.SOURCES / "swift" / package,
                "--scratch-path", scratch]
-    # Where a file of the checkout is gone SwiftPM still asks for it, until it begins anew.
+    # After the removal of a source file SwiftPM needs a clean build.
     if not _succeeds(command, scratch):
         shutil.rmtree(scratch)
         if not _succeeds(command, scratch):
@@ -29,5 +29,5 @@ def _succeeds(command, scratch):
 
 
 def program(package, name):
-    """The steps of a command, as asking.Client takes them."""
+    """Returns the steps of a command for asking.Client."""
     return [lambda: built(package) / name]

@@ -5,14 +5,14 @@ UNITS = {"p50_us": "p50, µs", "p99_us": "p99, µs", "p999_us": "p99.9, µs", "c
 
 
 def number(value):
-    """With three digits that count, or all of the whole part."""
+    """Formats a number with three significant digits, or with its whole integer part."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
 
 
 def render(measurement):
-    """The lines of one measurement: its rows, commands and targets."""
+    """Returns the lines of one measurement: rows, commands and targets."""
     extras = measurement.extras()
     ours = measurement.ours if measurement.peers else []
     head = ["", measurement.unit, "min – max", *(f"{one.name} / it" for one in ours),
@@ -48,7 +48,7 @@ def render(measurement):
 
 
 def verdict(measurement, target):
-    """The line of a target."""
+    """Returns the line of a target."""
     found = measurement.found(target)
     if found is None:
         return f"UNKNOWN: {target.ours}: {target.describe()}: one of them failed"

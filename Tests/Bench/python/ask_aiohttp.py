@@ -1,5 +1,5 @@
-"""Asks the origin by aiohttp in the client's own process, as docs.aiohttp.org says: one session for all requests
-("Client Quickstart"), its speedups installed ("Library Installation"). EXTRA `uvloop` for that loop."""
+"""Requests from the origin by aiohttp in the client's process, as docs.aiohttp.org recommends: one session for all
+requests ("Client Quickstart"), with its speedups ("Library Installation"). EXTRA `uvloop` selects that loop."""
 
 import asyncio
 

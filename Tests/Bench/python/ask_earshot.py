@@ -1,4 +1,5 @@
-"""Asks an Earshot bus by examples/python: PLACE is its runtime folder, EXTRA `blocking`, `asyncio` or `uvloop`."""
+"""Requests from an Earshot bus by examples/python: PLACE is its runtime folder, EXTRA `blocking`, `asyncio` or
+`uvloop`."""
 
 import asyncio
 import collections

@@ -1,4 +1,4 @@
-"""Asks the origin by pycurl's multi interface in the client's own process, handles kept, after its example
+"""Requests from the origin by pycurl's multi interface in the client's process, with kept handles, after its example
 retriever-multi.py."""
 
 import io

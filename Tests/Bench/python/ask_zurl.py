@@ -1,11 +1,12 @@
-"""Asks zurl over its request interface in TNetStrings, as ask-zurl.c does it: PLACE is the endpoint `in_req_spec`."""
+"""Requests from zurl over its request interface in TNetStrings, as ask-zurl.c does: PLACE is the endpoint
+`in_req_spec`."""
 
 import asking
 import zmq
 
 
 def element(text, at):
-    """The TNetString at `at`: its content, and where it ends."""
+    """Returns the content of the TNetString at `at`, and its end."""
     colon = text.index(b":", at)
     size = int(text[at:colon])
     return text[colon + 1:colon + 1 + size], colon + 2 + size

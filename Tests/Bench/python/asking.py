@@ -1,4 +1,5 @@
-"""What the Python clients share: so many requests, so many of them outstanding, timed and checked, as ask.c does it."""
+"""Common part of the Python clients: a number of requests with a number outstanding, timed and checked, as in
+ask.c."""
 
 import argparse
 import json
@@ -10,7 +11,7 @@ import zlib
 
 
 class Asking:
-    """One client's requests, numbered from 0."""
+    """Requests of one client, numbered from 0."""
 
     def __init__(self, plan, index):
         self.plan = plan
@@ -23,7 +24,7 @@ class Asking:
         self.began = self.ended = 0.0
 
     def ready(self):
-        """To be called when the client is connected: returns when all are, and the clock runs."""
+        """Call when the client is connected. Returns when all are connected and the clock runs."""
         if self.plan.gate is not None:
             told, go = self.plan.gate
             os.write(told, b".")
@@ -31,7 +32,7 @@ class Asking:
         self.began = time.monotonic()
 
     def next(self):
-        """A URL and the time at which it was asked for; None when all were."""
+        """Returns a URL and the time of the request; None after the last one."""
         if self.asked == self.plan.requests:
             return None
         number = self.asked % self.plan.files
@@ -39,7 +40,7 @@ class Asking:
         return f"{self.plan.prefix}{number:06}{self.plan.suffix}", time.monotonic()
 
     def took(self, asked, body):
-        """Takes an answer. Whoever counts wrong is found: there must be just so many."""
+        """Counts a response. Surplus responses are a fault."""
         now = time.monotonic()
         if len(body) != self.plan.size:
             raise SystemExit(f"an answer of {len(body)} bytes")
@@ -86,7 +87,7 @@ def main(run):
 
 
 def client(run, asking, write):
-    """A client's process: what came of it goes to the pipe."""
+    """A client's process, which writes its result to the pipe."""
     status = 1
     try:
         run(asking)

@@ -1,4 +1,4 @@
-"""Scrolls by aiohttp: what a handler replaces is a task that is cancelled."""
+"""Scrolls by aiohttp: each handler cancels the task that it replaces."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A list that is scrolled fast: at each tick some handlers replace what they want, come or not."""
+"""A list that scrolls fast: at each tick some handlers replace their requests, answered or not."""
 
 import argparse
 import asyncio
@@ -7,7 +7,7 @@ import resource
 
 
 class Churn:
-    """What was asked for, and what came while it was still wanted."""
+    """Counts of requests and of timely responses."""
 
     BURST_TICKS = 25
 
@@ -34,13 +34,13 @@ class Churn:
         await reached
 
     def _moves(self, tick):
-        """The handlers that replace at this tick, and the rows they want then."""
+        """Returns the handlers that replace at this tick, and their new rows."""
         count = self.plan.handlers
         if not self.plan.positions:
-            # A row that comes takes the handler of one that went.
+            # A row that appears takes the handler of one that disappeared.
             first = tick * self.plan.rows
             return [((first + number) % count, first + number) for number in range(self.plan.rows)]
-        # A handler is a place in the window; it scrolls for half a second, and rests as long.
+        # A handler is a place in the window, which scrolls for half a second and rests as long.
         turn, rest = divmod(tick, self.BURST_TICKS * 2)
         if rest >= self.BURST_TICKS:
             return []
@@ -48,7 +48,7 @@ class Churn:
         return [(number, first + number) for number in range(count)]
 
     async def scroll(self, replace):
-        """Calls `replace(handler, row)` as is due at each tick, late ticks at once, until the time is over."""
+        """Calls `replace(handler, row)` as due at each tick, late ticks at once, until the time is over."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         for tick in range(int(self.plan.seconds * 1000 / self.plan.tick)):

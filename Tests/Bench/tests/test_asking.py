@@ -1,4 +1,4 @@
-"""What clients answer is checked before it counts."""
+"""Results of clients are checked before they count."""
 
 import dataclasses
 import pathlib
@@ -27,7 +27,7 @@ class AskingTests(unittest.TestCase):
         self.program = pathlib.Path(folder.name) / "client"
 
     def client(self, **found):
-        """A client that says this of 4 requests, as the real ones say it."""
+        """A client that prints these results of 4 requests, in the form of the real ones."""
         found = {"answers": 4, "seconds": 0.5, "bytes": 12, "sum": 322, "cpu": 0.002, "p50": 1.0, "p99": 2.0,
                  "p999": 3.0, **found}
         text = ", ".join(f'"{name}": {value}' for name, value in found.items())

@@ -1,4 +1,4 @@
-"""The frame's own: statistics, targets, tables, plots, arguments, and that what fails is told."""
+"""The framework: statistics, targets, tables, plots, arguments and failures."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread,
 
 
 def fixed(name, values, is_ours=False, extra=None):
-    """A contender that gives these values, one a round."""
+    """A contender with these values, one for each round."""
     return Contender(name, f"run {name}", lambda number: Sample(values[number], extra or {}), is_ours)
 
 
@@ -58,7 +58,7 @@ class Rounds(unittest.TestCase):
 
 class Figures(unittest.TestCase):
     def test_the_ratio_is_that_within_a_round_and_its_median_is_told(self):
-        # The medians' own ratio would be 10.
+        # The ratio of the medians would be 10.
         measurement = Measurement("", "", [fixed("we", [10, 100, 20], True), fixed("it", [10, 50, 1])]).run(3)
         self.assertEqual(measurement.ratio("we", "it"), Spread(2, 1, 20))
 
@@ -166,7 +166,7 @@ class Processes(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
-    """The program as bin/bench starts it, with one suite of the test's own."""
+    """The program as bin/bench starts it, with one suite of the test."""
 
     def run_main(self, words, rows):
         suite = mock.Mock(NAME="own", TITLE="Own things", rows=rows)
@@ -187,7 +187,7 @@ class Program(unittest.TestCase):
             yield context.measure("One", "files/s", [fixed("we", [1, 2], True), failing("peer")],
                                   [Target("we", at_least=2, by="value")])
         status, out, _, files = self.run_main(["own", "--quick", "--rounds", "2"], rows)
-        self.assertEqual(status, 0)  # A peer that fails, and a target that is missed, are told and no error.
+        self.assertEqual(status, 0)  # A peer's failure and a missed target are reported and are no errors.
         self.assertIn("FAILED: it is broken", out)
         self.assertIn("Targets: 0 reached, 1 not, 0 unknown.", out)
         self.assertEqual(json.loads(files["it.json"])["measurements"][0]["suite"], "own")

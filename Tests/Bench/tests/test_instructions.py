@@ -1,4 +1,4 @@
-"""Counts of instructions against those committed."""
+"""Comparison of instruction counts with the committed ones."""
 
 import pathlib
 import sys

@@ -22,7 +22,7 @@ AGAINST = network.reason_against() or (None if HAS_PROGRAM else "the C programs 
 
 
 def namespace():
-    """The network namespace of this thread."""
+    """Returns the network namespace of this thread."""
     return os.stat("/proc/thread-self/ns/net").st_ino
 
 

@@ -1,4 +1,4 @@
-"""The suites, in the order in which all of them run."""
+"""The suites, in their order in a full run."""
 
 import importlib
 

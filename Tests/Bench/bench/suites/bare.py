@@ -23,7 +23,7 @@ def of_earshot(name, bus, worker):
 
 
 def clients(bus, worker, bare):
-    """Earshot's and the minimal bus's, the latter with messages of six frames and of two."""
+    """Clients of Earshot and of the minimal bus, the latter with messages of six frames and of two."""
     of_bare = {"server": lambda: [bare.broker], "workers": lambda: [bare.worker]}
     yield of_earshot("earshot", bus, worker)
     for frames in (6, 2):

@@ -1,16 +1,16 @@
-"""Many files from a list, as a shell script would fetch them: files a second of the whole life of the program that does it.
+"""Many files from a list, as a shell script fetches them: files per second over the whole life of the program.
 
-How each is set up for speed:
+Configuration for speed:
 
-- `earshot get`: as many transfers go to one origin as curl may have; the default, 6, is there to be kind to servers. The
-  cache is off, since no peer has one.
+- `earshot get`: as many transfers to one origin as curl may have; the default, 6, protects servers. The cache is off,
+  since no peer has one.
 - `curl -Z`: curl.1, --parallel (as many at once as --parallel-max, 50) and --config for many URLs in one process, which
-  reuse connections. -q, which reads no ~/.curlrc, has to be the first word.
-- `wget2`: its manual, --max-threads. Twenty were fastest here of 5, the default, 20 and 50. HSTS and OCSP files are not
-  written.
+  reuse connections. -q, which ignores ~/.curlrc, must be the first argument.
+- `wget2`: its manual, --max-threads. Twenty were fastest here of 5, the default, 20 and 50. It writes no HSTS and OCSP
+  files.
 - `aria2c`: aria2c.1, -j (--max-concurrent-downloads); --file-allocation=none, as files are small; no summary.
 - `xargs -P`: xargs.1, -P, with two hundred URLs for each curl, which fetches them over one connection (curl.1: "curl
-  attempts to re-use connections for multiple file transfers"); and once with one URL each, as one often sees it.
+  attempts to re-use connections for multiple file transfers"); and once with one URL each, as is common.
 """
 
 import collections
@@ -33,7 +33,7 @@ ARIA2 = ["aria2c", "-q", "--no-conf", "--file-allocation=none", "--async-dns=fal
          "-j", str(PARALLEL)]
 XARGS = ["xargs", "-P", str(2 * (os.cpu_count() or 1))]
 
-# The slow ones get so many of the files at most: what counts is files a second.
+# Maximum number of files for slow contenders: the figure is files per second.
 MOST_FOR_ARIA2, MOST_FOR_SINGLE_CURLS = 1_000, 500
 
 
@@ -48,7 +48,7 @@ def rows(context, quick):
 
 
 def targets(size, has_all=True):
-    """Those of issue 7, of all contenders or of those that can fetch to nowhere."""
+    """Targets for all contenders, or for those that can discard outputs."""
     ours = "get, running"
     found = [Target(ours, "curl -Z", at_least=1.0)]
     if size == 1_024:
@@ -60,7 +60,7 @@ def targets(size, has_all=True):
 
 
 class Batch:
-    """The contenders for one number of files of one size."""
+    """Returns the contenders for one number of files of one size."""
 
     def __init__(self, count, size, origin, bus):
         self._size = size
@@ -82,7 +82,7 @@ class Batch:
         ]
 
     def to_nowhere(self):
-        """Of those which can do that."""
+        """Returns the contenders that can discard outputs."""
         return [
             *self._ours(["--json"], Lines(self._all, self._origin)),
             self._peer("curl -Z", [*CURL, self._curl_list(lambda _: "/dev/null"),
@@ -101,7 +101,7 @@ class Batch:
         return self._contender(name, words, check)
 
     def _contender(self, name, words, check, env=None, beside=None, settings=None):
-        """`beside`: the bus that does the work. `settings`: variables that are told with the command."""
+        """Returns a contender. `beside`: the bus that does the work. `settings`: variables shown with the command."""
         words = [str(word) for word in words]
 
         def go(number):
@@ -129,14 +129,14 @@ class Batch:
 
 
 def command(words, beside, settings):
-    """As one would type it: programs without their folders."""
+    """Returns a command as typed: programs without their folders."""
     text = " ".join(word.rpartition("/")[2] if word.startswith("/") and word != "/dev/null" else word for word in words)
     text = "".join(f"{name}={value} " for name, value in settings.items()) + text
     return f"{text}  # beside {beside.command}" if beside else text
 
 
 class Folder:
-    """All files are in the folder, with their bytes or, if not `whole`, with their sizes."""
+    """Requires all files in the folder, with their bytes or, if not `whole`, with their sizes."""
 
     def __init__(self, files):
         self.files = files
@@ -148,7 +148,7 @@ class Folder:
 
 
 class Lines:
-    """What `earshot get --json` says of each: status, length and SHA-256."""
+    """Checks the lines of `earshot get --json`: status, length and SHA-256."""
 
     def __init__(self, files, origin):
         self.files = files
@@ -167,7 +167,7 @@ class Lines:
 
 
 class Written:
-    """What `curl -w` says of each: status, bytes and URL."""
+    """Checks the lines of `curl -w`: status, bytes and URL."""
 
     def __init__(self, files, origin):
         self.files = files
@@ -179,7 +179,7 @@ class Written:
 
 
 class Nothing:
-    """Of a program whose status alone tells."""
+    """Checks a program by its exit status alone."""
 
     def __init__(self, files):
         self.files = files

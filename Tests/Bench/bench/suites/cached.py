@@ -13,7 +13,7 @@ FRESH = 'add_header Cache-Control "max-age=86400";'
 URLS = 1000
 REQUESTS = {1: 5000, 10: 50000, 100: 100000, 1000: 100000}
 ANSWERS = 60000
-"""The target, if not OF_BARE of the bare bus is less."""
+"""Target in responses per second, unless OF_BARE of the bare bus is less."""
 OF_BARE = 0.7
 
 

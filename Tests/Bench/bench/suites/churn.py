@@ -27,7 +27,7 @@ SCROLLS = [
 
 
 class Origin(peers.Program):
-    """The C program that takes its time; it counts what it did."""
+    """C program that answers after a delay, and counts its requests and bytes."""
 
     def __init__(self):
         self.port = servers.free_port()

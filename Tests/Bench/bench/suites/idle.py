@@ -1,7 +1,7 @@
-"""What waits beside what works: transfers from a server that says nothing, and clients that want nothing.
+"""Idle load beside active load: transfers from a silent server, and idle clients.
 
-Several buses run at once, each with another number of those who wait. Transfers that wait cost what they cost in memory
-and, if they are not free, in wake-ups; and the busy ones must not be slower for them.
+Several buses run at once, each with another number of waiting transfers or clients. A waiting transfer may cost memory
+and wake-ups, but must not slow down active transfers.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def _beside(count):
 
 @contextlib.contextmanager
 def _holding(what, count, silent):
-    """A bus on which so many of these wait."""
+    """A bus with this many waiting transfers or clients."""
     with Bus(origin_limit=10_000, slots=10_000, arguments=["--requests", "100000"]) as bus:
         if not count:
             yield bus
@@ -82,7 +82,7 @@ def _resting(name, bus, seconds):
         pids = bus.pids
         before = sum(cpu.wakeups(pid) for pid in pids)
         with cpu.Meter(pids) as meter:
-            threading.Event().wait(seconds)  # What is measured is that nothing happens.
+            threading.Event().wait(seconds)  # The measured interval must be idle.
         wakeups = sum(cpu.wakeups(pid) for pid in pids) - before
         return Sample(wakeups / seconds, {"cpu_us_per_s": meter.seconds / seconds * 1e6,
                                           "resident_mib": sum(cpu.resident(pid) for pid in pids) / 2**20})
@@ -90,7 +90,7 @@ def _resting(name, bus, seconds):
 
 
 class Silent(Server):
-    """The origin that never answers."""
+    """Origin that never answers."""
 
     def __init__(self):
         self.port = free_port()
@@ -107,7 +107,7 @@ class Silent(Server):
 
 
 class Holder(Server):
-    """Who makes all wait, and lives as long."""
+    """Program that holds the waiting transfers or clients."""
 
     def __init__(self, arguments, bus):
         super().__init__("hold", arguments, bus.folder, env=bus.env)

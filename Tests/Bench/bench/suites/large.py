@@ -1,7 +1,7 @@
-"""One large body: into a file, and to many who asked for the same.
+"""One large body: into a file, and to many subscribers.
 
-The origin's file and all outputs, the spool too, are in memory: the disk is not what is measured. Subscribers have their
-terminal, with the path of the body, when all is there; they do not read it.
+The origin's file and all outputs, the spool included, are in memory, since the disk is not measured. Subscribers get
+their terminal, with the path of the body, when the body is complete; they do not read it.
 """
 
 from bench import cpu, places

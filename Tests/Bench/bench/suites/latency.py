@@ -1,7 +1,7 @@
-"""What the bus adds to one request: over a loop of libcurl's easy interface with one handle, which keeps its connection
-(libcurl-tutorial(3), "Persistence is the way to happiness"), and over `curl URL` when no broker runs yet.
+"""Latency that the bus adds to one request: compared with a loop of libcurl's easy interface with one handle, which keeps
+its connection (libcurl-tutorial(3), "Persistence is the way to happiness"), and with `curl URL` while no broker runs.
 
-The time of a request is that of the whole turn: asking, the answer checked, the acknowledgement sent.
+The time of a request covers the whole round trip: the request, the check of the response, the acknowledgement.
 """
 
 import statistics
@@ -15,7 +15,7 @@ from bench.servers import Bus, Nginx
 NAME = "latency"
 TITLE = "The latency of one request"
 
-# The first ones of a run find no connection, and cold tables.
+# The first requests of a run find no connection, and cold tables.
 WARM_UP = 100
 
 
@@ -39,7 +39,7 @@ def rows(context, quick):
 
 
 def percentile(ordered, part):
-    """The smallest value that so large a part of all does not exceed."""
+    """Returns the quantile: the smallest value that this share of all values does not exceed."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
 
 
@@ -66,7 +66,7 @@ def _cold(name, words, url, file, times, is_ours=False):
         env = environment(EARSHOT_RUNTIME=places.outputs() / "nobody")
         seconds, used = [], []
         for turn in range(times):
-            # Another URL each time: a private broker keeps what the cache may keep.
+            # A new URL each time, since a private broker caches responses.
             done = run([*words, f"{url}?{number}-{turn}"], env=env)
             if done.stdout != expected:
                 raise Failed("other bytes")

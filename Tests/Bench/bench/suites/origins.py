@@ -1,8 +1,8 @@
 """One small file from each of many origins: the cost of an origin must not grow with their number.
 
-The origins are names below `localhost`, which are loopback addresses without any name server (RFC 6761). A program that
-crawls does the same: a name, a connection and a request, and never again. With EARSHOT_LONG=1 there are up to 1,000,000.
-The memory is the most that the broker and a worker had.
+The origins are names below `localhost`, which are loopback addresses without any name server (RFC 6761). A crawler has
+the same pattern: a name, a connection and a request, once each. With EARSHOT_LONG=1 there are up to 1,000,000. The
+memory is the peak of the broker and of a worker.
 """
 
 import os
@@ -26,13 +26,13 @@ def rows(context, quick):
     with Nginx() as origin:
         contenders = [_fetching(count, origin) for count in counts]
         few = contenders[0].name
-        # Linear: each origin of many costs at most what one of few costs, and a third.
+        # Linear: each of many origins costs at most a third more than each of few.
         targets = [Target(other.name, few, at_least=0.75) for other in contenders[1:]]
         yield context.measure("1 KiB from each origin", "requests/s", contenders, targets)
 
 
 def _fetching(count, origin):
-    """`earshot get` for a list of so many origins, over a bus that has seen none of them."""
+    """`earshot get` for a list of this many origins, over a new bus."""
     words = [places.earshot(), "get", "--json", "-i", _list(count, origin)]
 
     def go(_):

@@ -1,4 +1,4 @@
-"""service: clients in C, Python and Swift ask a running broker."""
+"""service: clients in C, Python and Swift send requests to a running broker."""
 
 import contextlib
 
@@ -11,10 +11,10 @@ TITLE = "A client asks a running service, 1 KiB"
 ORIGIN_LIMIT = 100
 SLOTS = 200
 GEARMAN_WORKERS = 16
-"""Of the pools of 4 to 64 the fastest at 100 outstanding."""
+"""Pool size, the fastest of 4 to 64 at 100 outstanding."""
 REQUESTS = {1: 2000, 10: 8000, 100: 16000, 1000: 16000}
 SLOW = 0.25
-"""The share of the requests that clients in Python and Swift ask for."""
+"""Share of the requests that clients in Python and Swift send."""
 LANGUAGES = ["C", "Python", "Swift"]
 
 TARGETS = {
@@ -28,7 +28,7 @@ TARGETS = {
 
 
 class Services:
-    """All that are asked, and the clients that ask them."""
+    """The contenders and their clients."""
 
     def __init__(self, running, **origin):
         self.origin = running.enter_context(servers.Nginx(**origin))
@@ -39,7 +39,7 @@ class Services:
         self.counted = self.origin.requests if origin.get("counted") else None
 
     def clients(self, language):
-        """Those of a language."""
+        """Returns the clients of a language."""
         return {"C": self._c, "Python": self._python, "Swift": self._swift}[language]()
 
     def _c(self):

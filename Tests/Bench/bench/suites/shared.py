@@ -1,4 +1,4 @@
-"""shared: many clients ask for the same URLs."""
+"""shared: many clients request the same URLs."""
 
 import contextlib
 import dataclasses
@@ -13,10 +13,10 @@ NAME = "shared"
 TITLE = "Clients that ask for the same 1,000 URLs, 1 KiB"
 
 OUTSTANDING = 10
-"""Of each client."""
+"""Requests of each client."""
 
 SAMPLED = 25000
-"""Answers that are asked of those who fetch each time, so that they do not take minutes."""
+"""Responses for contenders that fetch each time, so that they do not take minutes."""
 FETCHES_EACH_TIME = ["zurl", "gearman", "libcurl in process", "aiohttp, uvloop", "pycurl multi"]
 
 LOCKED = """
@@ -33,12 +33,12 @@ LOCKED = """
         }}
     }}
 """
-"""nginx as a cache in front of the origin, by ngx_http_proxy_module: one request for what many ask at once, and
-connections to the origin kept, as ngx_http_upstream_module says for HTTP/1.1."""
+"""nginx as a cache in front of the origin, by ngx_http_proxy_module: one upstream request for concurrent requests, and
+connections to the origin kept, as ngx_http_upstream_module recommends for HTTP/1.1."""
 
 
 class Locked(servers.Nginx):
-    """It fetches from `origin`."""
+    """The cache fetches from `origin`."""
 
     def __init__(self, origin):
         self.front = servers.free_port()

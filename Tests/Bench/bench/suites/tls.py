@@ -1,20 +1,20 @@
-"""Small and middle files over TLS: new connections with full and with resumed handshakes, connections that are kept, over
+"""Small and middle files over TLS: new connections with full and with resumed handshakes, and kept connections, over
 HTTP/1.1 and HTTP/2, on loopback and over a network with delay.
 
 The origin has a port for each kind: without HTTP/2, with HTTP/2 alone, and two that close each connection after one
-answer, of which one resumes sessions by tickets. All certificates are of P-256, and all programs verify them.
+response, of which one resumes sessions by tickets. All certificates are of P-256, and all programs verify them.
 
-How each is set up for speed:
+Configuration for speed:
 
-- `earshot get`: as many transfers go to one origin as curl may have. HTTP/2 where this version of the program has it. The
-  bus is new in each round, so that it has no connections; `warm` is one that has those of the round before.
-- `curl -Z`: as in the suite `batch`. It shares its sessions among its transfers (curl.1, --no-sessionid), and waits
-  before it opens a connection whether HTTP/2 needs another (curl.1, --parallel-immediate).
-- async-http-client and aiohttp: as in the suite `service`, with as many requests at once; the start of their processes is
-  not counted. aiohttp has no HTTP/2.
+- `earshot get`: as many transfers to one origin as curl may have, and HTTP/2 where this version of the program has it.
+  The bus is new in each round, so that it has no connections; `warm` keeps those of the round before.
+- `curl -Z`: as in the suite `batch`. It shares its sessions among its transfers (curl.1, --no-sessionid), and delays a
+  connection until it knows whether HTTP/2 needs another (curl.1, --parallel-immediate).
+- async-http-client and aiohttp: as in the suite `service`, with as many requests at once; the start of their processes
+  does not count. aiohttp has no HTTP/2.
 
-The network with delay is made by the C program `delay`: netem, which many kernels lack, would do the same. Its packets
-have 1,500 bytes, and nothing is lost.
+The C program `delay` implements the network with delay, since many kernels lack netem. Its packets have 1,500 bytes,
+and none is lost.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Setting:
     bus: Bus
 
     def new_bus(self):
-        """One that trusts the origin as well and has no connection yet."""
+        """A new bus that trusts the origin and has no connections yet."""
         return _bus(self.origin)
 
 
@@ -81,7 +81,7 @@ def _setting(host):
 
 def _bus(origin):
     options = ["--ca-file", origin.authority, *(["--http2", "auto"] if knows_http2() else [])]
-    # The last place of an origin is for requests of class `high` alone, and these are of class `normal`.
+    # The last place of an origin is reserved for class `high`; these requests are of class `normal`.
     bus = Bus(origin_limit=PARALLEL + 1, arguments=options)
     bus.command = bus.command.replace(str(origin.authority), "FILE")
     return bus
@@ -94,17 +94,17 @@ def knows_http2():
 
 
 class Origin(Nginx):
-    """nginx with its ports by kind, and the authority that signed its certificate. `resumptions` counts those of its
-    handshakes so far that resumed a session, and all."""
+    """nginx with its ports by kind, and the authority that signed its certificate. `resumptions` returns the numbers of
+    resumed handshakes and of all handshakes so far."""
 
     KINDS = {
         "http1": ("ssl", ""),
-        # A program that does not speak HTTP/2 is refused, so no row is of another version than it says.
+        # This port refuses programs without HTTP/2, so no row has another version than it states.
         "http2": ("ssl http2", 'if ($server_protocol != "HTTP/2.0") { return 505; }'),
         "full": ("ssl", "ssl_session_tickets off; ssl_session_cache none; keepalive_timeout 0;"),
         "resumed": ("ssl", "keepalive_timeout 0;"),
     }
-    """By kind, the words of its `listen` and further configuration."""
+    """Returns the words of `listen` and further configuration, by kind."""
 
     def __init__(self, host):
         self._host = host
@@ -149,7 +149,7 @@ class Origin(Nginx):
 
 
 class Work:
-    """So many files of one size, and the programs that fetch them."""
+    """This many files of one size, and the programs that fetch them."""
 
     def __init__(self, setting, count, size):
         self._setting = setting
@@ -161,7 +161,7 @@ class Work:
         return [Target(f"get, {version}", f"curl -Z, {version}", at_least=1.0) for version in self._ours(*versions)]
 
     def contenders(self, kind, version):
-        """Those that speak this version of HTTP."""
+        """Returns the programs with this version of HTTP."""
         url = self._origin.url_of(kind)
         found = [self._get(f"get, {version}", kind, self._setting.new_bus) for version in self._ours(version)]
         found += [self._curl(kind, version, url),
@@ -171,14 +171,14 @@ class Work:
         return found
 
     def warm(self):
-        """Ours with a bus that has the connections of the round before."""
+        """Earshot with a bus that has the connections of the round before."""
         def running():
             return contextlib.nullcontext(self._setting.bus)
         kinds = {"HTTP/1.1": "http1", "HTTP/2": "http2"}
         return [self._get(f"get, {version}, warm", kinds[version], running) for version in self._ours(*kinds)]
 
     def _ours(self, *versions):
-        """Those of them that the program has."""
+        """Returns the versions that the program has."""
         return [version for version in versions if version == "HTTP/1.1" or knows_http2()]
 
     def _get(self, name, kind, bus_of_round):
@@ -206,7 +206,7 @@ class Work:
         return Contender(name, command(words, beside, {}), self._counted(kind, go), is_ours=bool(bus_of_round))
 
     def _asking(self, name, program, kind, version, url):
-        """A client with the requests in its own process."""
+        """A client that sends the requests in its own process."""
         files = self._asked.setdefault(kind, asking.Files(url, self._files.count, self._files.size))
         is_older = version == "HTTP/1.1" and name == "async-http-client"
         client = asking.Client(f"{name}, {version}", program, f"{name}, {PARALLEL} at once", extra="http1" if is_older else "",
@@ -244,7 +244,7 @@ class Work:
 
 
 class Place:
-    """An origin as checks of answers know it."""
+    """The origin for the checks of responses."""
 
     def __init__(self, url):
         self.url = url
