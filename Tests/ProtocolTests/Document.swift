@@ -1,10 +1,10 @@
 import Foundation
 
-/// A document of `protocols/`, as far as a test reads it: grammars, the commands' sections and tables.
+/// Parser of the machine-readable parts of a document of `protocols/`: grammars, commands, tables and examples.
 ///
-/// Grammar and commands are told per side under headings that end in `client to broker` and the like.
+/// Headings of grammars and commands end in the direction, such as `client to broker`.
 struct Document {
-    /// Where the messages of each side stand in the documents.
+    /// Document and direction of the messages of each side.
     static let places: [(side: Side, file: String, direction: String)] = [
         (.client, "1-CLIENT.md", "client to broker"), (.broker, "1-CLIENT.md", "broker to client"),
         (.worker, "2-WORKER.md", "worker to broker"), (.pool, "2-WORKER.md", "broker to worker"),
@@ -25,14 +25,14 @@ struct Document {
         lines = try Checkout.text("protocols/\(name)").split(separator: "\n", omittingEmptySubsequences: false)
     }
 
-    /// The lines below a heading, up to the next one of its level or above; empty if there is no such heading.
+    /// Returns the lines below a heading, up to the next heading of its level or above; empty without such a heading.
     func section(_ heading: String) -> [Substring] {
         guard let start = lines.firstIndex(of: Substring(heading)) else { return [] }
         let level = heading.prefix { $0 == "#" }.count
         return Array(lines[(start + 1)...].prefix { !$0.hasPrefix("#") || $0.prefix { $0 == "#" }.count > level })
     }
 
-    /// The verbs of the grammar of one direction: rules that begin with a word in capitals.
+    /// Returns the verbs in the grammar of one direction: rules that begin with a word in capitals.
     func verbs(_ direction: String) -> Set<String> {
         Set(
             section("### Messages, \(direction)").compactMap { line in
@@ -42,7 +42,7 @@ struct Document {
             })
     }
 
-    /// The commands of one direction, with the names of their fields in the order of the table.
+    /// Returns the commands of one direction, with the names of their fields in the order of the table.
     func commands(_ direction: String) -> [String: [String]] {
         var commands: [String: [String]] = [:]
         var verbs: [String] = []
@@ -57,7 +57,7 @@ struct Document {
         return commands
     }
 
-    /// The rows of a table with three columns, of which each cell holds its words in backquotes or alone.
+    /// Returns the rows of a table of three columns: side, verb, fields in backquotes.
     func triples(_ heading: String) -> [(side: Side, verb: String, fields: [String])] {
         section(heading).compactMap { line in
             let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
@@ -66,7 +66,7 @@ struct Document {
         }
     }
 
-    /// The rows of the table below a heading, by the code in their first column.
+    /// Returns the rows of the tables below a heading, by the code in their first column.
     func rows(_ heading: String) -> [String: [String]] {
         var rows: [String: [String]] = [:]
         for line in section(heading) {
@@ -76,7 +76,7 @@ struct Document {
         return rows
     }
 
-    /// Fields of one direction's commands whose table says that they are always present, by verb.
+    /// Returns the fields marked as always present in one direction, by verb.
     func fieldsAlwaysPresent(_ direction: String) -> [String: Set<String>] {
         var fields: [String: Set<String>] = [:]
         var verbs: [String] = []
@@ -92,8 +92,8 @@ struct Document {
         return fields
     }
 
-    /// The messages of all code blocks marked `ear`, without bodies. A message begins with its speaker and a colon; its
-    /// further lines are indented by three spaces. An empty line among these begins the HTTP fields.
+    /// Returns the messages of all code blocks marked `ear`, without bodies. A message begins with its speaker and a
+    /// colon; its further lines are indented by three spaces. An empty line among these begins the HTTP fields.
     func examples() -> [Example] {
         var examples: [(speaker: Character, lines: [Substring])] = []
         var isInside = false
@@ -114,7 +114,7 @@ struct Document {
         }
     }
 
-    /// What stands in backquotes, alone, in a column of a table's row.
+    /// Returns the text of a cell that is entirely in backquotes; nil for other cells.
     private static func code(_ line: Substring, column: Int) -> String? {
         guard line.hasPrefix("| `") else { return nil }
         let cell = line.split(separator: "|")[column].trimmingCharacters(in: .whitespaces)

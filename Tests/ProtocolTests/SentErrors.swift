@@ -1,6 +1,6 @@
 import Foundation
 
-/// The codes of ERROR in the sources: they are literals where they are sent.
+/// Codes of ERROR in the sources, found as literals at the calls that send them.
 enum SentErrors {
     private static var patterns: [Regex<(Substring, Substring)>] {
         [

@@ -1,14 +1,14 @@
 import EarshotWire
 
-/// One of the four kinds of head: which socket, and who speaks. Its name is that of its folder of vectors.
+/// One of the four kinds of head, by socket and sender. Its name is that of its folder of vectors.
 enum Side: String, CaseIterable {
-    /// What a client says on `bus`.
+    /// Client to broker on `bus`.
     case client
-    /// What the broker says on `bus`.
+    /// Broker to client on `bus`.
     case broker
-    /// What a worker says on `work`.
+    /// Worker to broker on `work`.
     case worker
-    /// What the broker says on `work`.
+    /// Broker to worker on `work`.
     case pool
 
     func decode(_ head: [UInt8]) throws(WireError) -> Message {

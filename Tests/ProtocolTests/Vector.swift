@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// One head of `protocols/vectors`; protocols/README.md tells how they are kept.
+/// One head of `protocols/vectors`; protocols/README.md describes the folders.
 struct Vector: CustomTestStringConvertible {
     let side: Side
     /// The file's name without its ending.
@@ -12,7 +12,7 @@ struct Vector: CustomTestStringConvertible {
 
     var testDescription: String { "\(side.rawValue)/\(name)" }
 
-    /// The verb and the names of the fields, as far as a line at a time shows them.
+    /// Verb and names of the fields, found line by line without a decoder.
     var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
 
     /// The last word of the first line.
@@ -31,7 +31,7 @@ struct Vector: CustomTestStringConvertible {
 
     // MARK: The folders
 
-    /// Of `good` and `loose`: a folder for each side.
+    /// Returns the vectors of `good` or `loose`, which have a folder for each side.
     static func accepted(_ folder: String) throws -> [Vector] {
         try Side.allCases.flatMap { side in
             try files("\(folder)/\(side.rawValue)").map { name, head in
@@ -40,7 +40,7 @@ struct Vector: CustomTestStringConvertible {
         }
     }
 
-    /// Of `bad`: a folder for each side, in it one for each code.
+    /// Returns the vectors of `bad`, which has a folder for each side, with one for each code.
     static func refused() throws -> [Vector] {
         try Side.allCases.flatMap { side in
             try Checkout.names("protocols/vectors/bad/\(side.rawValue)").flatMap { code in
@@ -51,7 +51,7 @@ struct Vector: CustomTestStringConvertible {
         }
     }
 
-    /// Of `generated.tsv`: heads too long to be kept as files.
+    /// Returns the heads of `generated.tsv`, which are too long for files.
     static func generated() throws -> [Vector] {
         let lines = try Checkout.text("protocols/vectors/generated.tsv").split(separator: "\n").dropFirst()
         return try lines.map { line in

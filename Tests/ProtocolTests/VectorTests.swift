@@ -1,7 +1,7 @@
 import EarshotWire
 import Testing
 
-/// `protocols/vectors` and the code say the same.
+/// Agreement of `protocols/vectors` and the code.
 struct VectorTests {
     @Test(arguments: try Vector.accepted("good"))
     func `a good head is read and written again byte by byte`(vector: Vector) throws {
