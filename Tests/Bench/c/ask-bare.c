@@ -1,4 +1,5 @@
-/* Asks the minimal broker, bare-broker. PLACE is the folder of its sockets, EXTRA the number of frames of a message. */
+/* Requests from the minimal broker, bare-broker. PLACE is the folder of its sockets, EXTRA the number of frames of
+   a message. */
 #define _GNU_SOURCE
 #include "ask.h"
 #include "bare.h"
@@ -16,7 +17,7 @@ static int client(ask_client *client)
     ask_ready(client);
     while (client->answered < client->requests) {
         for (long number; (number = ask_next(client, url)) >= 0;) {
-            /* The number and the URL come first, what is left of the frames is empty. */
+            /* The number and the URL come first; the other frames are empty. */
             int size = snprintf(head, sizeof head, "%ld %s", number, url);
             for (int i = 0; i < frames; i++)
                 if (zmq_send(socket, head, i == 0 ? (size_t)size : 0, i + 1 < frames ? ZMQ_SNDMORE : 0) < 0)

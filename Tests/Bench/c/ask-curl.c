@@ -1,5 +1,5 @@
-/* Asks the origin itself by libcurl's multi interface in the client's own process. Easy handles are used again, and the
-   multi handle keeps the connections (libcurl-tutorial(3), libcurl-multi(3)). PLACE is not used. */
+/* Requests from the origin by libcurl's multi interface in the client's process. It reuses easy handles, and the
+   multi handle keeps the connections (libcurl-tutorial(3), libcurl-multi(3)). PLACE is unused. */
 #define _GNU_SOURCE
 #include "ask.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A transfer, and what has come of its body. */
+/* A transfer, and the received part of its body. */
 typedef struct {
     CURL *easy;
     long number;

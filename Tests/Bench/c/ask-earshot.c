@@ -1,4 +1,4 @@
-/* Asks an Earshot bus, as examples/c shows it. PLACE is its runtime folder. */
+/* Requests from an Earshot bus, as examples/c shows. PLACE is its runtime folder. */
 #define _GNU_SOURCE
 #include "ask.h"
 #include "earshot.h"

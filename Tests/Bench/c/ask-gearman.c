@@ -1,5 +1,5 @@
-/* Asks gearmand for the function `fetch`, whose workload is a URL. PLACE is gearmand's port on 127.0.0.1. EXTRA is
-   `coalesce`: jobs for one URL that wait or run at once are one, by gearman's unique ID. */
+/* Requests from gearmand: jobs of the function `fetch` with a URL as workload. PLACE is gearmand's port on
+   127.0.0.1. With EXTRA `coalesce` jobs for one URL that wait or run at once are one, by gearman's unique ID. */
 #define _GNU_SOURCE
 #include "ask.h"
 

@@ -1,5 +1,5 @@
-/* Asks zurl over its request interface (README of zurl, "Sockets": a DEALER multiplexes, requests have an id), in
-   TNetStrings, which carry bodies as they are. PLACE is the endpoint `in_req_spec`. */
+/* Requests from zurl over its request interface (README of zurl, "Sockets": a DEALER multiplexes, requests have an
+   ID), in TNetStrings, which carry bodies unchanged. PLACE is the endpoint `in_req_spec`. */
 #define _GNU_SOURCE
 #include "ask.h"
 
@@ -8,14 +8,14 @@
 #include <string.h>
 #include <zmq.h>
 
-/* A TNetString: what is in it, and its type. */
+/* Content and type of a TNetString. */
 typedef struct {
     const char *data;
     size_t size;
     char type;
 } element;
 
-/* Takes one off the front of `text`; 0 if there is none. */
+/* Removes a TNetString from the front of `text`; 0 if there is none. */
 static int take(const char **text, const char *end, element *found)
 {
     size_t size = 0;
@@ -32,7 +32,7 @@ static int is(const element *key, const char *name)
     return key->size == strlen(name) && memcmp(key->data, name, key->size) == 0;
 }
 
-/* Reads an answer. */
+/* Reads a response. */
 static int answer(ask_client *client, const char *text, size_t size)
 {
     const char *end = text + size;
@@ -63,7 +63,7 @@ static int client(ask_client *client)
             int inner = snprintf(fields, sizeof fields, "2:id,%d:%s,6:method,3:GET,3:uri,%zu:%s,", length, id,
                 strlen(url), url);
             int size = snprintf(request, sizeof request, "T%d:%s}", inner, fields);
-            /* An empty frame before it, as a REQ socket would send. */
+            /* Empty delimiter frame, as a REQ socket sends. */
             if (zmq_send(socket, "", 0, ZMQ_SNDMORE) != 0 || zmq_send(socket, request, (size_t)size, 0) < 0)
                 return perror("zmq_send"), 1;
         }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* What all clients write to, in memory that their processes share. */
+/* Results of all clients, in memory that their processes share. */
 struct ask_ledger {
     pthread_barrier_t ready;
     const char *prefix, *suffix;
@@ -28,7 +28,7 @@ struct ask_ledger {
     atomic_ulong ended; /* the last answer of the last client */
 };
 
-/* Marks a time as how long a request took. */
+/* Marks a time as a duration. */
 static const uint64_t ENDED = UINT64_C(1) << 63;
 
 static uint64_t now(void)
@@ -152,7 +152,7 @@ int ask_main(int count, char **arguments, int (*run)(ask_client *client))
     pthread_barrierattr_init(&across);
     pthread_barrierattr_setpshared(&across, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&ledger->ready, &across, (unsigned)clients);
-    /* Each client is a process, as it would be: no library's threads or locks are shared. */
+    /* Each client is a process, as in real use: they share no threads and no locks of a library. */
     for (int i = 0; i < clients; i++) {
         pid_t child = fork();
         if (child < 0) return perror("fork"), 70;

@@ -1,5 +1,5 @@
-/* bare-broker FOLDER: the least that a broker between one client and one worker can do: two ROUTERs, every message
-   passed on as it is. The worker says one empty message first, so that its routing ID is known. */
+/* bare-broker FOLDER: minimal broker between one client and one worker: two ROUTERs that forward each message
+   unchanged. The worker sends one empty message first, so that its routing ID is known. */
 #include "bare.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ enum { BURST = 256, LONGEST_ID = 256 };
 static char worker[LONGEST_ID];
 static size_t worker_size;
 
-/* Passes on one message: to the worker behind its ID, to a client behind the ID that the worker gave back. 0 if there
-   is none. */
+/* Forwards one message: to the worker with its ID in front, or to a client by the ID that the worker returned.
+   Returns 0 if there is none. */
 static int pass(void *from, void *to, int to_worker)
 {
     zmq_msg_t frame;

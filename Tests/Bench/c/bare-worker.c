@@ -1,4 +1,4 @@
-/* bare-worker FOLDER: answers each message at once with the same frames, the last one being the body. */
+/* bare-worker FOLDER: returns each message at once with the same frames, the last one as the body. */
 #include "bare.h"
 
 int main(int count, char **arguments)

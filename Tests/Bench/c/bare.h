@@ -1,11 +1,11 @@
-/* What the minimal bus has in common: sockets without high-water marks, in one folder. */
+/* Common part of the minimal bus: sockets without high-water marks, in one folder. */
 #ifndef BARE_H
 #define BARE_H
 
 #include <stdio.h>
 #include <zmq.h>
 
-/* The body of each answer, as bench-worker gives it, too. */
+/* Body of each response, the same as that of bench-worker. */
 enum { BARE_BODY_BYTES = 64 };
 
 static inline void *bare_socket(void *context, int type)

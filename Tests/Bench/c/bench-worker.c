@@ -1,5 +1,5 @@
-/* bench-worker FOLDER: a worker of an Earshot bus, protocol EARW/1, for URLs such as bench:1. It answers each at once,
-   so that the rest is the bus. */
+/* bench-worker FOLDER: worker of an Earshot bus, protocol EARW/1, for URLs such as bench:1. It answers each at
+   once, so that the bus is the only cost. */
 #define _GNU_SOURCE
 #include "bare.h"
 

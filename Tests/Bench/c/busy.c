@@ -1,5 +1,5 @@
-/* busy OUTSTANDING SECONDS URL LENGTH: keeps so many requests going, for URL?0, URL?1 …, for so long. Prints how many were
-   answered a second. Each body has to have that length, and comes in its message. */
+/* busy OUTSTANDING SECONDS URL LENGTH: keeps a number of requests outstanding, for URL?0, URL?1 …, for this time.
+   Prints the responses per second. Requires each body in its message, with this length. */
 #define _DEFAULT_SOURCE
 #include "common.h"
 

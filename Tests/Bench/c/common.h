@@ -1,4 +1,4 @@
-/* What the programs share. */
+/* Common functions of the programs. */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-/* Seconds of a clock that only goes forward. */
+/* Returns the seconds of a monotonic clock. */
 static inline double now(void)
 {
     struct timespec time;
@@ -14,7 +14,8 @@ static inline double now(void)
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* As earshot_receive, but for terminals alone: after some silence the library asks for a sign of life, which is answered. */
+/* As earshot_receive, but returns terminals only: after some silence the library sends a ping, and its answer
+   arrives too. */
 static inline int receive_terminal(earshot_bus *bus, earshot_message *message)
 {
     for (;;) {

@@ -1,9 +1,9 @@
-/* delay MICROSECONDS: a network whose packets arrive so much later, for a network namespace of its own. Makes the
-   interface `delay0` and writes `ready`; whoever runs it gives the interface an address. Each packet that is routed to it
-   comes back with its two addresses exchanged: a connection to any other address of the interface's network ends at the
-   same port of the interface's own address. The checksums hold, since they add both addresses. IPv4 only.
+/* delay MICROSECONDS: network with delayed packets, for a private network namespace. Creates the interface
+   `delay0` and prints `ready`; the caller assigns it an address. Each packet routed to it returns with its two
+   addresses exchanged. A connection to any other address of the interface's network ends at the same port of the
+   interface's own address. The checksums stay valid, since they add both addresses. IPv4 only.
 
-   It stands for netem, which many kernels lack. */
+   It replaces netem, which many kernels lack. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Packets under way: 50 ms of 20 MB at the usual 1,500 bytes and more. Beyond them packets are lost, as in a router. */
+/* Capacity of packets in flight: 50 ms of 20 MB at the usual 1,500 bytes and more. Beyond it packets are lost, as
+   in a router. */
 enum { PACKETS = 1 << 16, PACKET_BYTES = 2048, PER_TURN = 64, ADDRESS_BYTES = 4, SOURCE = 12, DESTINATION = 16, HEAD_BYTES = 20 };
 
 typedef struct {
@@ -42,7 +43,7 @@ static void fail(const char *call)
     exit(1);
 }
 
-/* Takes a packet; returns 0 when there is none. */
+/* Reads a packet; returns 0 when there is none. */
 static int take(int device, long delay)
 {
     static unsigned char lost[PACKET_BYTES];
@@ -80,7 +81,7 @@ int main(int count, char **arguments)
         long time = now();
         while (first != last && queue[first % PACKETS].due <= time) {
             packet *it = &queue[first++ % PACKETS];
-            /* Before the interface is up, and when a socket has no room, a packet is lost. */
+            /* A packet is lost before the interface is up, and when a socket has no room. */
             if (write(device, it->bytes, it->size) < 0 && errno != EIO && errno != ENOBUFS && errno != EAGAIN) fail("write");
         }
         long left = first == last ? -1 : queue[first % PACKETS].due - time;

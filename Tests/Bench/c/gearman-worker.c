@@ -1,5 +1,5 @@
-/* gearman-worker PORT PROCESSES: a fixed pool of workers for gearmand's function `fetch`. Each is a process with one
-   easy handle, whose connection is kept: libgearman's worker takes one job at a time. */
+/* gearman-worker PORT PROCESSES: fixed pool of workers for gearmand's function `fetch`. Each is a process with one
+   easy handle and a kept connection: libgearman's worker takes one job at a time. */
 #define _GNU_SOURCE
 #include <curl/curl.h>
 #include <libgearman/gearman.h>

@@ -1,6 +1,6 @@
-/* hold transfers COUNT URL: asks for URL?0, URL?1 …, which nobody answers, and waits.
-   hold clients COUNT: so many connections that say HELLO, and wait.
-   Prints `ready` when all is asked, or greeted. Ends by a signal. */
+/* hold transfers COUNT URL: requests URL?0, URL?1 …, from a silent server, and waits.
+   hold clients COUNT: opens this many connections that send HELLO, and waits.
+   Prints `ready` when the broker has taken all. Ends by a signal. */
 #define _DEFAULT_SOURCE
 #include "earshot.h"
 
@@ -26,7 +26,7 @@ static int transfers(int count, const char *url)
         snprintf(asked, sizeof asked, "%s?%d", url, i);
         if (earshot_fetch(&bus, "hold", request, asked, "timeout: 86400\n") != 0) return earshot_give_up(&bus);
     }
-    /* Its answer tells that the broker has taken all. */
+    /* Its answer shows that the broker has taken all. */
     if (earshot_subscribe(&bus, "hold") != 0 || earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
     wait_for_ever();
     return 0;

@@ -1,5 +1,5 @@
-/* latency curl|bus URL COUNT FILE: asks for URL?0, URL?1 …, one at a time, by a libcurl handle that is used again or by a
-   bus. Prints the microseconds of each, one a line. Each answer has to have status 200 and the bytes of FILE. */
+/* latency curl|bus URL COUNT FILE: requests URL?0, URL?1 …, one at a time, by a reused libcurl handle or by a bus.
+   Prints the microseconds of each, one a line. Requires status 200 and the bytes of FILE. */
 #define _DEFAULT_SOURCE
 #include "common.h"
 
@@ -31,7 +31,7 @@ static size_t receive(char *bytes, size_t size, size_t count, void *context)
     return size * count;
 }
 
-/* Both answer whether all was right, and write the times. */
+/* Both return whether all responses were right, and write the times. */
 
 static int by_curl(const char *url, int count, double *microseconds)
 {

@@ -1,6 +1,6 @@
-/* slow-origin PORT MILLISECONDS BYTES: an HTTP/1.1 server that answers each GET after so long with a body of so many
-   bytes. `GET /told` answers at once with JSON: requests begun, answers given whole, bytes of bodies written, and
-   requests whose client left before. One thread, epoll. */
+/* slow-origin PORT MILLISECONDS BYTES: HTTP/1.1 server that answers each GET after this delay with a body of this
+   size. `GET /told` returns JSON at once: requests begun, responses completed, bytes of bodies written, and
+   requests whose client disconnected early. One thread, epoll. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -28,7 +28,7 @@ typedef struct {
     size_t answer_head_size;
 } connection;
 
-/* Answers in the order in which they are due: all wait equally long. */
+/* Responses in the order of their due times: all have the same delay. */
 typedef struct {
     int descriptor;
     unsigned life;
@@ -70,7 +70,7 @@ static void interest(int descriptor, unsigned events)
 
 static void serve(int descriptor);
 
-/* Writes what is left of the answer. */
+/* Writes the rest of the response. */
 static void answer(int descriptor)
 {
     connection *it = connections[descriptor];
@@ -113,7 +113,7 @@ static void begin(int descriptor)
     answer(descriptor);
 }
 
-/* Takes a request if a whole one is there. */
+/* Takes a complete request, if there is one. */
 static void serve(int descriptor)
 {
     connection *it = connections[descriptor];

@@ -1,5 +1,5 @@
-/* subscribers COUNT URL LENGTH: so many connections ask for one URL, as a file, and wait until each has its terminal.
-   Prints the seconds from the first question to the last terminal. Each file has to have that length. */
+/* subscribers COUNT URL LENGTH: this many connections request one URL, as a file, and wait until each has its
+   terminal. Prints the seconds from the first request to the last terminal. Requires files of this length. */
 #define _DEFAULT_SOURCE
 #include "common.h"
 

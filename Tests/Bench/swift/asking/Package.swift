@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// What the two clients share. They are packages of their own, so that each is built with what it needs alone.
+// Common part of the two clients. Each client is a separate package, so that its build needs only its dependencies.
 let package = Package(
     name: "asking",
     products: [.library(name: "Asking", targets: ["Asking"])],

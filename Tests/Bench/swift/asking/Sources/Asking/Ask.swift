@@ -1,11 +1,11 @@
 import Glibc
 
-/// Asks for all of the plan, so many at once, and prints one line of JSON.
+/// Sends all requests of the plan, a number of them at once, and prints one line of JSON.
 ///
-/// - Parameter fetch: the body of a URL.
+/// - Parameter fetch: returns the body of a URL.
 public func ask(_ plan: Plan, fetch: @escaping @Sendable (String) async throws -> [UInt8]) async throws {
     let began = now()
-    // Each task has every so-manieth request: nothing is shared between them.
+    // Task n of N sends the requests n, n + N, …: the tasks share no state.
     let results = try await withThrowingTaskGroup(of: Part.self) { group in
         for index in 0..<min(plan.outstanding, plan.requests) {
             group.addTask { try await Part.fetched(plan, from: index, by: fetch) }
@@ -23,12 +23,12 @@ public func ask(_ plan: Plan, fetch: @escaping @Sendable (String) async throws -
         """)
 }
 
-/// An answer has another size than it must have.
+/// A response has the wrong size.
 struct WrongAnswer: Error {
     let size: Int
 }
 
-/// What one of the tasks got.
+/// Results of one task.
 private struct Part: Sendable {
     var times: [UInt64] = []
     var bytes = 0
@@ -73,7 +73,7 @@ private let checksumTable: [UInt32] = (0..<256).map { byte in
     return value
 }
 
-/// The CRC-32 of zlib.
+/// Returns the CRC-32 of zlib.
 private func checksum(_ bytes: [UInt8]) -> UInt32 {
     var value = ~UInt32(0)
     for byte in bytes {

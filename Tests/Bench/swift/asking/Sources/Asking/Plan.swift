@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a client asks for, as `ask.c` says it: the same arguments.
+/// Requests of a client, with the arguments of `ask.c`.
 public struct Plan: Sendable {
     public var place = ""
     public var prefix = ""
@@ -12,7 +12,7 @@ public struct Plan: Sendable {
     public var sums = false
     public var extra = ""
 
-    /// Reads the arguments; ends the program when they are wrong.
+    /// Reads the arguments; ends the program if they are invalid.
     public init() {
         var rest = CommandLine.arguments.dropFirst()
         while let name = rest.popFirst() {

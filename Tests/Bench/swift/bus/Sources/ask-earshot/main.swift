@@ -1,4 +1,4 @@
-// Asks an Earshot bus as its README shows it: `--place` is the runtime folder.
+// Requests from an Earshot bus as its README shows: `--place` is the runtime folder.
 import Asking
 import EarshotClient
 

@@ -1,5 +1,5 @@
-// Asks the origin by async-http-client in the client's own process, as its README shows it, with as many connections as
-// requests at once (its default is 8 to a host). EXTRA `http1` for HTTP/1.1 where the origin offers HTTP/2 as well.
+// Requests from the origin by async-http-client in the client's process, as its README shows, with as many connections
+// as requests at once (its default is 8 to a host). EXTRA `http1` selects HTTP/1.1 where the origin also offers HTTP/2.
 // SSL_CERT_FILE names certificates to trust instead of the system's.
 import Asking
 import AsyncHTTPClient
