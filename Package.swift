@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// One set of settings for every target of ours.
+/// Settings of every target.
 let settings: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
     .strictMemorySafety(),
@@ -27,7 +27,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
-/// Only for `bin/fuzz`, which links it with libFuzzer: it has no main.
+/// Built only for `bin/fuzz`, which links it with libFuzzer: it has no main function.
 let fuzzing =
     Context.environment["EARSHOT_FUZZ"] == nil
     ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression"])]
@@ -46,16 +46,16 @@ let package = Package(
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: fuzzing + [
-        // C libraries: a module map and a shim header each, and nothing else but where it says so.
+        // C libraries: a module map and a shim header each; exceptions are noted.
         .systemLibrary(name: "CLibZMQ"),
-        // libcurl is loaded when it is used, not linked.
+        // Loads libcurl at run time instead of linking it.
         .target(
             name: "CLibCurl",
             cSettings: [
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ],
-            // libcurl finds these before nghttp2's: http2.c.
+            // Exports replacements that libcurl calls instead of nghttp2's functions: see http2.c.
             linkerSettings: [
                 .unsafeFlags([
                     "-Xlinker", "--export-dynamic-symbol=nghttp2_session_callbacks_set_on_frame_recv_callback",
@@ -63,14 +63,14 @@ let package = Package(
                     "-Xlinker", "--export-dynamic-symbol=nghttp2_session_mem_recv2",
                 ])
             ]),
-        // libidn2 is loaded when the first internationalized host name comes.
+        // Loads libidn2 for the first internationalized host name.
         .target(
             name: "CLibIDN2",
             cSettings: [
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
-        // zlib, libbrotlidec and libzstd are loaded when a worker starts.
+        // Loads zlib, libbrotlidec and libzstd when a worker starts.
         .target(
             name: "CDecompression",
             cSettings: [
@@ -81,7 +81,7 @@ let package = Package(
         .systemLibrary(name: "CLibCrypto"),
         .systemLibrary(name: "CLinux"),
 
-        // Their owned handles: each the only importer of its C module.
+        // Swift wrappers with owned handles: each is the only importer of its C module.
         source("ZeroMQ", ["CLibZMQ"]),
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
@@ -91,12 +91,12 @@ let package = Package(
         source("EarshotLoop", ["CLinux", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
 
-        // What decides, without I/O.
+        // Pure decision code, without I/O.
         source("EarshotWire"),
         source("EarshotHTTP", ["EarshotWire"]),
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
-        // What acts.
+        // Shells: I/O around the cores.
         source("EarshotDisk", ["EarshotLoop", "LibCrypto", grdb]),
         source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", grdb]),
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
@@ -124,7 +124,7 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // A broker's world in one process, for tests; no product.
+        // Simulation of a broker and its peers in one process, for tests only; no product.
         source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
         .executableTarget(
             name: "earshot-lab",

@@ -3,9 +3,9 @@
 
 #include <curl/curl.h>
 
-// The loaded libcurl, for the files of this target.
+// Function table of the loaded libcurl, for the files of this target.
 struct curlshim_loaded {
-    // From dlopen.
+    // Handle from dlopen.
     void *library;
     __typeof__(curl_easy_init) *easy_init;
     __typeof__(curl_easy_cleanup) *easy_cleanup;
@@ -15,7 +15,7 @@ struct curlshim_loaded {
 };
 extern struct curlshim_loaded curlshim_loaded;
 
-// The owner enters libcurl: input of HTTP/2 connections from here on is metered anew.
+// Called when the owner enters libcurl: restarts the input meters of all HTTP/2 connections.
 void curlshim_meter_anew(void);
 
 #endif

@@ -1,5 +1,5 @@
-// What Swift's Glibc module does not show: epoll, eventfd, signalfd, process descriptors; variadic calls and
-// function-like macros, one static inline function each; constants that need _GNU_SOURCE.
+// Declarations missing from Swift's Glibc module: epoll, eventfd, signalfd, process descriptors. Variadic calls and
+// function-like macros, each as a static inline function. Constants that need _GNU_SOURCE.
 #ifndef EARSHOT_CLINUX_H
 #define EARSHOT_CLINUX_H
 
@@ -27,10 +27,10 @@
 static const int linux_f_ofd_getlk = 36;
 static const int linux_f_ofd_setlk = 37;
 
-/* O_PATH, open(2), of <fcntl.h>: the same. This header includes no <fcntl.h>: `struct stat` would belong to this module then,
-   and files that import Glibc alone would not compile in a clean build. */
+/* O_PATH, open(2): <fcntl.h> hides it without _GNU_SOURCE. This header does not include <fcntl.h>, because `struct stat` would
+   then belong to this module, and files that import only Glibc would not compile in a clean build. */
 static const int linux_o_path = 010000000;
-/* O_TMPFILE: the same. It has O_DIRECTORY in it, whose bit differs between architectures. */
+/* O_TMPFILE, open(2). Its value contains O_DIRECTORY, a bit that differs between architectures. */
 #if defined(__aarch64__) || defined(__arm__) || defined(__powerpc__)
 static const int linux_o_tmpfile = 020000000 | 040000;
 #else
@@ -42,14 +42,14 @@ static const int linux_at_empty_path = 0x1000;
 
 extern char **environ;
 
-/* `environ` is a mutable global, which Swift 6 does not let through. */
+/* `environ` is a mutable global, which Swift 6 does not permit. */
 static inline char **linux_environment(void) { return environ; }
 
 /* pidfd_open(2), since Linux 5.3. The descriptor is close-on-exec. */
 static inline int linux_pidfd_open(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 
-/* SO_PEERPIDFD, unix(7), since Linux 6.5: a descriptor of the process at the other end, as it was when it connected; -1 with
-   ENOPROTOOPT from an older kernel. The descriptor is close-on-exec. */
+/* SO_PEERPIDFD, unix(7), since Linux 6.5: a descriptor of the peer process at the time of connecting; -1 with ENOPROTOOPT on an
+   older kernel. The descriptor is close-on-exec. */
 static inline int linux_peer_pidfd(int socket_descriptor) {
     int pidfd = -1;
     socklen_t length = sizeof pidfd;
@@ -61,18 +61,18 @@ static inline int linux_pidfd_send_signal(int pidfd, int signal_number) {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, 0);
 }
 
-/* PR_SET_PDEATHSIG, prctl(2): the signal this process gets when the thread that made it dies. */
+/* PR_SET_PDEATHSIG, prctl(2): the signal sent to this process when the thread that created it dies. */
 static inline int linux_set_parent_death_signal(int signal_number) {
     return prctl(PR_SET_PDEATHSIG, (unsigned long)signal_number, 0UL, 0UL, 0UL);
 }
 
-/* PR_SET_NO_NEW_PRIVS, prctl(2): no exec from here on can gain privileges. */
+/* PR_SET_NO_NEW_PRIVS, prctl(2): prevents later execs from gaining privileges. */
 static inline int linux_set_no_new_privileges(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL); }
 
 /* PR_SET_NAME, prctl(2): the name of the calling thread. */
 static inline int linux_set_name(const unsigned char *name) { return prctl(PR_SET_NAME, (unsigned long)name, 0UL, 0UL, 0UL); }
 
-/* The address of a Unix socket; -1 with ENAMETOOLONG for a path of more than 107 bytes. */
+/* Fills in the address of a Unix socket; -1 with ENAMETOOLONG for a path of more than 107 bytes. */
 static inline int linux_unix_address(struct sockaddr_un *address, const char *path, long length) {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
@@ -84,7 +84,7 @@ static inline int linux_unix_address(struct sockaddr_un *address, const char *pa
     return 0;
 }
 
-/* Sends a datagram to a Unix socket, without waiting. `name` is a path, or an abstract name after a zero byte: unix(7). */
+/* Sends a datagram to a Unix socket without blocking. `name` is a path, or an abstract name after a zero byte: unix(7). */
 static inline long linux_send_to_unix(int descriptor, const char *name, long length, const void *bytes, long count) {
     struct sockaddr_un address;
     if (linux_unix_address(&address, name, length) != 0) return -1;
@@ -93,7 +93,7 @@ static inline long linux_send_to_unix(int descriptor, const char *name, long len
         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (unsigned long)length));
 }
 
-/* bind(2) and connect(2) of a Unix socket, by its path. */
+/* bind(2) and connect(2) of a Unix socket by path. */
 static inline int linux_bind_unix(int descriptor, const char *path, long length) {
     struct sockaddr_un address;
     if (linux_unix_address(&address, path, length) != 0) return -1;
@@ -105,7 +105,7 @@ static inline int linux_connect_unix(int descriptor, const char *path, long leng
     return connect(descriptor, (const struct sockaddr *)&address, sizeof address);
 }
 
-/* accept4(2), which <sys/socket.h> hides without _GNU_SOURCE: neither waiting nor inherited. */
+/* accept4(2), which <sys/socket.h> hides without _GNU_SOURCE: non-blocking and close-on-exec. */
 static inline int linux_accept(int listener) {
     return (int)syscall(SYS_accept4, listener, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
@@ -120,7 +120,7 @@ static inline int linux_peer_credentials(int descriptor, pid_t *pid, uid_t *uid)
     return 0;
 }
 
-/* RLIMIT_NOFILE: glibc's resource argument is an enum of its own, which Swift's overlay renames between versions. */
+/* RLIMIT_NOFILE: glibc's resource argument is an enum, which Swift's overlay renames between versions. */
 static inline int linux_get_descriptor_limit(struct rlimit *limit) { return getrlimit(RLIMIT_NOFILE, limit); }
 static inline int linux_set_descriptor_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_NOFILE, limit); }
 static inline int linux_set_core_limit(const struct rlimit *limit) { return setrlimit(RLIMIT_CORE, limit); }
@@ -142,10 +142,10 @@ static inline long linux_send_file(int from, int to, unsigned long count) { retu
 
 /* memfd_create(2), which <sys/mman.h> hides without _GNU_SOURCE. The descriptor is close-on-exec. */
 static inline int linux_memory_file(const char *name) { return (int)syscall(SYS_memfd_create, name, 1U /* MFD_CLOEXEC */); }
-/* fork(2), which Swift's overlay does not let through. */
+/* fork(2), which Swift's overlay hides. */
 static inline pid_t linux_fork(void) { return fork(); }
 
-/* Whether no thread but this one was ever started: __libc_single_threaded, a mutable global. */
+/* Returns whether no other thread was ever started: __libc_single_threaded, a mutable global. */
 static inline int linux_is_single_threaded(void) { return __libc_single_threaded; }
 
 /* close_range(2), since Linux 5.9. */
@@ -153,12 +153,12 @@ static inline int linux_close_range(unsigned int first, unsigned int last) {
     return (int)syscall(SYS_close_range, first, last, 0U);
 }
 
-/* wait(2)'s macros. */
+/* Macros of wait(2). */
 static inline int linux_wait_exited(int status) { return WIFEXITED(status); }
 static inline int linux_wait_exit_code(int status) { return WEXITSTATUS(status); }
 static inline int linux_wait_signal(int status) { return WTERMSIG(status); }
 
-/* epoll_event is packed on x86-64 and its data is a union: Swift sees neither well. */
+/* epoll_event is packed on x86-64 and its data is a union, which Swift imports incorrectly. */
 static inline int linux_epoll_control(int epoll, int operation, int descriptor, unsigned int events, unsigned long long data) {
     struct epoll_event event;
     event.events = events;
@@ -168,17 +168,17 @@ static inline int linux_epoll_control(int epoll, int operation, int descriptor, 
 static inline unsigned int linux_epoll_events(const struct epoll_event *events, int index) { return events[index].events; }
 static inline unsigned long long linux_epoll_data(const struct epoll_event *events, int index) { return events[index].data.u64; }
 
-/* mallopt(3): what is freed at the end of the heap stays there up to so much, and what is a quarter as large is got from it.
-   Setting one of the two ends what the allocator learns by itself of the other. */
+/* mallopt(3): keeps up to `bytes` of free memory at the end of the heap, and allocates blocks up to a quarter of that from the
+   heap. Setting one of the two disables the automatic adjustment of the other. */
 static inline void linux_keep_free_memory(int bytes) {
     (void)mallopt(M_TRIM_THRESHOLD, bytes);
     (void)mallopt(M_MMAP_THRESHOLD, bytes / 4);
 }
 
-/* malloc_trim(3): free memory of all arenas back to the system. */
+/* malloc_trim(3): returns free memory of all arenas to the system. */
 static inline void linux_trim_memory(void) { (void)malloc_trim(0); }
 
-/* The thread sanitizer's own: null in a program that was built without it. */
+/* Functions of the thread sanitizer: null in a program built without it. */
 extern void __tsan_acquire(void *address) __attribute__((weak));
 extern void __tsan_release(void *address) __attribute__((weak));
 

@@ -1,6 +1,6 @@
 import Testing
 
-/// A checker that finds nothing in bad code is broken: each rule is shown what it forbids, and what it does not.
+/// Canaries: each rule is given a violation, which it must report, and permitted code, which it must not report.
 @Suite struct CanaryTests {
     private func file(_ text: String, at path: String = "Sources/EarshotCore/Canary.swift") -> SourceFile {
         SourceFile(path: path, text: text)

@@ -1,12 +1,13 @@
 import Foundation
 
-/// The files of this checkout.
+/// Files of this checkout.
 enum Checkout {
-    /// The package's root, found from where this file stands.
+    /// Root of the package, two folders above this file's.
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
-    /// Every file below one of `folders` whose name ends in one of `endings`; those of the root itself for ".".
+    /// Returns every file below one of `folders` whose name ends in one of `endings`. "." means the files of the root
+    /// itself.
     static func files(in folders: [String], endings: [String]) throws -> [SourceFile] {
         var found: [SourceFile] = []
         for folder in folders {
@@ -18,14 +19,14 @@ enum Checkout {
         return found
     }
 
-    /// The names of the folders in `folder`.
+    /// Returns the names of the folders in `folder`.
     static func subfolders(of folder: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(
             at: root.appending(path: folder), includingPropertiesForKeys: [.isDirectoryKey]
         ).filter(\.hasDirectoryPath).map(\.lastPathComponent).sorted()
     }
 
-    /// Paths from the root. Only what lies in the root itself for ".".
+    /// Returns paths relative to the root; only the root's own files for ".".
     private static func paths(in folder: String) -> [String] {
         let start = folder == "." ? root : root.appending(path: folder)
         let options: FileManager.DirectoryEnumerationOptions =

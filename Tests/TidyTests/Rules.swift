@@ -1,11 +1,11 @@
 import Foundation
 
-/// The rules of style that a program can check. Each answers what breaks it, as `path:line: what`.
+/// Style rules that a program can check. Each function returns its violations as `path:line: problem`.
 enum Rules {
-    /// A file longer than this needs to become two.
+    /// Maximum number of lines of a file.
     static let mostLines = 500
 
-    /// What each target may import besides the standard library. A target that is not here may not exist.
+    /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
         "CDecompression": [],
@@ -55,13 +55,13 @@ enum Rules {
         ],
     ]
 
-    /// Targets that decide: no clock, no output, no concurrency, no memory by hand.
+    /// Targets of pure decision code: no clock, output, concurrency or manual memory management.
     static let pure: Set = ["EarshotWire", "EarshotCore", "EarshotHTTP"]
 
-    /// The one file of a pure target that may keep memory by hand: a type of its own, small, with tests, and measured.
+    /// The one file of a pure target with manual memory management: a small type with tests, and measured.
     static let handmade: Set = ["Sources/EarshotCore/Storage/RecordStorage.swift"]
 
-    /// Targets whose public declarations others read.
+    /// Targets with public declarations that other targets read.
     static let libraries: Set = [
         "ZeroMQ", "Curl", "Cares", "IDN2", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP", "EarshotWire",
         "EarshotHTTP",
@@ -69,7 +69,7 @@ enum Rules {
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
     ]
 
-    /// What a target imports that the table above does not grant it.
+    /// Imports that the table above does not permit for the file's target.
     static func forbiddenImports(_ file: SourceFile) -> [String] {
         guard let target = file.target, let allowed = imports[target] else {
             return ["\(file.path):1: its target is not in the table of imports"]
@@ -78,38 +78,38 @@ enum Rules {
             .map { "\(file.path):\($0.line): \(target) may not import \($0.module)" }
     }
 
-    /// A file that has grown too long.
+    /// A file with more than `mostLines` lines.
     static func tooLong(_ file: SourceFile) -> [String] {
         let count = file.lines.count - (file.lines.last == "" ? 1 : 0)
         return count > mostLines ? ["\(file.path):1: \(count) lines, more than \(mostLines)"] : []
     }
 
-    /// A promise to the compiler that no line above says who keeps.
+    /// Assertions that the compiler cannot check, without a comment above that gives the reason.
     static func unexplained(_ file: SourceFile) -> [String] {
         let patterns = [
-            // Patterns to search for; this file calls none of them but for the `try!` below, which has a reason above it.
+            // Patterns to search for. This file uses only `try!`, below, with its reason above it.
             #"\btry!"#, #"\bfatalError\("#, #"@unchecked\s+Sendable"#, #"nonisolated\(unsafe\)"#, #"\bas!"#,
         ]
         return matches(patterns, in: file.code, of: file).filter { !file.hasCommentAbove($0.index) }
             .map { "\(file.path):\($0.index + 1): \($0.found) without a comment above that says why" }
     }
 
-    /// Work that was left for later.
+    /// Markers of unfinished work.
     static func unfinished(_ file: SourceFile) -> [String] {
         let words = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]
         return matches(words.map { #"\b\#($0)\b"# }, in: file.lines, of: file)
             .map { "\(file.path):\($0.index + 1): \($0.found)" }
     }
 
-    /// A wait for time instead of for an event.
+    /// Calls that wait for a duration instead of an event.
     static func sleeps(_ file: SourceFile) -> [String] {
-        // What the origin of the tests does slowly is a fault that it was asked for.
+        // Delays that a test requests from its origin server are faults under test.
         guard file.path != "Tests/Integration/support/faults.py" else { return [] }
         return matches([#"\b(u|nano)?sleep\("#, #"\bsleep\("#], in: file.code, of: file)
             .map { "\(file.path):\($0.index + 1): \($0.found) waits for time" }
     }
 
-    /// In a pure target: what makes its answer depend on more than its arguments.
+    /// Sources of nondeterminism or side effects in a pure target.
     static func impure(_ file: SourceFile) -> [String] {
         guard let target = file.target, pure.contains(target) else { return [] }
         let memory = handmade.contains(file.path) ? [] : [#"\bunsafe\b"#, #"\bUnsafe\w+"#]
@@ -122,19 +122,19 @@ enum Rules {
             .map { "\(file.path):\($0.index + 1): \($0.found) in a pure target" }
     }
 
-    /// A place on somebody's machine.
+    /// Absolute paths of one machine.
     static func machinePaths(_ file: SourceFile) -> [String] {
         let folders = ["work", "home", "root", "farm", "Users", "tmp"].joined(separator: "|")
         return matches([#"(?<![\w.}$)/])/("# + folders + #")/\w+"#], in: file.lines, of: file)
             .map { "\(file.path):\($0.index + 1): \($0.found) is a path of a machine" }
     }
 
-    /// A public declaration that nobody explained. An initializer that cannot fail and a property whose type tells its
-    /// unit and range explain themselves; so do witnesses of the standard protocols.
+    /// Public declarations without a doc comment. Exempt: initializers that cannot fail, properties with a type that
+    /// states unit and range, and witnesses of standard protocols.
     static func undocumented(_ file: SourceFile) -> [String] {
         guard let target = file.target, libraries.contains(target) else { return [] }
         return file.code.enumerated().filter { index, line in
-            // The words first: the expression takes a thousand times as long.
+            // The substring test comes first: the regular expression takes a thousand times as long.
             (line.contains("public") || line.contains("open")) && line.contains(publicDeclaration) && needsWords(line)
                 && !file.hasCommentAbove(index)
         }.map { "\(file.path):\($0.offset + 1): public and without a doc comment: \($0.element.trimmed)" }
@@ -159,7 +159,7 @@ enum Rules {
         /\b(?:var|let)\s+\w*(?:[Mm]illiseconds|[Nn]anoseconds|[Ss]econds|[Bb]ytes)\b/
     }
 
-    /// A number or a text, by annotation or by literal: it has no unit and no range of its own.
+    /// A number or string, by annotation or literal: its type states neither unit nor range.
     private static var plainType: Regex<Substring> {
         /\b(?:var|let)\s+\w+(?::\s*\[?(?:U?Int\d*|Double|Float|String|Substring)\b|\s*=\s*["\d-])/
     }
@@ -167,7 +167,7 @@ enum Rules {
     private static func matches(
         _ patterns: [String], in lines: [String], of file: SourceFile
     ) -> [(index: Int, found: String)] {
-        // All these patterns stand in this file: one that cannot be read is a fault here.
+        // All patterns are constants of this file, so an invalid one is a programming error.
         let expression = try! NSRegularExpression(pattern: patterns.joined(separator: "|"))
         return lines.enumerated().compactMap { index, line in
             let whole = NSRange(line.startIndex..., in: line)

@@ -1,18 +1,20 @@
 import Foundation
 
-/// One text file of the package, as lines, with what is code in them told apart from comments and literals.
+/// One text file of the package as lines, with its code separated from comments and literals.
 struct SourceFile {
     /// Path from the package's root.
     let path: String
-    /// The lines as they stand.
+    /// Lines without their line feeds.
     let lines: [String]
-    /// The same lines without comments and without what is between quotation marks: what the compiler acts on.
+    /// The same lines without comments and without the contents of string literals.
     let code: [String]
+    /// The comments of the same lines, without their markers; empty for a line without a comment.
+    let comments: [String]
 
     init(path: String, text: String) {
         self.path = path
         lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
-        code = Self.codeOnly(lines)
+        (code, comments) = Self.separated(lines)
     }
 
     /// The folder below `Sources` or `Tests` that the file is in; nil for any other file.
@@ -47,16 +49,19 @@ struct SourceFile {
 
     private static let accessLevels: Set = ["public", "package", "internal", "fileprivate", "private"]
 
-    private static func codeOnly(_ lines: [String]) -> [String] {
+    private static func separated(_ lines: [String]) -> (code: [String], comments: [String]) {
         var inComment = false
         var inMultilineLiteral = false
-        return lines.map { line in
+        var comments: [String] = []
+        let code = lines.map { line in
             var kept = ""
+            var comment = ""
             var inLiteral = false
             var rest = Substring(line)
             while let character = rest.first {
                 if inComment {
                     inComment = !rest.hasPrefix("*/")
+                    if inComment { comment.append(character) }
                     rest.removeFirst(inComment ? 1 : 2)
                 } else if rest.hasPrefix("\"\"\"") {
                     inMultilineLiteral.toggle()
@@ -68,6 +73,7 @@ struct SourceFile {
                     if !inLiteral { kept.append(character) }
                     rest.removeFirst(character == "\\" ? min(2, rest.count) : 1)
                 } else if rest.hasPrefix("//") {
+                    comment += rest.drop { $0 == "/" }
                     break
                 } else if rest.hasPrefix("/*") {
                     inComment = true
@@ -78,8 +84,11 @@ struct SourceFile {
                     rest.removeFirst()
                 }
             }
+            comment = comment.trimmed
+            comments.append(comment.hasPrefix("* ") ? String(comment.dropFirst(2)) : comment)
             return kept
         }
+        return (code, comments)
     }
 }
 

@@ -1,15 +1,15 @@
 import Testing
 
-/// What the rules say of this checkout.
+/// Applies the rules to this checkout.
 @Suite struct TidyTests {
-    /// All Swift of the package, read once.
+    /// All Swift files of the package, read once.
     private static let files = Result { try Checkout.files(in: ["Sources", "Tests"], endings: [".swift"]) }
 
     private func swift() throws -> [SourceFile] { try Self.files.get() }
 
     private func sources() throws -> [SourceFile] { try swift().filter { $0.path.hasPrefix("Sources/") } }
 
-    /// Fails once for each thing found, so that all are seen.
+    /// Records one issue per violation.
     private func expectNone(_ found: [String], sourceLocation: SourceLocation = #_sourceLocation) {
         for one in found {
             Issue.record("\(one)", sourceLocation: sourceLocation)

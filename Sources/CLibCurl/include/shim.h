@@ -6,16 +6,16 @@
 
 #include <curl/curl.h>
 
-// libcurl is loaded when it is first used, not with the program: it and the thirty libraries that it needs take 3 ms, and
-// of the processes that run this program only workers download. So nothing here is linked with it. What is called
-// `curlshim_NAME` is `curl_NAME` of the loaded library; before it is loaded none of them may be called.
+// libcurl is loaded at its first use instead of being linked. Loading it and the thirty libraries it needs takes 3 ms,
+// and only worker processes use it. A function `curlshim_NAME` calls `curl_NAME` of the loaded library, and must not be
+// called before curlshim_load.
 
-/// Called when the peer of a TLS session has said close_notify, with the arguments of `curlshim_tls_follow`.
+/// Called when the peer of a TLS session has sent close_notify, with the arguments of `curlshim_tls_follow`.
 typedef void (*curlshim_goodbye)(void *context, unsigned long number);
 
-/// Loads libcurl and looks up its functions, and those of OpenSSL if libcurl was built with it. To be called once.
+/// Loads libcurl and looks up its functions, and those of OpenSSL if libcurl was built with it. Must be called once.
 ///
-/// Returns NULL, or a sentence about a missing function, which lives until the next error of the dynamic linker.
+/// Returns NULL, or a message about a missing function, which is valid until the dynamic linker's next error.
 const char *curlshim_load(curlshim_goodbye goodbye);
 
 CURLcode curlshim_global_init(long flags);
@@ -38,14 +38,14 @@ CURLMcode curlshim_multi_remove_handle(CURLM *handle, CURL *easy);
 CURLMcode curlshim_multi_socket_action(CURLM *handle, curl_socket_t descriptor, int events, int *running);
 CURLMsg *curlshim_multi_info_read(CURLM *handle, int *left);
 
-// libcurl's setters and getters are variadic: an argument of the wrong width is silent corruption, and Swift cannot
-// call them. So one function for each type of argument.
+// libcurl's setters and getters are variadic: an argument of the wrong width corrupts data silently, and Swift cannot
+// call them. Hence one function per argument type.
 
 CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value);
 CURLcode curlshim_easy_set_offset(CURL *handle, CURLoption option, curl_off_t value);
 CURLcode curlshim_easy_set_string(CURL *handle, CURLoption option, const char *value);
 CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value);
-/// Hands over bytes that libcurl copies.
+/// Passes bytes, which libcurl copies.
 CURLcode curlshim_easy_set_blob(CURL *handle, CURLoption option, const void *bytes, size_t count);
 CURLcode curlshim_easy_set_url(CURL *handle, CURLU *value);
 CURLcode curlshim_easy_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
@@ -57,7 +57,7 @@ CURLcode curlshim_easy_set_prereq_callback(CURL *handle, curl_prereq_callback va
 CURLcode curlshim_easy_get_long(CURL *handle, CURLINFO info, long *value);
 CURLcode curlshim_easy_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
 
-/// Milliseconds since the kernel last received bytes on a TCP connection; -1 if it is none.
+/// Milliseconds since the kernel last received bytes on a TCP connection; -1 for another kind of descriptor.
 long curlshim_socket_silence(curl_socket_t descriptor);
 
 CURLMcode curlshim_multi_set_long(CURLM *handle, CURLMoption option, long value);
@@ -65,8 +65,8 @@ CURLMcode curlshim_multi_set_pointer(CURLM *handle, CURLMoption option, void *va
 CURLMcode curlshim_multi_set_socket_callback(CURLM *handle, curl_socket_callback value);
 CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_callback value);
 
-/// The TLS session of the connection that `handle` uses, from its pre-request callback on. NULL without TLS, and with
-/// another TLS library than OpenSSL.
+/// Returns the TLS session of the connection that `handle` uses, from its pre-request callback on. NULL without TLS,
+/// and with a TLS library other than OpenSSL.
 void *curlshim_easy_tls(CURL *handle);
 
 /// Reports the peer's close_notify on `tls` with `context`, which must outlive the session, and `number`.
@@ -75,30 +75,31 @@ void curlshim_tls_follow(void *tls, void *context, unsigned long number);
 /// Whether client and server agreed on HTTP/2.
 int curlshim_tls_speaks_http2(const void *tls);
 
-/// Called for each DATA, HEADERS or RST_STREAM frame of a transfer's stream, with the bytes of body in it and whether it has
-/// END_STREAM.
+/// Called for each DATA, HEADERS or RST_STREAM frame of a transfer's stream, with the number of body bytes in it and
+/// whether it has END_STREAM.
 typedef void (*curlshim_stream_note)(CURL *handle, size_t bytes, int is_end);
 
-/// Reports the frames of all HTTP/2 connections to `note`, and ends connections that flood libcurl with frames, if a request to a
-/// canned response shows that this works. To be called once, after `curlshim_global_init` and before any transfer.
+/// Reports the frames of all HTTP/2 connections to `note`, and closes connections that flood libcurl with frames,
+/// provided that a request to a canned response shows that this works. Must be called once, after
+/// `curlshim_global_init` and before any transfer.
 ///
 /// Returns whether it works.
 int curlshim_follow_streams(curlshim_stream_note note);
 
-/// What CURLOPT_PRIVATE was set to; NULL if it was not.
+/// Returns the value of CURLOPT_PRIVATE; NULL if it is not set.
 void *curlshim_easy_private(CURL *handle);
 
-/// Whether bytes that were received wait inside the session, decrypted or not.
+/// Returns whether received bytes are buffered in the session, decrypted or not.
 int curlshim_tls_has_pending(const void *tls);
 
-/// Whether the socket is open and has nothing to read.
+/// Returns whether the socket is open and has no input.
 int curlshim_is_quiet(curl_socket_t descriptor);
 
-/// The port that the socket is bound to; -1 if `descriptor` is no socket of an IP version.
+/// Returns the local port of the socket; -1 if `descriptor` is not an IP socket.
 int curlshim_local_port(curl_socket_t descriptor);
 
-/// Writes an address that libcurl is about to connect to as numeric text, without zone and port; 0 if it is of neither
-/// IP version. It lies behind the end of its struct as Swift knows it.
+/// Writes a destination address of libcurl as numeric text, without zone and port. Returns 0 if it is not an IP
+/// address. The address is stored behind the end of the struct that Swift imports.
 static inline int curlshim_address_text(const struct curl_sockaddr *address, char text[INET6_ADDRSTRLEN]) {
     const void *place = NULL;
     if (address->family == AF_INET) {
@@ -109,12 +110,12 @@ static inline int curlshim_address_text(const struct curl_sockaddr *address, cha
     return place && inet_ntop(address->family, place, text, INET6_ADDRSTRLEN);
 }
 
-/// The socket that libcurl would open itself, not handed on to children.
+/// Opens the socket that libcurl requests, with close-on-exec.
 static inline curl_socket_t curlshim_open_socket(const struct curl_sockaddr *address) {
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/// The result of a finished transfer; it lies in a union, which Swift reads only through its own layout.
+/// Returns the result of a finished transfer. It is stored in a union, which Swift cannot read safely.
 static inline CURLcode curlshim_message_result(const CURLMsg *message) {
     return message->data.result;
 }

@@ -60,7 +60,7 @@ import Testing
     @Test func `any bits survive a round trip through text`() {
         var generator = SeededGenerator(seed: 4291)
         for _ in 0..<20_000 {
-            // Groups are often zero, so that runs of them are common.
+            // Groups are often zero, so that runs of zeros are common.
             func half() -> UInt64 {
                 (0..<4).reduce(0) { half, _ in
                     half << 16 | (Bool.random(using: &generator) ? 0 : generator.next() & 0xffff)

@@ -17,7 +17,7 @@ import Testing
             requestTime: later - 1, responseTime: later)
     }
 
-    /// `update`, `once`, `mismatch` or `unrelated`.
+    /// Returns `update`, `once`, `mismatch` or `unrelated`.
     private func name(_ freshening: Freshening) -> String {
         switch freshening {
         case .update: "update"

@@ -2,7 +2,8 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
-/// Random answers through the whole life of a kept one: nothing traps, and what is decided keeps its promises.
+/// Random responses through the life cycle of a stored response: nothing traps, and all decisions satisfy their
+/// invariants.
 @Suite struct CacheHostileTests {
     private static let pieces = [
         "cache-control: ", "max-age=", "no-cache", "no-store", "must-revalidate", "immutable", "stale-if-error=",

@@ -5,7 +5,7 @@ import Testing
 @Suite struct CacheReuseTests {
     private let rule = CacheRule()
 
-    /// What is decided about an answer with these fields, so many seconds later: `use`, `behind`, `validate`, `fetch`
+    /// Returns the decision for a response with these fields after some seconds: `use`, `behind`, `validate`, `fetch`
     /// or `none`.
     private func decision(
         _ response: String, _ request: String = "", mode: CacheMode = .default, after seconds: Int64,

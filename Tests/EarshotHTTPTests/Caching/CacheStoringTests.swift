@@ -5,7 +5,7 @@ import Testing
 @Suite struct CacheStoringTests {
     private let world = CacheWorld()
 
-    /// nil if it is stored.
+    /// Returns the reason of a refusal; nil if the response is stored.
     private func reason(_ decision: StoreDecision) -> StoreDecision.Reason? {
         if case .refuse(let reason) = decision { return reason }
         return nil

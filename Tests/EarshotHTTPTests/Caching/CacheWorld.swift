@@ -2,7 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
-/// Requests and answers for the tests of the cache, in few words. The time of an answer is `CacheWorld.now`.
+/// Concise requests and responses for the cache tests. Responses arrive at `CacheWorld.now`.
 struct CacheWorld {
     /// Sun, 06 Nov 1994 08:49:37 GMT.
     static let now: Int64 = 784_111_777
@@ -18,7 +18,7 @@ struct CacheWorld {
         HTTPRequest(method: method, url: try FetchURL(url), fields: fields(lines))
     }
 
-    /// An answer as it is kept, its `Date` being now.
+    /// Returns a stored response with the current `Date`.
     static func stored(
         _ lines: String, status: Int = 200, for request: String = "", at time: Int64 = now, isInvalidated: Bool = false
     ) throws -> StoredResponse {
@@ -39,7 +39,7 @@ struct CacheWorld {
 }
 
 extension StoredResponse {
-    /// The same response, which needs a validation before any use.
+    /// Returns the same response, invalidated.
     func invalidated() -> StoredResponse {
         StoredResponse(
             status: status, fields: fields, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey,

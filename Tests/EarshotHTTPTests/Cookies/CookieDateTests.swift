@@ -33,7 +33,7 @@ import Testing
             Case("RFC 6265bis 5.1.1, nothing", "", nil),
         ])
     func date(_ row: Case<Int64?>) throws {
-        // Seen through the jar, which keeps nothing for more than 400 days: its clock is shortly before the date.
+        // Checked through the jar, which limits lifetimes to 400 days: its clock is shortly before the date.
         let now = (row.expected ?? 1_612_137_600) - 60
         var jar = CookieJar()
         let field = HeaderFields(lines: Array("set-cookie: a=b; expires=\(row.input)".utf8))

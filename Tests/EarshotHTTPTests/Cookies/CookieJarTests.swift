@@ -4,7 +4,7 @@ import Testing
 @Suite struct CookieJarTests {
     private static let now: Int64 = 1_767_225_600
 
-    /// What a jar sends to `url` after these cookies were set from `origin`, at the same moment.
+    /// Returns the cookies sent to `url` after these cookies were set by `origin`, at the same time by default.
     private func sent(
         _ cookies: [String], from origin: String = "https://www.example.com/", to url: String? = nil, after: Int64 = 0
     ) throws -> String? {
@@ -191,7 +191,7 @@ import Testing
         #expect(jar.count == 50 && !jar.cookies(now: Self.now).contains { $0.name == Array("open".utf8) })
         try set(["s50=1; Secure; path=/x"], from: origin, in: &jar)
         #expect(!jar.cookies(now: Self.now).contains { $0.name == Array("s0".utf8) })
-        // All but s50 are used; so it goes next.
+        // All but s50 are used, so s50 is evicted next.
         _ = jar.cookieField(for: try FetchURL(origin), now: Self.now)
         try set(["s51=1; Secure"], from: origin, in: &jar)
         #expect(jar.count == 50 && !jar.cookies(now: Self.now).contains { $0.name == Array("s50".utf8) })

@@ -1,7 +1,7 @@
 import EarshotHTTP
 import Testing
 
-/// What the environment and URLs say about proxies.
+/// Proxy settings in the environment and in URLs.
 struct ProxyTests {
     private func proxy(_ url: String, _ variables: [String: String]) throws -> String? {
         ProxyRule { variables[$0] }.proxy(for: try FetchURL(url))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import EarshotHTTP
 
-/// The bits of the sets are what the questions to one byte say.
+/// The bit masks agree with the predicates of a byte.
 struct ByteSetTests {
     @Test func `each set is the bytes that its description names`() {
         for byte in UInt8.min...UInt8.max {

@@ -1,6 +1,6 @@
 import Testing
 
-/// A row of a table test, named after the section of the document it comes from.
+/// Row of a table test, named after the section of its source.
 struct Case<Expected: Sendable>: Sendable, CustomTestStringConvertible {
     let name: String
     let input: String

@@ -1,4 +1,4 @@
-/// SplitMix64: the same numbers for the same seed.
+/// SplitMix64: the same sequence for the same seed.
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

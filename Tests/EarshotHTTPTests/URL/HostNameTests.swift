@@ -2,7 +2,7 @@ import EarshotHTTP
 import Testing
 
 @Suite struct HostNameTests {
-    /// Table that stands for UTS 46.
+    /// Table that replaces UTS 46.
     private static let hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in
         switch name {
         case "bücher.example", "BÜCHER.example": return "xn--bcher-kva.example"
