@@ -1,29 +1,32 @@
-/// The bounds of everything this module reads or decides; each has its reason.
+/// Limits of all input and decisions in this module, with their reasons.
 public enum HTTPLimits {
-    /// Bytes of a URL, as given and in normal form. RFC 9110, section 4.1, asks for 8,000 at least; servers stop there.
+    /// Maximum length of a URL in bytes, as given and normalized. RFC 9110, section 4.1, requires at least 8,000;
+    /// servers stop there.
     public static let urlBytes = 8192
 
-    /// Bytes of a block of header fields. Half of a message's head, and more than common servers take.
+    /// Maximum length of a block of header fields in bytes. Half of a message's head, and more than common servers
+    /// accept.
     public static let headerBytes = 32 * 1024
 
-    /// Header fields in one request: the limit of Apache, the lowest of the common servers.
+    /// Maximum number of header fields of a request: the limit of Apache, the lowest of the common servers.
     public static let headerFields = 100
 
-    /// Bytes of a host name, without a dot at its end: RFC 1035, section 2.3.4, less the root label and length octets.
+    /// Maximum length of a host name in bytes, without a trailing dot: RFC 1035, section 2.3.4, without root label and
+    /// length octets.
     public static let hostBytes = 253
 
-    /// Bytes of one label of a host name: RFC 1035, section 2.3.4.
+    /// Maximum length of a label of a host name in bytes: RFC 1035, section 2.3.4.
     public static let labelBytes = 63
 
-    /// Bytes of a method: the longest registered one has 17.
+    /// Maximum length of a method in bytes; the longest registered one has 17.
     public static let methodBytes = 32
 
-    /// Redirects followed for one request. The Fetch standard says 20, which no honest chain needs.
+    /// Maximum number of redirects per request. The Fetch standard allows 20, which no legitimate chain needs.
     public static let redirectHops = 10
 
-    /// Content codings of one body that are undone: a stored one, and one that was applied on the way.
+    /// Maximum number of content codings to decode: one of the stored file, and one applied in transit.
     public static let contentCodings = 2
 
-    /// Seconds of the longest `Retry-After` told apart, a year: a longer one means the same to everybody.
+    /// Maximum value of `Retry-After` in seconds, one year. Longer delays make no difference.
     public static let retryAfterSeconds: Int64 = 365 * 86_400
 }

@@ -43,7 +43,7 @@ enum Wording {
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
         "Sources/Cares/", "Sources/Curl/", "Sources/Decompression/",
         "Sources/EarshotBroker/", "Sources/EarshotCache/", "Sources/EarshotClient/", "Sources/EarshotCore/",
-        "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/", "Sources/EarshotHTTP/",
+        "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/",
         "Sources/EarshotLoop/", "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/ZMTP/", "Sources/ZeroMQ/", "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/", "Tests/CurlTests/", "Tests/DecompressionTests/",

@@ -1,6 +1,6 @@
 extension AddressPolicy {
-    /// Reads rules, one a line or several with commas between: `allow 10.0.0.0/8`, `deny *.internal`, and a preset,
-    /// `public-only` or `all`. What follows a `#` is for people.
+    /// Parses rules separated by line feeds or commas: `allow 10.0.0.0/8`, `deny *.internal`, and at most one preset,
+    /// `public-only` or `all`. `#` begins a comment.
     public init(_ text: String) throws(ParseError) {
         var rules: [AddressRule] = []
         var preset: AddressPreset?
@@ -30,15 +30,15 @@ extension AddressPolicy {
         self.init(rules + (preset?.rules ?? []))
     }
 
-    /// Why a text is no policy.
+    /// Error in the text of a policy.
     public struct ParseError: Error, Hashable, Sendable, CustomStringConvertible {
-        /// What is wrong.
+        /// Kinds of errors.
         public enum Code: Error, Hashable, Sendable {
-            /// Neither `allow` nor `deny` with one word behind it, nor a preset.
+            /// Neither `allow` nor `deny` followed by one word, nor a preset.
             case unknownRule
-            /// Neither a network, nor an address, nor a host pattern.
+            /// Neither a network, an address nor a host pattern.
             case invalidSubject
-            /// An address inside a network, with the network that may be meant.
+            /// An address with host bits set; contains the network that may be meant.
             case hostBits(IPNetwork)
             /// Both presets.
             case twoPresets
@@ -48,10 +48,10 @@ extension AddressPolicy {
 
         public let code: Code
 
-        /// The number of the line that is wrong, from 1.
+        /// Number of the faulty line, from 1.
         public let line: Int
 
-        /// A sentence for people.
+        /// Message for the user, with the remedy.
         public var description: String {
             switch code {
             case .unknownRule:
@@ -71,7 +71,7 @@ extension AddressPolicy {
 }
 
 extension AddressRule.Subject: CustomStringConvertible {
-    /// Reads a network, an address, or a host pattern.
+    /// Parses a network, an address or a host pattern.
     public init(_ word: String) throws(AddressPolicy.ParseError.Code) {
         do {
             self = .network(try IPNetwork(word))
@@ -85,7 +85,7 @@ extension AddressRule.Subject: CustomStringConvertible {
         }
     }
 
-    /// In normal form.
+    /// Normalized text of the subject.
     public var description: String {
         switch self {
         case .network(let network): network.description

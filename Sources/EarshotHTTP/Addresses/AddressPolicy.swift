@@ -1,20 +1,24 @@
-/// Where connections may go: rules for networks and for host names.
+/// Policy for the destinations of connections: rules for networks and host names.
 ///
-/// It is to be asked about each address that is connected to, at each hop: what a name means can change between two
-/// questions. Of all rules for the host, and of all for the address, the most specific one counts: the longer name or
-/// network, of equals the one that somebody wrote before that of a preset, then the one that denies. Of these two the
-/// one for a single host or address goes before one for some, and that before one for all; of equals the one that
-/// denies. So, with `public-only`, `allow intranet.example` opens that host wherever it is, and `allow 10.0.0.0/8` that
-/// network to all names, but `allow *.example` no inner address: whoever may add a name there would choose it. What no
-/// rule is for is allowed.
+/// It must be checked for each address at each hop, because a name may resolve to another address later.
 ///
-/// An IPv4 address in an IPv6 address is judged too, in all forms that `IPv6Address.embedded` knows: the whole is
-/// allowed if both are. A mapped one (`::ffff:a.b.c.d`) is judged as the IPv4 address alone.
+/// 1. Of all rules that match the host, and of all that match the address, the most specific one applies: the longer
+///   name or prefix, then a user's rule before a preset's, then a denial.
+/// 2. Of these two rules, the narrower kind wins: a single host or address, then a group, then everything. Of equal
+///   kinds, a denial wins.
+/// 3. Without a matching rule the connection is allowed.
+///
+/// For example, with `public-only`, `allow intranet.example` permits that host at any address, and `allow 10.0.0.0/8`
+/// permits that network for all names. `allow *.example` permits no private address, because an administrator of that
+/// domain could then choose one.
+///
+/// An IPv4 address embedded in an IPv6 address is checked as well, in all forms of `IPv6Address.embedded`; both must be
+/// allowed. A mapped address (`::ffff:a.b.c.d`) is checked only as the IPv4 address.
 public struct AddressPolicy: Hashable, Sendable {
-    /// All addresses may be connected to.
+    /// Policy that allows every address.
     public static let all = AddressPolicy()
 
-    /// No address may be connected to.
+    /// Policy that allows no address.
     public static let nothing = AddressPolicy(
         [IPAddress.v4(IPv4Address(value: 0)), .v6(IPv6Address(high: 0, low: 0))].map {
             AddressRule(.network(IPNetwork(truncating: $0, prefix: 0)), isAllowing: false)
@@ -22,10 +26,10 @@ public struct AddressPolicy: Hashable, Sendable {
 
     private let hostRules: [AddressRule]
     private let networkRules: [AddressRule]
-    /// Whether something is denied.
+    /// Whether a rule denies anything.
     public let isRestricting: Bool
 
-    /// The policy with these rules. Their order does not matter.
+    /// Creates a policy. The order of the rules is irrelevant.
     public init(_ rules: [AddressRule] = []) {
         var hostRules: [AddressRule] = []
         var networkRules: [AddressRule] = []
@@ -40,14 +44,14 @@ public struct AddressPolicy: Hashable, Sendable {
         isRestricting = rules.contains { !$0.isAllowing }
     }
 
-    /// Those for hosts, then those for networks.
+    /// Rules for hosts, then rules for networks.
     public var rules: [AddressRule] { hostRules + networkRules }
 
-    /// Judges a connection. O(rules).
+    /// Checks a connection. O(rules).
     ///
     /// - Parameters:
-    ///   - host: That of the URL, in any case, with or without a dot at its end; a name or an address.
-    ///   - address: The one that the connection would go to.
+    ///   - host: Host of the URL in any case, with or without a trailing dot; a name or an address.
+    ///   - address: Destination address of the connection.
     public func verdict(host: String, address: IPAddress) -> AddressVerdict {
         let lower = host.lowercased()
         let name = lower.utf8.last == UInt8(ascii: ".") ? String(lower.dropLast()) : lower
@@ -66,7 +70,7 @@ public struct AddressPolicy: Hashable, Sendable {
         return .allowed(by: allowing)
     }
 
-    /// The addresses that all have to be allowed.
+    /// Returns the addresses that must all be allowed.
     private static func judged(_ address: IPAddress) -> [IPAddress] {
         switch address {
         case .v4: return [address]

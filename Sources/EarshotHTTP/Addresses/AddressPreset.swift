@@ -1,11 +1,11 @@
-/// A policy with a name, to which rules are added.
+/// Named policy to which rules can be added.
 public enum AddressPreset: String, CaseIterable, Sendable {
-    /// All addresses may be connected to.
+    /// Allows every address.
     case all
-    /// Only what can be reached from everywhere: no address of this machine or of an inner network.
+    /// Allows only globally reachable addresses: none of this machine or of a private network.
     case publicOnly = "public-only"
 
-    /// What it consists of.
+    /// Rules of the preset.
     var rules: [AddressRule] {
         switch self {
         case .all: []

@@ -1,6 +1,6 @@
-/// Whether some hosts or addresses may be connected to.
+/// Rule that allows or denies connections to some hosts or addresses.
 public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
-    /// Whom the rule is for.
+    /// Hosts or addresses that the rule matches.
     public enum Subject: Hashable, Sendable {
         case network(IPNetwork)
         case host(HostPattern)
@@ -9,7 +9,7 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
     public let subject: Subject
     public let isAllowing: Bool
 
-    /// Whether the rule comes from a preset, and so yields to one that somebody wrote for the same.
+    /// Whether the rule comes from a preset, so that a user's rule for the same subject takes precedence.
     public let isPreset: Bool
 
     public init(_ subject: Subject, isAllowing: Bool, isPreset: Bool = false) {
@@ -18,12 +18,12 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
         self.isPreset = isPreset
     }
 
-    /// `deny 10.0.0.0/8`, as `AddressPolicy` reads it.
+    /// Text such as `deny 10.0.0.0/8`, as parsed by `AddressPolicy`.
     public var description: String {
         "\(isAllowing ? "allow" : "deny") \(subject)"
     }
 
-    /// How much the rule is about, over both kinds of subject.
+    /// Size class of a subject, comparable across both kinds of subjects.
     enum Breadth: Int, Comparable {
         /// `*`, `0.0.0.0/0`, `::/0`.
         case everything
@@ -42,8 +42,8 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether this rule goes before another of the same kind that matches too: the longer subject, then what somebody
-    /// wrote, then what denies.
+    /// Returns whether this rule takes precedence over another matching rule of the same kind: the longer subject, then
+    /// a user's rule, then a denial.
     func precedes(_ other: AddressRule) -> Bool {
         if length != other.length { return length > other.length }
         if isPreset != other.isPreset { return !isPreset }

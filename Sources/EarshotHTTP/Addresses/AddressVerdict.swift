@@ -1,8 +1,8 @@
-/// Whether an address may be connected to.
+/// Result of checking an address.
 public enum AddressVerdict: Hashable, Sendable {
-    /// By a rule, or because none is for it.
+    /// Allowed by a rule, or because no rule matches.
     case allowed(by: AddressRule?)
-    /// By a rule.
+    /// Denied by a rule.
     case denied(by: AddressRule)
 
     public var isAllowed: Bool {

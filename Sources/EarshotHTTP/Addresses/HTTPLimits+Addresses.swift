@@ -1,4 +1,5 @@
 extension HTTPLimits {
-    /// Rules in a text of an `AddressPolicy`: all are looked at for each connection, some microseconds for this many.
+    /// Maximum number of rules in the text of an `AddressPolicy`. Every connection checks all of them, which takes some
+    /// microseconds at this limit.
     public static let addressRules = 1000
 }

@@ -1,11 +1,11 @@
-/// A numeric address, as a URL's host and as a resolver's answer.
+/// Numeric IP address: the host of a URL, or a resolver's result.
 public enum IPAddress: Hashable, Sendable, CustomStringConvertible {
     case v4(IPv4Address)
     case v6(IPv6Address)
 
-    /// Reads dotted decimal IPv4 or any text form of IPv6, without brackets and zone; nil for other text.
+    /// Parses dotted decimal IPv4 or any text form of IPv6, without brackets and zone; nil for other text.
     ///
-    /// The legacy forms of IPv4 (`2130706433`, `0x7f.1`) are no addresses here, only as the host of a `FetchURL`.
+    /// Legacy forms of IPv4 (`2130706433`, `0x7f.1`) are rejected here. Only the host of a `FetchURL` may have them.
     public init?(_ text: String) {
         let utf8 = text.utf8
         if let address = IPv4Address(strict: utf8.span) {
@@ -17,7 +17,7 @@ public enum IPAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The canonical text (RFC 5952 for IPv6), without brackets.
+    /// Canonical text without brackets; RFC 5952 for IPv6.
     public var description: String {
         switch self {
         case .v4(let address): address.description

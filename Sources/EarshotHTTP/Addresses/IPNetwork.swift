@@ -1,14 +1,14 @@
-/// All addresses that begin with the same bits: RFC 4632, section 3.1, and RFC 4291, section 2.3.
+/// Network of addresses with a common prefix: RFC 4632, section 3.1, and RFC 4291, section 2.3.
 ///
-/// A network of IPv4-mapped addresses (`::ffff:10.0.0.0/104`) is the IPv4 network: connecting to a mapped address is
-/// connecting by IPv4.
+/// A network of IPv4-mapped addresses (`::ffff:10.0.0.0/104`) is converted to the IPv4 network, because a connection to
+/// a mapped address uses IPv4.
 public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
-    /// The first address.
+    /// First address of the network.
     public let address: IPAddress
-    /// How many bits are the same: 0 to 32 for IPv4, to 128 for IPv6.
+    /// Length of the prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
     public let prefix: Int
 
-    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or one address.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     public init(_ text: String) throws(ParseError) {
         let utf8 = Array(text.utf8)
         let slash = utf8.firstIndex(of: UInt8(ascii: "/")) ?? utf8.endIndex
@@ -31,17 +31,17 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Why a text is no network.
+    /// Error in the text of a network.
     public enum ParseError: Error, Hashable, Sendable {
-        /// No address, or a length that its addresses do not have.
+        /// Not an address, or a prefix length that is out of range.
         case notANetwork
-        /// An address inside a network: which one is meant, the first address tells.
+        /// Host bits are set. Contains the network with these bits cleared.
         case hostBits(IPNetwork)
     }
 
-    /// The network of an address.
+    /// Creates the network that contains an address.
     ///
-    /// - Parameter prefix: 0 to the bits of the address.
+    /// - Parameter prefix: 0 to the number of bits of the address.
     init(truncating address: IPAddress, prefix: Int) {
         self.prefix = prefix
         switch address {
@@ -53,7 +53,7 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the address is one of the network's. None of the other version is.
+    /// Returns whether the network contains the address. An address of the other IP version is never contained.
     public func contains(_ other: IPAddress) -> Bool {
         switch (address, other) {
         case (.v4, .v4), (.v6, .v6): Self(truncating: other, prefix: prefix).address == address
@@ -61,10 +61,10 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The canonical address, a slash and the length.
+    /// Canonical address and prefix length, separated by a slash.
     public var description: String { "\(address)/\(prefix)" }
 
-    /// Whether it is one address.
+    /// Whether the network is a single address.
     var isSingle: Bool { prefix == Self.bits(of: address) }
 
     private static func bits(of address: IPAddress) -> Int {

@@ -1,25 +1,25 @@
-/// An IPv4 address.
+/// IPv4 address.
 public struct IPv4Address: Hashable, Sendable, CustomStringConvertible {
-    /// The address as a number, first octet highest: 127.0.0.1 is 0x7f000001.
+    /// Numeric value in network order: 127.0.0.1 is 0x7f000001.
     public let value: UInt32
 
-    /// The address with the number `value`.
+    /// Creates the address with this numeric value.
     public init(value: UInt32) {
         self.value = value
     }
 
-    /// Reads four decimal octets without leading zeros (RFC 3986, section 3.2.2, `IPv4address`); nil for other text.
+    /// Parses four decimal octets without leading zeros (RFC 3986, section 3.2.2, `IPv4address`); nil for other text.
     public init?(_ text: String) {
         let utf8 = text.utf8
         self.init(strict: utf8.span)
     }
 
-    /// Four decimal octets, dots between them.
+    /// Four decimal octets separated by dots.
     public var description: String {
         "\(value >> 24).\(value >> 16 & 255).\(value >> 8 & 255).\(value & 255)"
     }
 
-    /// `init(_:)` on bytes.
+    /// Implements `init(_:)` for bytes.
     init?(strict bytes: Span<UInt8>) {
         guard bytes.count <= 15 else { return nil }
         var value: UInt32 = 0
@@ -36,10 +36,10 @@ public struct IPv4Address: Hashable, Sendable, CustomStringConvertible {
         self.value = value
     }
 
-    /// Reads what resolvers have read as an IPv4 address since `inet_aton`: one to four numbers, each decimal,
-    /// hexadecimal (`0x`) or octal (`0`), the last of which fills the octets that are left.
+    /// Parses the forms that resolvers have accepted since `inet_aton`: one to four numbers, each decimal, hexadecimal
+    /// (`0x`) or octal (`0`). The last number fills the remaining octets.
     ///
-    /// - Parameter bytes: A host name without a dot at its end. URL standard, "IPv4 parser".
+    /// - Parameter bytes: Host name without a trailing dot. URL standard, "IPv4 parser".
     init?(legacy bytes: Span<UInt8>) {
         var value: UInt64 = 0
         var parts = 0
@@ -60,7 +60,7 @@ public struct IPv4Address: Hashable, Sendable, CustomStringConvertible {
         self.value = UInt32(truncatingIfNeeded: value)
     }
 
-    /// The number of one part, URL standard, "IPv4 number parser"; nil if it is none, or over 32 bits.
+    /// Parses the number of one part, URL standard, "IPv4 number parser"; nil for other text or more than 32 bits.
     private static func legacyNumber(_ bytes: Span<UInt8>, _ range: Range<Int>) -> UInt64? {
         guard let first = range.first else { return nil }
         var radix: UInt64 = 10

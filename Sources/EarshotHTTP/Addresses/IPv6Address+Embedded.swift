@@ -1,16 +1,15 @@
 extension IPv6Address {
-    /// The IPv4 address of `::ffff:a.b.c.d`, which is another spelling of it: RFC 4291, section 2.5.5.2.
+    /// IPv4 address of the mapped form `::ffff:a.b.c.d`: RFC 4291, section 2.5.5.2.
     var mapped: IPv4Address? { high == 0 && low >> 32 == 0xffff ? lowIPv4 : nil }
 
-    /// The IPv4 addresses that a packet to this address may be sent on to, or that it names in another way; none for
-    /// most.
+    /// IPv4 addresses to which a packet may be forwarded or that this address represents; usually none.
     ///
-    /// The prefixes of a network's own NAT64 (RFC 6052, section 2.2) are not known, and not found.
+    /// Network-specific NAT64 prefixes (RFC 6052, section 2.2) are unknown here and not detected.
     var embedded: [IPv4Address] {
         var found: [IPv4Address] = []
         if high == 0 {
             switch low >> 32 {
-            // IPv4-compatible, RFC 4291, section 2.5.5.1; `::` and `::1` are none.
+            // IPv4-compatible, RFC 4291, section 2.5.5.1; except `::` and `::1`.
             case 0 where low > 1: found.append(lowIPv4)
             case 0xffff: found.append(lowIPv4)
             // IPv4-translated, RFC 2765, section 2.1: ::ffff:0:a.b.c.d.
@@ -27,7 +26,7 @@ extension IPv6Address {
             found.append(IPv4Address(value: UInt32(truncatingIfNeeded: high)))
             found.append(IPv4Address(value: ~UInt32(truncatingIfNeeded: low)))
         }
-        // ISATAP, RFC 5214, section 6.1: any prefix, then 0:5efe:a.b.c.d, the universal bit set or not.
+        // ISATAP, RFC 5214, section 6.1: any prefix, then 0:5efe:a.b.c.d, with or without the universal bit.
         if low >> 32 & 0xfdff_ffff == 0x5efe { found.append(lowIPv4) }
         return found
     }

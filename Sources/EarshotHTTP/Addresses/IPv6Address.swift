@@ -1,23 +1,23 @@
-/// An IPv6 address, without a zone.
+/// IPv6 address without a zone.
 public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
-    /// The first 64 bits.
+    /// First 64 bits.
     public let high: UInt64
-    /// The last 64 bits.
+    /// Last 64 bits.
     public let low: UInt64
 
-    /// The address with these bits.
+    /// Creates the address with these bits.
     public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
-    /// Reads the text forms of RFC 4291, section 2.2, without brackets; nil for other text, and for one with a zone.
+    /// Parses the text forms of RFC 4291, section 2.2, without brackets; nil for other text and for one with a zone.
     public init?(_ text: String) {
         let utf8 = text.utf8
         self.init(utf8.span)
     }
 
-    /// The text RFC 5952 recommends; of the addresses with an IPv4 address inside, only the mapped (`::ffff:0:0/96`)
+    /// Text form recommended by RFC 5952. Of addresses that embed an IPv4 address, only mapped ones (`::ffff:0:0/96`)
     /// are written with dots.
     public var description: String {
         if high == 0, low >> 32 == 0xffff {
@@ -36,7 +36,7 @@ public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
         return text
     }
 
-    /// `init(_:)` on bytes.
+    /// Implements `init(_:)` for bytes.
     init?(_ bytes: Span<UInt8>) {
         guard bytes.count <= 45 else { return nil }
         var groups = InlineArray<8, UInt16>(repeating: 0)
@@ -75,12 +75,12 @@ public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
                 index += 1
             }
         }
-        // `::` stands for one group at least.
+        // `::` represents at least one group.
         guard zerosAt == nil ? count == 8 : count < 8 else { return nil }
         self.init(groups: groups, count: count, zerosAt: zerosAt ?? count)
     }
 
-    /// The address of `count` groups, with zeros put in before group `zerosAt` so that they become eight.
+    /// Creates the address of `count` groups. Zero groups are inserted before group `zerosAt`, up to eight in total.
     private init(groups: InlineArray<8, UInt16>, count: Int, zerosAt: Int) {
         var high: UInt64 = 0
         var low: UInt64 = 0
@@ -92,13 +92,14 @@ public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
         self.init(high: high, low: low)
     }
 
-    /// The group at `index`, 0 to 7 from the left.
+    /// Returns the group at `index`, 0 to 7 from the left.
     private func group(_ index: Int) -> UInt16 {
         let half = index < 4 ? high : low
         return UInt16(truncatingIfNeeded: half >> (48 - 16 * UInt64(index % 4)))
     }
 
-    /// The first of the longest runs of two zero groups or more (RFC 5952, sections 4.2.2 and 4.2.3); 0..<0 if none.
+    /// First of the longest runs of at least two zero groups (RFC 5952, sections 4.2.2 and 4.2.3); 0..<0 if there is
+    /// none.
     private var longestZeroRun: Range<Int> {
         var longest = 0..<0
         var start = 0

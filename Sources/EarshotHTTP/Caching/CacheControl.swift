@@ -1,39 +1,40 @@
-/// What the `Cache-Control` of a request or a response says to a private cache: RFC 9111, section 5.2.
+/// Directives of `Cache-Control` for a private cache, in a request or response: RFC 9111, section 5.2.
 ///
-/// Names are read in any case, arguments as tokens and as quoted strings, times as 0 to 2^31 seconds. A time that
-/// cannot be read, or is given twice and not the same, counts as the strictest one (section 4.2.1). `no-cache` with
-/// field names counts as one without, as section 5.2.2.4 allows; `private` restricts shared caches alone. What is for
-/// shared caches or for bodies that are changed (`s-maxage`, `proxy-revalidate`, `no-transform`) is passed over,
-/// unknown names too.
+/// Names are case-insensitive. Arguments are tokens or quoted strings, durations 0 to 2^31 seconds. An invalid
+/// duration, or a repeated one with different values, counts as the strictest value (section 4.2.1). `no-cache` with
+/// field names counts as `no-cache`, as section 5.2.2.4 allows. Directives for shared caches or transformations
+/// (`s-maxage`, `proxy-revalidate`, `no-transform`) and unknown ones are ignored; `private` does not restrict a private
+/// cache.
 public struct CacheControl: Hashable, Sendable {
-    /// Seconds an answer is fresh after it was made; in a request, the oldest one that is wanted.
+    /// Freshness lifetime of a response in seconds; in a request, the maximum acceptable age.
     public private(set) var maxAge: Int64?
-    /// Seconds beyond freshness that a request accepts: 2^31 for `max-stale` without a number.
+    /// Staleness that a request accepts, in seconds; 2^31 for `max-stale` without a number.
     public private(set) var maxStale: Int64?
-    /// Seconds that an answer has to stay fresh, a request asks.
+    /// Remaining freshness that a request requires, in seconds.
     public private(set) var minFresh: Int64?
-    /// Seconds beyond freshness in which an answer may be used while it is validated: RFC 5861, section 3.
+    /// Seconds of staleness during which a response may be used while it is revalidated: RFC 5861, section 3.
     public private(set) var staleWhileRevalidate: Int64?
-    /// Seconds beyond freshness in which an answer may be used when asking again fails: RFC 5861, section 4.
+    /// Seconds of staleness during which a response may be used after a failed request: RFC 5861, section 4.
     public private(set) var staleIfError: Int64?
     public private(set) var noCache = false
     public private(set) var noStore = false
     public private(set) var mustRevalidate = false
     public private(set) var mustUnderstand = false
     public private(set) var onlyIfCached = false
-    /// Whether an answer does not change while it is fresh: RFC 8246.
+    /// Whether a response does not change while it is fresh: RFC 8246.
     public private(set) var isImmutable = false
-    /// Whether `public` or `private` allows storing what could not be stored without.
+    /// Whether `public` or `private` permits storing a response that is not cacheable by default.
     public private(set) var allowsStoring = false
 
-    /// Reads the fields of a response.
+    /// Parses the fields of a response.
     public init(response fields: HeaderFields) {
         for member in FieldList.members(fields.values(bytes: "cache-control")) {
             if let directive = CacheDirective(member) { take(directive) }
         }
     }
 
-    /// Reads the fields of a request. Without `Cache-Control`, `Pragma: no-cache` is the same (RFC 9111, section 5.4).
+    /// Parses the fields of a request. Without `Cache-Control`, `Pragma: no-cache` is equivalent (RFC 9111, section
+    /// 5.4).
     public init(request fields: HeaderFields) {
         self.init(response: fields)
         guard !fields.contains("cache-control") else { return }

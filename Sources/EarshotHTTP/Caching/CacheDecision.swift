@@ -1,14 +1,14 @@
-/// How a request is answered, as far as the cache has a say. Indices are those of the variants that were asked about.
+/// Cache's decision about a request. Indices refer to the list of variants passed in.
 public enum CacheDecision: Hashable, Sendable {
-    /// By this variant, as it is.
+    /// Respond with this variant.
     case use(Int)
-    /// By this variant, as it is; behind it a server is asked whether it has changed, by the request with `adding`.
+    /// Respond with this variant, and revalidate it in the background by the request with the fields `adding`.
     case useAndRevalidate(Int, adding: HeaderFields)
-    /// By the server's answer to the request with `adding`, or by this variant, if that is a 304.
+    /// Send the request with the fields `adding`. Respond with the server's response, or with this variant after a 304.
     case validate(Int, adding: HeaderFields)
-    /// By the server's answer to the request with `adding`. `stale` is the kept variant without a validator that may
-    /// stand in for a failure (`CacheRule.mayUseStale`), and that an answer to HEAD may update.
+    /// Send the request with the fields `adding`. `stale` is a stored variant without a validator. It may be used if
+    /// the request fails (`CacheRule.mayUseStale`), and a response to HEAD may update it.
     case fetch(adding: HeaderFields, stale: Int? = nil)
-    /// Not at all: nothing may be asked of a server, and nothing that is there may be used.
+    /// Fail: the request forbids contacting a server, and no stored response is usable.
     case notCached
 }

@@ -1,19 +1,19 @@
-/// One member of a `Cache-Control` field: RFC 9111, section 5.2.
+/// Directive of a `Cache-Control` field: RFC 9111, section 5.2.
 struct CacheDirective {
-    /// What follows the name.
+    /// Argument of a directive.
     enum Argument {
         case none
-        /// A token, or the content of a quoted string.
+        /// Token, or content of a quoted string.
         case value([UInt8])
-        /// Something else. The name counts nonetheless: who wrote it wanted to restrict.
+        /// Malformed argument. The directive applies nonetheless, because its sender wanted a restriction.
         case unreadable
     }
 
-    /// Lower-case.
+    /// Name in lower case.
     let name: [UInt8]
     let argument: Argument
 
-    /// Takes a member apart; nil if no token is in front.
+    /// Parses a list member; nil if it does not begin with a token.
     init?(_ member: ArraySlice<UInt8>) {
         let token = member.prefix(while: \.isToken)
         guard !token.isEmpty else { return nil }
@@ -33,7 +33,7 @@ struct CacheDirective {
         }
     }
 
-    /// The argument as a number of seconds; nil if it is none. RFC 9111, section 1.2.2.
+    /// Argument in seconds; nil if it is not a number. RFC 9111, section 1.2.2.
     var seconds: Int64? {
         guard case .value(let bytes) = argument else { return nil }
         return DeltaSeconds.parse(bytes)

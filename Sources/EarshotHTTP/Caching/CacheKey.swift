@@ -1,20 +1,20 @@
-/// Under what an answer is kept: RFC 9111, section 2, and the scope of who may share it.
+/// Key of a stored response: RFC 9111, section 2, extended by the trust scope.
 ///
-/// The method is none of it: only answers to GET are kept, and HEAD is answered by those. Which answers for one key
-/// are for which request, `VaryKey` says.
+/// The method is not part of it: only responses to GET are stored, and they also answer HEAD. `VaryKey` distinguishes
+/// the variants of one key.
 public struct CacheKey: Hashable, Sendable {
-    /// Without fragment and user information: that is part of the scope.
+    /// URL without fragment and user information. The user information is part of the scope.
     public let url: FetchURL
-    /// Whose answer it is: one of another scope is never used.
+    /// Trust scope of the response. A request of another scope never uses it.
     public let scope: TrustScope
-    /// What else parts those who share a flight: a client's own key. Empty for most.
+    /// Additional key chosen by the client that separates otherwise equal requests; usually empty.
     public let partition: String
 
-    /// The key of what `request` asks for.
+    /// Returns the key of a request.
     ///
     /// - Parameters:
-    ///   - partition: What parts requests that are equal otherwise.
-    ///   - credentials: The rule by which requests share flights: what shares one shares answers.
+    ///   - partition: Separates otherwise equal requests.
+    ///   - credentials: Rule by which requests share flights. Requests that share a flight share stored responses.
     public init(
         _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = .standard
     ) {
@@ -23,9 +23,9 @@ public struct CacheKey: Hashable, Sendable {
         scope = credentials.scope(of: request)
     }
 
-    /// `url` as a key has it.
+    /// Returns `url` in the form used in keys.
     static func plain(_ url: FetchURL) -> FetchURL {
-        // Shorter than a URL that was accepted, and made of parts of it.
+        // Cannot fail: the result is shorter than an accepted URL and consists of its parts.
         (try? url.withUserinfo(of: nil)) ?? url
     }
 }

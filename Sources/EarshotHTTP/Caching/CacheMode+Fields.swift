@@ -1,8 +1,8 @@
 internal import EarshotWire
 
 extension CacheMode {
-    /// What caches on the way to the server are told, unless the client tells them something: the Fetch standard,
-    /// "HTTP-network-or-cache fetch".
+    /// Returns the fields that instruct caches on the way to the server, unless the client sets them: the Fetch
+    /// standard, "HTTP-network-or-cache fetch".
     func fields(besides request: HeaderFields) -> HeaderFields {
         var fields = HeaderFields()
         switch self {

@@ -1,14 +1,13 @@
 extension CacheRule {
-    /// What a 304 means for the variant whose `conditions` it answers: RFC 9111, section 4.3.4.
+    /// Applies a 304 to the variant whose `conditions` it answers: RFC 9111, section 4.3.4.
     ///
-    /// Two things are taken more lightly than there. A 304 without any validator is believed: we asked about one
-    /// variant and no other. And a tag that differs in strength alone is the same: nginx marks the tag of what it
-    /// compresses as weak in a 200, and not in the 304. The tag that is kept then stays, so that no strength is gained
-    /// by it.
+    /// Two rules are relaxed. A 304 without any validator is accepted, because the request named a single variant. Tags
+    /// that differ only in strength are equal: nginx marks the tag of a compressed 200 as weak, but not that of the
+    /// 304. The stored tag is kept then, so that it does not become strong.
     ///
     /// - Parameters:
-    ///   - fields: Those of the 304.
-    ///   - request: As the client made it. A `Vary` that has changed is applied to it.
+    ///   - fields: Fields of the 304.
+    ///   - request: Original request of the client. A changed `Vary` is applied to it.
     public func freshening(
         of stored: StoredResponse, by304 fields: HeaderFields, to request: HTTPRequest, requestTime: Int64,
         responseTime: Int64
@@ -18,7 +17,7 @@ extension CacheRule {
         case (let tag?, let known?):
             guard tag.isWeaklyEqual(to: known) else { return .mismatch }
         case (let tag?, nil):
-            // A strong one names a representation that is not kept; beside a weak one the dates have to agree.
+            // A strong tag names a representation that is not stored. With a weak one the dates must agree.
             guard tag.isWeak, newer.lastModified != nil, newer.lastModified == stored.validator.lastModified else {
                 return .mismatch
             }
@@ -28,11 +27,11 @@ extension CacheRule {
         return updated(stored, by: fields, to: request, requestTime: requestTime, responseTime: responseTime)
     }
 
-    /// What the answer to a HEAD means for a kept answer that was for the same request: RFC 9111, section 4.3.5.
+    /// Applies the response to a HEAD to a stored response for the same request: RFC 9111, section 4.3.5.
     ///
     /// - Parameters:
-    ///   - status: That of the answer. Another than 200 says nothing.
-    ///   - fields: Those of the answer. Without a validator they update only a response that has none either.
+    ///   - status: Status of the response. Only 200 has an effect.
+    ///   - fields: Fields of the response. Without a validator they update only a stored response without one.
     public func freshening(
         of stored: StoredResponse, byHead status: Int, _ fields: HeaderFields, to request: HTTPRequest,
         requestTime: Int64, responseTime: Int64

@@ -1,8 +1,8 @@
 extension CacheRule {
-    /// The URLs whose kept answers, in all trust scopes, an answer makes doubtful: RFC 9111, section 4.4.
+    /// Returns the URLs whose stored responses, in all trust scopes, a response invalidates: RFC 9111, section 4.4.
     ///
-    /// Those are the URL of a request that may have changed something, and what `Location` and `Content-Location` name
-    /// on the same origin; at most three, each once, as `CacheKey` has them. None after an error or a safe method.
+    /// These are the URL of an unsafe request, and the targets of `Location` and `Content-Location` on the same origin:
+    /// at most three, without duplicates, in the form used by `CacheKey`. None after an error or a safe method.
     public func invalidations(status: Int, response: HeaderFields, to request: HTTPRequest) -> [FetchURL] {
         guard !request.method.isSafe, (200..<400).contains(status) else { return [] }
         var urls = [CacheKey.plain(request.url)]
@@ -18,7 +18,7 @@ extension CacheRule {
 }
 
 extension HTTPMethod {
-    /// Whether it is known to ask for nothing but an answer: RFC 9110, section 9.2.1.
+    /// Whether the method is safe, that is, read-only: RFC 9110, section 9.2.1.
     var isSafe: Bool {
         switch description {
         case "GET", "HEAD", "OPTIONS", "TRACE": true

@@ -1,9 +1,10 @@
 public import EarshotWire
 
 extension CacheRule {
-    /// Which of the answers kept under a request's key is the one for it; nil if none is: RFC 9111, section 4.1.
+    /// Selects the variant for a request among the responses stored under its key; nil without a match: RFC 9111,
+    /// section 4.1.
     ///
-    /// An answer with `Vary` goes before one without, which may only have forgotten it; then the newest goes first.
+    /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one.
     public func selection(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
@@ -20,12 +21,12 @@ extension CacheRule {
         return chosen?.index
     }
 
-    /// How `request` is answered, the answers kept under its key being `stored`: RFC 9111, section 4, with the modes of
-    /// the Fetch standard and the request's own `Cache-Control`.
+    /// Decides how to respond to `request`, given the responses stored under its key: RFC 9111, section 4, with the
+    /// modes of the Fetch standard and the request's own `Cache-Control`.
     ///
-    /// A `force-cache` or `only-if-cached` uses what is there whatever the server said about it, but not what was
-    /// invalidated. Fresh and `immutable` answers are spared the validations that a reload asks for, in mode `no-cache`
-    /// or by `max-age` in the request (RFC 8246, section 2); mode `reload` and `no-cache` in the request are stronger.
+    /// `force-cache` and `only-if-cached` ignore the server's directives, but not an invalidation. Fresh `immutable`
+    /// responses are not revalidated for mode `no-cache` or `max-age` in the request (RFC 8246, section 2). Mode
+    /// `reload` and `no-cache` in the request override that.
     public func decision(
         for request: HTTPRequest, mode: CacheMode, stored: [StoredResponse], now: Int64
     ) -> CacheDecision {
@@ -51,13 +52,13 @@ extension CacheRule {
         }
     }
 
-    /// Whether `stored`, though it should have been validated, answers a request for which asking has failed:
+    /// Returns whether a stored response that should have been revalidated may be used after a failed request:
     /// `stale-if-error` of either side, RFC 5861, section 4.
     ///
     /// - Parameters:
-    ///   - mode: Only `default` and `explicit` accept a stale answer.
-    ///   - failure: How asking ended.
-    ///   - status: What the server said, if `failure` is `httpStatus`.
+    ///   - mode: Only `default` and `explicit` permit a stale response.
+    ///   - failure: Failure of the request.
+    ///   - status: HTTP status if `failure` is `httpStatus`.
     public func mayUseStale(
         _ stored: StoredResponse, for request: HTTPRequest, mode: CacheMode, after failure: FailureCode, status: Int?,
         now: Int64
@@ -73,7 +74,7 @@ extension CacheRule {
         return stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored, mode: mode), allowed)
     }
 
-    /// How an answer may be used.
+    /// Permitted use of a stored response.
     private enum Use {
         case asItIs, whileValidating, afterValidation
     }
@@ -98,8 +99,8 @@ extension CacheRule {
 }
 
 extension FailureCode {
-    /// Whether a cache that stood in for the server would say 500, 502, 503 or 504: what RFC 5861, section 4, calls an
-    /// error. A failed handshake is none here: it may be somebody else's server.
+    /// Whether the failure corresponds to status 500, 502, 503 or 504, which RFC 5861, section 4, defines as an error.
+    /// A failed TLS handshake does not: the server may be an impostor.
     func isServersTrouble(status: Int?) -> Bool {
         switch self {
         case .httpStatus:

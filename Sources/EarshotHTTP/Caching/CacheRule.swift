@@ -1,17 +1,17 @@
 public import EarshotWire
 
-/// What a private cache keeps, for how long, and when it has to ask: RFC 9111.
+/// Policy of a private cache: storage, freshness and validation of responses. RFC 9111.
 ///
-/// The cache is private: `private`, Authorization and Set-Cookie are no hindrance, because answers are kept for one
-/// trust scope each (`CacheKey`). All times are seconds since 1970.
+/// `private`, Authorization and Set-Cookie do not prevent storage, because each response belongs to one trust scope
+/// (`CacheKey`). All times are seconds since 1970.
 public struct CacheRule: Hashable, Sendable {
-    /// Of the time since its last change, how much an answer is taken to be fresh if the server does not say, 0 to 100.
+    /// Heuristic freshness without explicit lifetime: percentage of the time since the last modification, 0 to 100.
     public let heuristicPercent: Int64
 
-    /// The longest time so found.
+    /// Maximum heuristic freshness lifetime in seconds.
     public let heuristicSeconds: Int64
 
-    /// The rule with these bounds: 10 percent, as RFC 9111, section 4.2.2, suggests, and a day.
+    /// Creates a policy. Defaults: 10 percent, as RFC 9111, section 4.2.2, suggests, and one day.
     public init(heuristicPercent: Int64 = 10, heuristicSeconds: Int64 = 86_400) {
         precondition(
             (0...100).contains(heuristicPercent) && heuristicSeconds >= 0,
@@ -20,26 +20,25 @@ public struct CacheRule: Hashable, Sendable {
         self.heuristicSeconds = min(heuristicSeconds, DeltaSeconds.longest)
     }
 
-    /// Statuses that mean the same tomorrow, unless something says otherwise: "heuristically cacheable", RFC 9110,
-    /// section 15.1, less 206 and the errors.
+    /// "Heuristically cacheable" statuses of RFC 9110, section 15.1, except 206 and errors.
     static let heuristicStatuses: Set = [200, 203, 204, 300, 301, 308]
 
-    /// Redirects of the moment: kept where the server allows it.
+    /// Temporary redirects: stored only if the server permits it.
     static let temporaryStatuses: Set = [302, 303, 307]
 
-    /// Errors whose meaning is known and says nothing about the moment, as `must-understand` demands.
+    /// Errors whose cacheability is understood, as `must-understand` requires.
     static let understoodErrors: Set = [404, 405, 410, 414, 451, 501]
 
-    /// Statuses that are never kept: a part (206) and a validation (304) are no whole response, 407 is a proxy's, and
-    /// RFC 6585 forbids it for the others.
+    /// Statuses that are never stored. 206 is partial, 304 has no body, 407 comes from a proxy, and RFC 6585 forbids
+    /// the others.
     static let unkeptStatuses: Set = [206, 304, 407, 428, 429, 431, 511]
 
-    /// Whether the answer to `request` is kept: RFC 9111, section 3.
+    /// Decides whether to store the response to `request`: RFC 9111, section 3.
     ///
     /// - Parameters:
-    ///   - request: As the client made it: without conditions that the cache has added.
-    ///   - requestTime: When it was sent.
-    ///   - responseTime: When the answer's fields came.
+    ///   - request: Original request of the client, without conditions added by the cache.
+    ///   - requestTime: Time of sending the request.
+    ///   - responseTime: Time of receiving the response's fields.
     public func storing(
         status: Int, response: HeaderFields, to request: HTTPRequest, mode: CacheMode, requestTime: Int64,
         responseTime: Int64
@@ -50,7 +49,7 @@ public struct CacheRule: Hashable, Sendable {
         let control = CacheControl(response: response)
         let isLasting = Self.heuristicStatuses.contains(status)
         let isTemporary = Self.temporaryStatuses.contains(status)
-        // With an understood status `must-understand` lifts the `no-store` beside it: section 5.2.2.3.
+        // For an understood status, `must-understand` overrides `no-store` in the same response: section 5.2.2.3.
         let isUnderstood = isLasting || isTemporary || Self.understoodErrors.contains(status)
         guard isUnderstood || !control.mustUnderstand else { return .refuse(.status) }
         guard !CacheControl(request: request.fields).noStore, !control.noStore || control.mustUnderstand else {
@@ -71,8 +70,8 @@ public struct CacheRule: Hashable, Sendable {
         return .store(stored)
     }
 
-    /// Whether a kept response can ever answer a request of mode `default`: it is fresh, a server can validate it, or
-    /// the server allows a stale answer for a while (RFC 5861).
+    /// Returns whether a stored response can still be used in mode `default`. It must be fresh, be revalidatable, or be
+    /// stale within the limits that the server permits (RFC 5861).
     public func isUsable(_ stored: StoredResponse, now: Int64) -> Bool {
         if isFresh(stored, now: now) || !stored.conditions.isEmpty { return true }
         let control = stored.control
@@ -81,7 +80,7 @@ public struct CacheRule: Hashable, Sendable {
         return allowed > 0 && stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored), allowed)
     }
 
-    /// Seconds after which `stored` is stale for a request of this mode, 0 to 2^31: RFC 9111, section 4.2.1.
+    /// Returns the freshness lifetime in seconds for a request of this mode, 0 to 2^31: RFC 9111, section 4.2.1.
     public func lifetime(of stored: StoredResponse, mode: CacheMode = .default) -> Int64 {
         if let explicit = stored.explicitLifetime { return explicit }
         guard
@@ -90,11 +89,11 @@ public struct CacheRule: Hashable, Sendable {
                 || (stored.control.allowsStoring && Self.temporaryStatuses.contains(stored.status)),
             let modified = stored.validator.lastModified
         else { return 0 }
-        // At most 2^31 × 100.
+        // No overflow: the product is at most 2^31 × 100.
         return min(DeltaSeconds.between(modified, stored.date) * heuristicPercent / 100, heuristicSeconds)
     }
 
-    /// Whether `stored` can be used without asking anybody.
+    /// Returns whether `stored` can be used without revalidation.
     public func isFresh(_ stored: StoredResponse, now: Int64) -> Bool {
         lifetime(of: stored) > stored.age(now: now)
     }

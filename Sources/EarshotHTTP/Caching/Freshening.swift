@@ -1,12 +1,12 @@
-/// What an answer without a body means for one that is kept.
+/// Effect of a response without body on a stored response.
 public enum Freshening: Equatable, Sendable {
-    /// Keep this in its place; the body stays.
+    /// Replace the stored fields by this; the body stays.
     case update(StoredResponse)
-    /// Answer with this, its body being the one that is kept, and then remove it: it may be kept no longer.
+    /// Respond with this and the stored body, then remove the stored response: it may no longer be stored.
     case useOnce(StoredResponse)
-    /// It is about another representation. After a 304: remove what is kept and ask without conditions. After a HEAD:
-    /// validate what is kept before it is used again.
+    /// Concerns another representation. After a 304: remove the stored response and repeat the request without
+    /// conditions. After a HEAD: revalidate the stored response before its next use.
     case mismatch
-    /// It says nothing about what is kept.
+    /// No effect on the stored response.
     case unrelated
 }

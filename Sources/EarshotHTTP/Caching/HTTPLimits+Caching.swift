@@ -1,8 +1,8 @@
 extension HTTPLimits {
-    /// Bytes of an entity tag, marks included. Servers use less than a hundred; it goes back to them with each
-    /// question.
+    /// Maximum length of an entity tag in bytes, including quotation marks. Servers use less than a hundred; each
+    /// revalidation sends the tag back.
     public static let entityTagBytes = 1024
 
-    /// Names in a `Vary`. Each is looked up in the request; honest servers name fewer than ten.
+    /// Maximum number of names in a `Vary`. Each needs a lookup in the request; ordinary servers name fewer than ten.
     public static let varyNames = 50
 }

@@ -1,6 +1,6 @@
 extension HTTPRequest {
-    /// Whether the client's own fields ask for a part, for a condition or for a coding, so that the answer is for this
-    /// request alone: Range, Accept-Encoding and all that begin with `If-`.
+    /// Whether the client's own fields select a range, condition or coding, so that the response suits only this
+    /// request: Range, Accept-Encoding and all fields beginning with `If-`.
     public var choosesItsAnswer: Bool {
         fields.contains { field in
             field.isNamed("range") || field.isNamed("accept-encoding")
@@ -10,8 +10,8 @@ extension HTTPRequest {
 }
 
 extension HeaderFields {
-    /// Whether a response with this status can answer a request with these fields: a 304 needs a condition (RFC 9110,
-    /// section 15.4.5), a 206 a range (section 15.3.7).
+    /// Returns whether a response with this status is valid for a request with these fields. A 304 requires a condition
+    /// (RFC 9110, section 15.4.5), a 206 a range (section 15.3.7).
     public func allow(status: Int) -> Bool {
         switch status {
         case 206: contains("range")

@@ -1,23 +1,23 @@
-/// Whether an answer is kept.
+/// Decision whether to store a response.
 public enum StoreDecision: Equatable, Sendable {
-    /// Keep it, with its body, once that is complete.
+    /// Store the response with its body, once the body is complete.
     case store(StoredResponse)
-    /// Do not.
+    /// Do not store it.
     case refuse(Reason)
 
-    /// Why an answer is not kept.
+    /// Reason not to store a response.
     public enum Reason: Hashable, Sendable, CaseIterable {
-        /// Another method than GET. An answer to HEAD has no body to keep: see `CacheRule.freshening(of:byHead:…)`.
+        /// Method other than GET. A response to HEAD has no body: see `CacheRule.freshening(of:byHead:…)`.
         case method
-        /// The request's mode is `no-store`, or it goes past the cache.
+        /// The request's mode is `no-store`, or its own fields select the response.
         case pastCache
         /// `no-store` in the request or the response.
         case noStore
-        /// A status that is never kept, such as 206, 304 and 429; or one that is unknown, beside `must-understand`.
+        /// Status that is never stored, such as 206, 304 and 429; or an unknown one with `must-understand`.
         case status
-        /// The status is kept only if the server says for how long, and it does not.
+        /// The status requires an explicit permission to store, which is absent.
         case notAllowed
-        /// No request is known to have the same answer: `Vary: *`.
+        /// `Vary: *`: no other request is known to have the same response.
         case varies
         /// Fields of more than `HTTPLimits.headerBytes`.
         case tooLarge

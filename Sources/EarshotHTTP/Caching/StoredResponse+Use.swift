@@ -1,5 +1,5 @@
 extension StoredResponse {
-    /// The fields with which it is handed out: `Age` is told anew, RFC 9111, section 4.
+    /// Returns the fields of a response from the cache, with a current `Age`: RFC 9111, section 4.
     public func fields(usedAt now: Int64) -> HeaderFields {
         var used = fields
         used.remove("age")

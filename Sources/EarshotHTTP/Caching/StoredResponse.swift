@@ -1,29 +1,29 @@
-/// What a cache knows of an answer it keeps, its body aside.
+/// Stored response without its body.
 ///
-/// All times are seconds since 1970. What its fields say of age and freshness is worked out once, when it is made.
+/// All times are seconds since 1970. Age and freshness are derived from the fields once, at initialization.
 public struct StoredResponse: Sendable {
-    /// As the server sent it.
+    /// Status sent by the server.
     public let status: Int
-    /// Those that may be kept: RFC 9111, section 3.1.
+    /// Fields that may be stored: RFC 9111, section 3.1.
     public let fields: HeaderFields
-    /// When the request for it, or for its last validation, was sent.
+    /// Time of sending the request, or its last revalidation.
     public let requestTime: Int64
-    /// When the answer, or its last validation, came.
+    /// Time of receiving the response, or its last revalidation.
     public let responseTime: Int64
     public let varyKey: VaryKey
-    /// Whether it has to be validated before any use, however fresh it looks: RFC 9111, section 4.4.
+    /// Whether it must be revalidated before any use, even while fresh: RFC 9111, section 4.4.
     public let isInvalidated: Bool
 
     let control: CacheControl
     let validator: Validator
-    /// `Date`, or when the answer came if there is none that can be read: RFC 9110, section 6.6.1.
+    /// Value of `Date`, or the time of receipt without a valid one: RFC 9110, section 6.6.1.
     let date: Int64
-    /// Seconds of freshness that `max-age` or `Expires` grants; nil if there is neither.
+    /// Freshness lifetime in seconds from `max-age` or `Expires`; nil without either.
     let explicitLifetime: Int64?
-    /// corrected_initial_age of RFC 9111, section 4.2.3.
+    /// Value `corrected_initial_age` of RFC 9111, section 4.2.3.
     private let initialAge: Int64
 
-    /// Takes what was kept, or is to be. Fields and times need not make sense.
+    /// Creates a stored response. Fields and times need not be consistent.
     public init(
         status: Int, fields: HeaderFields, requestTime: Int64, responseTime: Int64, varyKey: VaryKey,
         isInvalidated: Bool = false
@@ -40,7 +40,7 @@ public struct StoredResponse: Sendable {
         if let maxAge = control.maxAge {
             explicitLifetime = maxAge
         } else if fields.contains("expires") {
-            // A date that cannot be read, `0` first of all, is in the past: RFC 9111, section 5.3.
+            // An invalid date, most often `0`, is in the past: RFC 9111, section 5.3.
             explicitLifetime =
                 Self.date("expires", of: fields, now: responseTime).map {
                     [date] in DeltaSeconds.between(date, $0)
@@ -48,21 +48,21 @@ public struct StoredResponse: Sendable {
         } else {
             explicitLifetime = nil
         }
-        // Of a list the first member counts, and what is no number not at all: RFC 9111, section 5.1.
+        // The first list member counts; an invalid number is ignored: RFC 9111, section 5.1.
         let age = FieldList.members(fields.values(bytes: "age")).first.flatMap { DeltaSeconds.parse($0) } ?? 0
         let delay = DeltaSeconds.between(requestTime, responseTime)
         initialAge = max(DeltaSeconds.between(date, responseTime), DeltaSeconds.sum(age, delay))
     }
 
-    /// Seconds since the server made or validated it, 0 to 2^31: RFC 9111, section 4.2.3.
+    /// Returns the age in seconds, 0 to 2^31: RFC 9111, section 4.2.3.
     ///
-    /// - Returns: 2^31 before `responseTime`: a clock that was set back says nothing about age.
+    /// - Returns: 2^31 before `responseTime`, because the age is unknown after the clock was set back.
     public func age(now: Int64) -> Int64 {
         guard now >= responseTime else { return DeltaSeconds.longest }
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
     }
 
-    /// The fields that ask a server whether it has changed, empty if it has no validator: RFC 9111, section 4.3.1.
+    /// Conditional request fields for revalidation; empty without a validator: RFC 9111, section 4.3.1.
     public var conditions: HeaderFields {
         var conditions = HeaderFields()
         if let tag = validator.entityTag { conditions.add("if-none-match".utf8, tag.bytes) }
@@ -78,7 +78,7 @@ public struct StoredResponse: Sendable {
 }
 
 extension StoredResponse: Equatable {
-    /// Whether all that the answer is made of is equal; the rest follows from it.
+    /// Compares the initializer's arguments; all other properties are derived from them.
     public static func == (left: StoredResponse, right: StoredResponse) -> Bool {
         left.status == right.status && left.fields == right.fields && left.requestTime == right.requestTime
             && left.responseTime == right.responseTime && left.varyKey == right.varyKey

@@ -1,25 +1,25 @@
-/// What tells one representation of a resource from another: `ETag` and `Last-Modified` of a response, RFC 9110,
-/// section 8.8.
+/// Validators that identify a representation of a resource: `ETag` and `Last-Modified` of a response, RFC 9110, section
+/// 8.8.
 public struct Validator: Sendable {
-    /// Nil if there is none, if it cannot be read, or if there are several that differ. A tag without quotation marks is
-    /// read as if it had them.
+    /// Entity tag; nil if it is absent or invalid, or if several values differ. A tag without quotation marks is
+    /// accepted.
     public let entityTag: EntityTag?
 
-    /// `Last-Modified`, seconds since 1970; nil as for `entityTag`.
+    /// `Last-Modified` in seconds since 1970; nil under the same conditions as `entityTag`.
     public let lastModified: Int64?
 
-    /// `Last-Modified` as it was written, which is how a server wants it back (RFC 9110, section 13.1.3).
+    /// Original text of `Last-Modified`, which must be sent back unchanged (RFC 9110, section 13.1.3).
     let lastModifiedText: ArraySlice<UInt8>
 
-    /// Whether there is an `ETag` field, readable or not.
+    /// Whether there is an `ETag` field, valid or not.
     private let hasEntityTagField: Bool
 
-    /// `Date`, seconds since 1970.
+    /// `Date` in seconds since 1970.
     private let date: Int64?
 
-    /// Reads the fields of a response.
+    /// Parses the fields of a response.
     ///
-    /// - Parameter now: Seconds since 1970, for the century of an obsolete date.
+    /// - Parameter now: Seconds since 1970; determines the century of an obsolete date format.
     public init(response fields: HeaderFields, now: Int64) {
         entityTag = fields.agreed("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
         hasEntityTagField = fields.contains("etag")
@@ -31,9 +31,9 @@ public struct Validator: Sendable {
         }
     }
 
-    /// Takes what `ifRange` of a strong validator said.
+    /// Parses the result of `ifRange` of a strong validator.
     ///
-    /// - Parameter now: Seconds since 1970, for the century of an obsolete date.
+    /// - Parameter now: Seconds since 1970; determines the century of an obsolete date format.
     public init?(ifRange text: String, now: Int64) {
         if let tag = EntityTag(text) {
             guard !tag.isWeak else { return nil }
@@ -47,31 +47,31 @@ public struct Validator: Sendable {
             lastModifiedText = Array(text.utf8)[...]
         }
         hasEntityTagField = entityTag != nil
-        // That the date is strong was judged when it came.
+        // The date was strong when `ifRange` was computed.
         date = lastModified.map { $0 + 1 }
     }
 
-    /// What names it to a server in `If-Range`, and to others of us; nil for a weak one, and for a tag that is not
-    /// ASCII.
+    /// Text of the validator for `If-Range` and for other parts of Earshot; nil for a weak validator or a tag that is
+    /// not ASCII.
     public var ifRange: String? {
         guard let text = strongText, text.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Whether there is something to ask a server by.
+    /// Whether there is no validator to revalidate with.
     public var isEmpty: Bool { entityTag == nil && lastModified == nil }
 
-    /// What `If-Range` may name: a strong entity tag, or, without any tag, a date that is strong (RFC 9110,
-    /// section 13.1.5); nil if there is no such thing.
+    /// Text permitted in `If-Range`: a strong entity tag or, without any tag, a strong date (RFC 9110, section 13.1.5);
+    /// nil otherwise.
     var strongText: [UInt8]? {
         if let entityTag { return entityTag.isWeak || !entityTag.isQuoted ? nil : entityTag.bytes }
         return isLastModifiedStrong ? Array(lastModifiedText) : nil
     }
 
-    /// Whether the validator is strong, so that equal ones mean equal bytes.
+    /// Whether the validator is strong, so that equal validators imply equal bytes.
     public var isStrong: Bool { strongText != nil }
 
-    /// Whether both are strong and the same.
+    /// Returns whether both validators are strong and equal.
     public func isStronglyEqual(to other: Validator) -> Bool {
         guard isStrong, other.isStrong else { return false }
         switch (entityTag, other.entityTag) {
@@ -81,8 +81,8 @@ public struct Validator: Sendable {
         }
     }
 
-    /// Whether something in the one is not the same, even weakly, in the other. What only one of them has contradicts
-    /// nothing; an `ETag` that cannot be read contradicts any.
+    /// Returns whether a validator present on both sides differs, even under weak comparison. An invalid `ETag` differs
+    /// from any other.
     func contradicts(_ other: Validator) -> Bool {
         if hasEntityTagField, other.hasEntityTagField {
             guard let entityTag, let otherTag = other.entityTag, entityTag.isWeaklyEqual(to: otherTag) else {
@@ -93,8 +93,8 @@ public struct Validator: Sendable {
         return false
     }
 
-    /// Whether nothing can have changed in the second of `Last-Modified` after the response was made: `Date` is at
-    /// least a second later. RFC 9110, section 8.8.2.2.
+    /// Whether the resource cannot have changed again within the second of `Last-Modified`: `Date` is at least one
+    /// second later. RFC 9110, section 8.8.2.2.
     private var isLastModifiedStrong: Bool {
         guard !hasEntityTagField, let lastModified, let date else { return false }
         return date > lastModified

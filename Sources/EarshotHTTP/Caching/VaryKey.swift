@@ -1,18 +1,18 @@
-/// The request fields by which a server chose an answer, in one form for all spellings that mean the same: RFC 9111,
-/// section 4.1. Answers for one `CacheKey` with different keys are variants.
+/// Request fields that selected a response, normalized: RFC 9111, section 4.1. Stored responses of one `CacheKey` with
+/// different keys are variants.
 public struct VaryKey: Hashable, Sendable {
-    /// A line for each field that `Vary` names, sorted by name: `name:value`, or `name` where the request has none.
+    /// One line per field named by `Vary`, sorted by name: `name:value`, or `name` if the request lacks the field.
     ///
-    /// It may hold credentials: not for logs, and for a disk only as a digest of it.
+    /// It may contain credentials: never log it, and write only a digest of it to disk.
     public let canonical: [UInt8]
 
-    /// A key that was kept. One that no `init(response:request:)` made matches no request.
+    /// Restores a stored key. A value not created by `init(response:request:)` matches no request.
     public init(canonical: [UInt8]) {
         self.canonical = canonical
     }
 
-    /// The key of an answer with these fields to a request with those; nil if no request is known to have the same
-    /// answer: `Vary` has a `*`, something that is no field name, or more than `HTTPLimits.varyNames` names.
+    /// Creates the key of a response to a request. Nil if no other request is known to have the same response: `Vary`
+    /// contains `*`, an invalid field name, or more than `HTTPLimits.varyNames` names.
     public init?(response: HeaderFields, request: HeaderFields) {
         var names: Set<[UInt8]> = []
         for member in FieldList.members(response.values(bytes: "vary")) {
@@ -34,7 +34,7 @@ public struct VaryKey: Hashable, Sendable {
         self.canonical = canonical
     }
 
-    /// The lines of one field as one value. Blanks and case are given up only where they are known to mean nothing.
+    /// Joins the lines of one field. Blanks and case are normalized only where they are insignificant.
     private static func normalized(_ lines: [ArraySlice<UInt8>], of name: String) -> [UInt8] {
         switch name {
         case "accept": list(lines)
@@ -43,7 +43,7 @@ public struct VaryKey: Hashable, Sendable {
         }
     }
 
-    /// Members and their parameters without blanks in between.
+    /// Returns list members and their parameters without blanks in between.
     private static func list(_ lines: [ArraySlice<UInt8>]) -> [UInt8] {
         let members = FieldList.members(lines).map { member in
             Array(FieldList.split(member, at: UInt8(ascii: ";")).joined(separator: ";".utf8))

@@ -1,6 +1,6 @@
-/// A date as `Expires` of a cookie has it, in any form that ever was: RFC 6265bis, section 5.1.1.
+/// Parser for the `Expires` attribute of a cookie, in all historical formats: RFC 6265bis, section 5.1.1.
 enum CookieDate {
-    /// The date, seconds since 1970; nil if the text has no day, month, year or time, or no such day exists.
+    /// Returns the date in seconds since 1970; nil if the day, month, year or time is missing, or there is no such day.
     static func parse(_ text: ArraySlice<UInt8>) -> Int64? {
         var time: (hour: Int, minute: Int, second: Int)?
         var day: Int?
@@ -20,7 +20,7 @@ enum CookieDate {
         guard let time, let day, let month, var year else { return nil }
         if year < 70 { year += 2000 } else if year < 100 { year += 1900 }
         guard year >= 1601, time.second < 60 else { return nil }
-        // The calendar is HTTPDate's, which does not ask which day of the week it was.
+        // Reuses the calendar of HTTPDate, which ignores the name of the day.
         func padded(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
         let clock = "\(padded(time.hour)):\(padded(time.minute)):\(padded(time.second))"
         return HTTPDate("Thu, \(padded(day)) \(month) \(year) \(clock) GMT", now: 0)?.secondsSince1970
@@ -37,20 +37,20 @@ enum CookieDate {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// The month whose name `token` begins with.
+    /// Returns the month whose abbreviation `token` begins with.
     private static func month(_ token: ArraySlice<UInt8>) -> String? {
         let name = token.prefix(3).map(\.lowercased)
         return months.first { $0.utf8.map(\.lowercased) == name }
     }
 
-    /// The number `token` begins with, if it has so many digits.
+    /// Returns the number that `token` begins with, if its number of digits is in range.
     private static func number(_ token: ArraySlice<UInt8>, digits: ClosedRange<Int>) -> Int? {
         let number = token.prefix(while: \.isDigit)
         guard digits.contains(number.count) else { return nil }
         return number.reduce(0) { $0 * 10 + Int($1 - 0x30) }
     }
 
-    /// Three numbers with colons between.
+    /// Parses three numbers separated by colons.
     private static func time(_ token: ArraySlice<UInt8>) -> (hour: Int, minute: Int, second: Int)? {
         let parts = token.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, parts[0].allSatisfy(\.isDigit), parts[1].allSatisfy(\.isDigit),

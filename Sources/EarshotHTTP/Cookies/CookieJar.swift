@@ -1,30 +1,30 @@
-/// The cookies of one client, as RFC 6265bis, section 5, has them, without scripts and pages: HttpOnly, SameSite and
-/// partitions mean nothing here.
+/// Cookies of one client according to RFC 6265bis, section 5. HttpOnly, SameSite and partitions are irrelevant without
+/// scripts and pages.
 ///
-/// There is no list of public suffixes: a `Domain` without a dot inside (`com`) is refused, but one like `co.uk` is
-/// taken. Servers that must not see each other's cookies need jars of their own. Bounds: `HTTPLimits.cookiesPerDomain`,
-/// `HTTPLimits.cookies`, `HTTPLimits.cookieBytes`; beyond them what was not used for longest goes first.
+/// There is no list of public suffixes: a `Domain` without an inner dot (`com`) is rejected, but `co.uk` is accepted.
+/// Servers that must not share cookies need separate jars. Limits: `HTTPLimits.cookiesPerDomain`, `HTTPLimits.cookies`,
+/// `HTTPLimits.cookieBytes`; the least recently used cookies are evicted first.
 public struct CookieJar: Hashable, Sendable {
     private var domains: [String: [Cookie]] = [:]
 
-    /// Cookies in the jar, those included that ended and were not looked at since.
+    /// Number of cookies in the jar, including expired ones not yet removed.
     public private(set) var count = 0
 
-    /// Counts what is done with the jar.
+    /// Logical clock, advanced by each operation.
     private var clock: UInt64 = 0
 
     public init() {}
 
-    /// All cookies that have not ended, in no order. O(cookies).
+    /// Returns all unexpired cookies in no particular order. O(cookies).
     public func cookies(now: Int64) -> [Cookie] {
         domains.values.joined().filter { !$0.isExpired(now: now) }
     }
 
-    /// Takes the `Set-Cookie` fields of an answer, at most `HTTPLimits.setCookieFields` of them: RFC 6265bis, section
-    /// 5.7.
+    /// Stores the cookies of a response, from at most `HTTPLimits.setCookieFields` `Set-Cookie` fields: RFC 6265bis,
+    /// section 5.7.
     ///
     /// - Parameters:
-    ///   - url: What was asked for. Only http and https have cookies.
+    ///   - url: URL of the request. Only http and https have cookies.
     ///   - now: Seconds since 1970.
     public mutating func store(_ response: HeaderFields, from url: FetchURL, now: Int64) {
         guard url.isHTTP else { return }
@@ -34,11 +34,11 @@ public struct CookieJar: Hashable, Sendable {
         }
     }
 
-    /// The `Cookie` field of a request, or no field: RFC 6265bis, section 5.8.3. O(cookies of the host and those
-    /// above).
+    /// Returns the `Cookie` field of a request, or no field: RFC 6265bis, section 5.8.3. O(cookies of the host and its
+    /// parent domains).
     ///
-    /// Those with longer paths come first, then those that came first. What does not fit into
-    /// `HTTPLimits.cookieFieldBytes` is left out. Not to be asked for a request that brings a `Cookie` of its own.
+    /// Longer paths come first, then older cookies. Cookies beyond `HTTPLimits.cookieFieldBytes` are omitted. Must not
+    /// be called for a request with its own `Cookie` field.
     public mutating func cookieField(for url: FetchURL, now: Int64) -> HeaderFields {
         guard url.isHTTP else { return HeaderFields() }
         let host = url.origin.host
@@ -71,7 +71,7 @@ public struct CookieJar: Hashable, Sendable {
             && Cookie.path(url.path.utf8, matches: cookie.path)
     }
 
-    /// The host and the names above it; for an address itself alone.
+    /// Returns the host and its parent domains; for an address only the address.
     private static func domains(of host: String) -> [String] {
         guard IPAddress(host) == nil else { return [host] }
         var names = [host]
@@ -83,14 +83,14 @@ public struct CookieJar: Hashable, Sendable {
         return names
     }
 
-    /// The cookie that an answer from `url` sets; nil if it may not.
+    /// Returns the cookie that a response from `url` sets; nil if it must be rejected.
     private func cookie(_ new: SetCookie, from url: FetchURL) -> Cookie? {
         let host = url.origin.host
         let isSafe = url.scheme == "https"
         guard new.domain.allSatisfy({ $0 < 0x80 }) else { return nil }
         var domain = String(decoding: new.domain, as: UTF8.self)
         if !domain.utf8.contains(UInt8(ascii: ".")), !domain.isEmpty {
-            // One that is a name of its own may have itself, like `localhost`.
+            // A host without a dot, such as `localhost`, may name itself.
             guard domain == host else { return nil }
             domain = ""
         }
@@ -111,15 +111,15 @@ public struct CookieJar: Hashable, Sendable {
         return cookie
     }
 
-    /// The path up to its last slash: RFC 6265bis, section 5.1.4.
+    /// Returns the path up to its last slash: RFC 6265bis, section 5.1.4.
     private static func defaultPath(_ url: FetchURL) -> [UInt8] {
         let path = Array(url.path.utf8)
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > 0 else { return [UInt8(ascii: "/")] }
         return Array(path[..<slash])
     }
 
-    /// Whether a cookie that came without TLS would stand in for one that goes by TLS alone: RFC 6265bis, section 5.7,
-    /// step 16. O(cookies).
+    /// Returns whether a cookie set without TLS would shadow a secure cookie: RFC 6265bis, section 5.7, step 16.
+    /// O(cookies).
     private func hidesSecure(_ new: Cookie) -> Bool {
         domains.contains { domain, cookies in
             (Cookie.host(domain, matches: new.domain) || Cookie.host(new.domain, matches: domain))
@@ -144,7 +144,7 @@ public struct CookieJar: Hashable, Sendable {
             count += 1
         }
         if cookies.count > HTTPLimits.cookiesPerDomain {
-            // What goes without TLS goes first: RFC 6265bis, section 5.7.
+            // Cookies that are not secure are evicted first: RFC 6265bis, section 5.7.
             let open = cookies.indices.filter { !cookies[$0].isSecure }
             let among = open.isEmpty ? Array(cookies.indices) : open
             if let index = among.min(by: { cookies[$0].used < cookies[$1].used }) {
@@ -156,7 +156,7 @@ public struct CookieJar: Hashable, Sendable {
         if count > HTTPLimits.cookies { makeRoom(now: now) }
     }
 
-    /// Removes what has ended, and if nothing has, the one cookie that was not used for longest. O(cookies).
+    /// Removes expired cookies. If the jar is still too full, evicts the least recently used one. O(cookies).
     private mutating func makeRoom(now: Int64) {
         for domain in Array(domains.keys) { removeExpired(of: domain, now: now) }
         guard count > HTTPLimits.cookies,

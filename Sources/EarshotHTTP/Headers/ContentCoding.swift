@@ -1,14 +1,14 @@
-/// A content coding that workers ask for and undo: RFC 9110, section 8.4.1.
+/// Content coding that workers accept and decode: RFC 9110, section 8.4.1.
 public enum ContentCoding: Hashable, Sendable, CaseIterable {
     case gzip
     case deflate
     case brotli
     case zstd
 
-    /// All of them, as `Accept-Encoding` lists them.
+    /// Value of `Accept-Encoding` that lists all codings.
     public static let accepted = "gzip, deflate, br, zstd"
 
-    /// The coding of this name in any case.
+    /// Returns the coding of this name, in any case.
     init?(_ name: ArraySlice<UInt8>) {
         switch String(decoding: name.map(\.lowercased), as: UTF8.self) {
         case "gzip", "x-gzip": self = .gzip
@@ -21,8 +21,8 @@ public enum ContentCoding: Hashable, Sendable, CaseIterable {
 }
 
 extension HeaderFields {
-    /// The content codings of a response that are to be undone, the one applied last first; none if one of them is
-    /// unknown, or there are more than `HTTPLimits.contentCodings`: then the body passes as it is.
+    /// Content codings to decode, the one applied last first. Empty if one is unknown or there are more than
+    /// `HTTPLimits.contentCodings`: the body is not decoded then.
     public var codingsToUndo: [ContentCoding] {
         var codings: [ContentCoding] = []
         for name in FieldList.members(values(bytes: "content-encoding")) {
@@ -33,7 +33,8 @@ extension HeaderFields {
         return codings.reversed()
     }
 
-    /// Whether a response has another transfer coding than `chunked`. Workers ask for none: RFC 9112, section 7.4.
+    /// Whether a response has a transfer coding other than `chunked`, which workers never request: RFC 9112, section
+    /// 7.4.
     public var hasUnaskedTransferCoding: Bool {
         !FieldList.members(values(bytes: "transfer-encoding")).allSatisfy { name in
             let name = name.map(\.lowercased)

@@ -1,17 +1,17 @@
-/// A `Content-Range` of bytes: RFC 9110, section 14.4.
+/// `Content-Range` in bytes: RFC 9110, section 14.4.
 public struct ContentRange: Hashable, Sendable {
-    /// Offsets of what the body holds; never empty. Nil where nothing could be sent (`bytes */1234`).
+    /// Offsets of the body within the representation; never empty. Nil for an unsatisfied range (`bytes */1234`).
     public let bytes: Range<Int64>?
 
-    /// Bytes of the whole representation; nil if the server does not know (`bytes 0-9/*`).
+    /// Length of the whole representation in bytes; nil if unknown to the server (`bytes 0-9/*`).
     public let totalBytes: Int64?
 
-    /// Reads the value of the field; nil for other text, another unit, and bytes that are not in the whole.
+    /// Parses the value of the field; nil for other text, another unit, and a range that exceeds the total.
     public init?(_ text: String) {
         self.init(bytes: Array(text.utf8)[...])
     }
 
-    /// `init(_:)` on bytes.
+    /// Implements `init(_:)` for bytes.
     init?(bytes text: ArraySlice<UInt8>) {
         let unit = text.prefix(while: \.isToken)
         let rest = text[unit.endIndex...]

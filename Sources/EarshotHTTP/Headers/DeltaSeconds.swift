@@ -1,9 +1,9 @@
-/// Seconds as caches count them: RFC 9111, section 1.2.2. Always 0 to `longest`; nothing overflows.
+/// Arithmetic on delta-seconds: RFC 9111, section 1.2.2. Results are saturated at 0 and `longest`.
 enum DeltaSeconds {
-    /// What a greater number, or an overflow on the way, counts as.
+    /// Substitute for larger numbers and overflows.
     static let longest: Int64 = 1 << 31
 
-    /// The number that `digits` write; nil if there is none or another byte.
+    /// Parses decimal digits; nil for empty or other input.
     static func parse(_ digits: some Collection<UInt8>) -> Int64? {
         guard !digits.isEmpty else { return nil }
         var value: Int64 = 0
@@ -14,13 +14,13 @@ enum DeltaSeconds {
         return value
     }
 
-    /// Seconds from one moment to a later one, both since 1970; 0 if it is not later.
+    /// Returns the seconds from `start` to `end`, both since 1970; 0 if `end` is not later.
     static func between(_ start: Int64, _ end: Int64) -> Int64 {
         guard end > start else { return 0 }
         let (seconds, overflow) = end.subtractingReportingOverflow(start)
         return overflow ? longest : min(seconds, longest)
     }
 
-    /// The sum of two counts.
+    /// Returns the sum of two durations.
     static func sum(_ first: Int64, _ second: Int64) -> Int64 { min(first + second, longest) }
 }

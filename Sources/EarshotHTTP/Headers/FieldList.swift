@@ -1,14 +1,14 @@
-/// The members of a comma-separated field value: RFC 9110, section 5.6.1.
+/// Parser for comma-separated field values: RFC 9110, section 5.6.1.
 ///
-/// A comma in a quoted string parts nothing. A quoted string that is not closed ends with its line, so that it cannot
-/// swallow another line of the same field.
+/// A comma in a quoted string does not separate. An unterminated quoted string ends with its line, so that it cannot
+/// absorb another line of the same field.
 enum FieldList {
-    /// The members of all lines, without the blanks around them; empty ones are passed over.
+    /// Returns the members of all lines, trimmed; empty ones are omitted.
     static func members(_ lines: [ArraySlice<UInt8>]) -> [ArraySlice<UInt8>] {
         lines.flatMap { split($0, at: UInt8(ascii: ",")) }
     }
 
-    /// The parts of `value` between separators that are in no quoted string; empty ones are passed over.
+    /// Splits `value` at separators outside quoted strings. Empty parts are omitted.
     static func split(_ value: ArraySlice<UInt8>, at separator: UInt8) -> [ArraySlice<UInt8>] {
         var parts: [ArraySlice<UInt8>] = []
         var start = value.startIndex
@@ -31,8 +31,8 @@ enum FieldList {
         return parts
     }
 
-    /// The content of a quoted string that is all of `text`, with its escapes undone; nil if it is none. RFC 9110,
-    /// section 5.6.4.
+    /// Returns the unescaped content of a quoted string that is all of `text`; nil for other text. RFC 9110, section
+    /// 5.6.4.
     static func unquoted(_ text: ArraySlice<UInt8>) -> [UInt8]? {
         guard text.count >= 2, text.first == UInt8(ascii: "\""), text.last == UInt8(ascii: "\"") else { return nil }
         var content: [UInt8] = []
@@ -49,7 +49,7 @@ enum FieldList {
         return isEscaped ? nil : content
     }
 
-    /// `bytes` without the spaces and tabs at both ends.
+    /// Returns `bytes` without leading and trailing spaces and tabs.
     static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         guard let first = bytes.firstIndex(where: { !$0.isBlank }),
             let last = bytes.lastIndex(where: { !$0.isBlank })

@@ -1,15 +1,14 @@
-/// A moment as HTTP writes it, to the second: RFC 9110, section 5.6.7.
+/// Date in HTTP format with a resolution of one second: RFC 9110, section 5.6.7.
 public struct HTTPDate: Hashable, Sendable {
     /// Seconds since 1970-01-01 00:00:00 UTC, without leap seconds; negative before.
     public let secondsSince1970: Int64
 
-    /// Reads an IMF-fixdate, or one of the obsolete forms, RFC 850 and asctime; nil for other text.
+    /// Parses an IMF-fixdate, or one of the obsolete formats RFC 850 and asctime; nil for other text.
     ///
-    /// As in browsers, names are read in any case, and day and hour may have one digit in the first two forms. The name
-    /// of the day need not be the right one.
+    /// As in browsers, names are case-insensitive, and day and hour may have one digit in the first two formats. The
+    /// name of the day need not match the date.
     ///
-    /// - Parameter now: Seconds since 1970; decides the century of an RFC 850 date, which is never more than 50 years
-    ///   ahead of it.
+    /// - Parameter now: Seconds since 1970; determines the century of an RFC 850 date, which is at most 50 years later.
     public init?(_ text: String, now: Int64) {
         let utf8 = text.utf8
         let bytes = utf8.span
@@ -55,7 +54,7 @@ public struct HTTPDate: Hashable, Sendable {
         secondsSince1970 = Int64(days * 86_400 + hour * 3600 + minute * 60 + second)
     }
 
-    /// The index after a number of one or two digits at `start`.
+    /// Returns the index after a number of one or two digits at `start`.
     private static func endOfNumber(_ bytes: Span<UInt8>, at start: Int) -> Int {
         start + 1 < bytes.count && bytes[start + 1].isDigit ? start + 2 : start + 1
     }
@@ -66,7 +65,7 @@ public struct HTTPDate: Hashable, Sendable {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// Whether `bytes` from `start` to their end are `pattern` in any case, in which `_` stands for any byte.
+    /// Returns whether `bytes` from `start` on match `pattern` in any case. `_` matches any byte.
     private static func matches(_ pattern: String, _ bytes: Span<UInt8>, at start: Int) -> Bool {
         let utf8 = pattern.utf8
         let wanted = utf8.span
@@ -82,20 +81,20 @@ public struct HTTPDate: Hashable, Sendable {
         names.contains { isEqual(bytes, range, $0) }
     }
 
-    /// The month, 1 to 12, whose short name is at `start`.
+    /// Returns the month, 1 to 12, whose abbreviation is at `start`.
     private static func month(_ bytes: Span<UInt8>, at start: Int) -> Int? {
         months.firstIndex { isEqual(bytes, start..<start + 3, $0) }.map { $0 + 1 }
     }
 
-    /// Whether `bytes` in `range` are `name` in any case.
+    /// Returns whether `bytes` in `range` are equal to `name`, ignoring case.
     private static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ name: String) -> Bool {
         range.count == name.utf8.count
             && zip(range, name.utf8).allSatisfy { bytes[$0].lowercased == $1.lowercased }
     }
 
-    /// The year that ends in `twoDigits` and is at most 50 after and less than 50 before that of `now`.
+    /// Returns the year that ends in `twoDigits`, from 49 years before to 50 years after that of `now`.
     private static func fullYear(_ twoDigits: Int, now: Int64) -> Int {
-        // The years 1970 to 9999: whatever the clock says, the year stays one that can be computed with.
+        // Restricts the clock to the years 1970 to 9999, for which the calculation is valid.
         let thisYear = year(of: Int(min(max(now, 0), 253_402_300_799)) / 86_400)
         let year = thisYear - thisYear % 100 + twoDigits
         if year > thisYear + 50 { return year - 100 }
@@ -110,16 +109,16 @@ public struct HTTPDate: Hashable, Sendable {
         }
     }
 
-    /// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March, so that the
-    /// leap day is the last of a year.
+    /// Returns the days from 1970-01-01 to a date of the Gregorian calendar. Counts in years that begin in March, so
+    /// that the leap day comes last.
     private static func daysSince1970(year: Int, month: Int, day: Int) -> Int {
-        // 400 more years keep the divisions from rounding the wrong way in year 0.
+        // Adding 400 years avoids divisions of negative numbers in year 0.
         let marchYear = year + 400 - (month <= 2 ? 1 : 0)
         let dayOfYear = (153 * ((month + 9) % 12) + 2) / 5 + day - 1
         return marchYear * 365 + marchYear / 4 - marchYear / 100 + marchYear / 400 + dayOfYear - 719_468 - 146_097
     }
 
-    /// The year of a day since 1970-01-01.
+    /// Returns the year that contains a day, counted since 1970-01-01.
     private static func year(of day: Int) -> Int {
         var year = 1970 + day / 366
         while daysSince1970(year: year + 1, month: 1, day: 1) <= day { year += 1 }

@@ -1,14 +1,14 @@
-/// One field of a `HeaderFields`, as bytes: what a server sends need not be UTF-8.
+/// Field of a `HeaderFields` as bytes, because a server's fields need not be UTF-8.
 public struct HeaderField: Hashable, Sendable {
-    /// The name as it was spelled, a token.
+    /// Name with its original spelling, a token.
     public let name: ArraySlice<UInt8>
 
-    /// The value without the blanks around it.
+    /// Value without leading and trailing blanks.
     public let value: ArraySlice<UInt8>
 
-    /// Whether the field has this name, in any case.
+    /// Returns whether the field has this name, in any case.
     ///
-    /// - Parameter lowercase: The name, lower-case.
+    /// - Parameter lowercase: Name in lower case.
     public func isNamed(_ lowercase: String) -> Bool {
         name.count == lowercase.utf8.count && zip(name, lowercase.utf8).allSatisfy { $0.lowercased == $1 }
     }

@@ -1,12 +1,12 @@
-/// Why header fields cannot be sent to a server.
+/// Error in header fields of a request.
 public struct HeaderFieldError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong.
+    /// Kinds of errors.
     public enum Code: Hashable, Sendable, CaseIterable {
         /// No colon, or no token before it: RFC 9110, section 5.6.2.
         case invalidName
         /// A control character other than a tab in the value: RFC 9110, section 5.5.
         case invalidValue
-        /// A field about framing, the connection or the host, which are libcurl's business.
+        /// Field for framing, connection or host, which libcurl sets.
         case reservedName
         /// More than `HTTPLimits.headerFields` fields.
         case tooManyFields
@@ -16,10 +16,10 @@ public struct HeaderFieldError: Error, Hashable, Sendable, CustomStringConvertib
 
     public let code: Code
 
-    /// The number of the line that is wrong, from 1.
+    /// Number of the faulty line, from 1.
     public let line: Int
 
-    /// A sentence for people. It holds nothing of the fields.
+    /// Message for the user. It contains no part of the fields.
     public var description: String {
         switch code {
         case .invalidName: "Header line \(line) does not begin with a valid field name and a colon."

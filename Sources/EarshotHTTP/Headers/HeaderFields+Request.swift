@@ -1,5 +1,5 @@
 extension HeaderFields {
-    /// Takes the lines of a request, if all of them may be sent to a server. One LF at the end is dropped.
+    /// Parses the lines of a request, and checks that all of them may be sent to a server. One trailing LF is removed.
     public init(request lines: [UInt8]) throws(HeaderFieldError) {
         self.init(lines: lines)
         guard !bytes.isEmpty else { return }
@@ -14,17 +14,17 @@ extension HeaderFields {
             try Self.checkLine(span, start..<end, number: number)
             start = end + 1
         }
-        // A second LF at the end is an empty line, and would be lost on the next reader.
+        // A second trailing LF is an empty line, which the next parser would drop.
         if bytes.last == UInt8(ascii: "\n") { throw HeaderFieldError(code: .invalidName, line: number + 1) }
     }
 
-    /// The bytes by which two requests with the same fields are known to be the same: names lower-case, no blanks
-    /// around values, sorted by name. Fields of one name keep their order, which has a meaning (RFC 9110, section 5.3).
+    /// Canonical form for comparing requests: names in lower case, no blanks around values, sorted by name. Fields of
+    /// the same name keep their order, which is significant (RFC 9110, section 5.3).
     ///
     /// O(n log n) in the number of fields.
     public var canonical: [UInt8] { canonical { _ in true } }
 
-    /// `canonical`, of the fields that `isWanted` says yes to.
+    /// Returns `canonical` of the fields that satisfy `isWanted`.
     func canonical(where isWanted: (HeaderField) -> Bool) -> [UInt8] {
         let fields = filter(isWanted).map { (name: $0.name.map(\.lowercased), value: $0.value) }
         var canonical: [UInt8] = []
@@ -41,7 +41,8 @@ extension HeaderFields {
         return canonical
     }
 
-    /// Names a request must not set: the connection's own (RFC 9110, section 7.6.1), framing, Host and Expect.
+    /// Names that a request must not set: connection-specific fields (RFC 9110, section 7.6.1), framing, Host and
+    /// Expect.
     private static let reservedNames = [
         "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
         "transfer-encoding", "upgrade",

@@ -1,8 +1,8 @@
 extension HeaderFields {
-    /// What may be kept of a response's fields: RFC 9111, section 3.1. Lines that are no fields go too.
+    /// Fields of a response that may be stored: RFC 9111, section 3.1. Malformed lines are removed.
     ///
-    /// A `Connection` that names what the cache goes by is not followed there: RFC 9110, section 7.6.1, forbids it, and
-    /// who could have it so would take a `no-cache` away.
+    /// A `Connection` field cannot remove the fields that control caching: RFC 9110, section 7.6.1, forbids that, and a
+    /// sender could otherwise remove a `no-cache`.
     var storable: HeaderFields {
         let named = FieldList.members(values(bytes: "connection")).map { $0.map(\.lowercased) }.filter { name in
             !Self.cachingNames.contains { name.elementsEqual($0.utf8) }
@@ -13,14 +13,14 @@ extension HeaderFields {
         }
     }
 
-    /// These fields of a kept response, brought up to date by those of a 304 or of an answer to HEAD: RFC 9111,
-    /// section 3.2.
+    /// Returns these fields of a stored response, updated by those of a 304 or of a response to HEAD: RFC 9111, section
+    /// 3.2.
     ///
-    /// Length, coding and range stay those of the body that is kept; it was decoded when it came. `Content-Type` is
-    /// updated: what it says is not worked into the body. `Date` and `Age` are those of the newer response even where
-    /// it has none: they are about it, not about the body.
+    /// Length, coding and range stay those of the stored body, which was decoded on receipt. `Content-Type` is updated,
+    /// because it does not affect the stored bytes. `Date` and `Age` are taken from the newer response even if absent
+    /// there, because they describe the response, not the body.
     ///
-    /// - Parameter keepsEntityTag: Let the tag stand although the newer response has another.
+    /// - Parameter keepsEntityTag: Whether the stored tag stays even if the newer response has another.
     func updated(by newer: HeaderFields, keepsEntityTag: Bool) -> HeaderFields {
         let newer = newer.storable.selecting { field in
             !Self.bodyNames.contains { field.isNamed($0) } && !(keepsEntityTag && field.isNamed("etag"))
@@ -33,19 +33,19 @@ extension HeaderFields {
         return newer.isEmpty ? kept : HeaderFields(lines: kept.bytes + [UInt8(ascii: "\n")] + newer.bytes)
     }
 
-    /// Those of the connection (RFC 9110, section 7.6.1) and those of a proxy, which is no part of a `CacheKey`.
+    /// Connection-specific fields (RFC 9110, section 7.6.1), and fields for a proxy, which is not part of a `CacheKey`.
     private static let transientNames = [
         "connection", "keep-alive", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization",
         "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     ]
 
-    /// Those that say whether and how long an answer can be used.
+    /// Fields that control caching.
     private static let cachingNames = ["age", "cache-control", "date", "etag", "expires", "last-modified", "vary"]
 
-    /// Those that the kept body depends upon.
+    /// Fields that describe the stored body.
     private static let bodyNames = ["content-encoding", "content-length", "content-range"]
 
-    /// The well-formed fields that `isWanted` says yes to.
+    /// Returns the well-formed fields that satisfy `isWanted`.
     private func selecting(_ isWanted: (HeaderField) -> Bool) -> HeaderFields {
         var lines: [UInt8] = []
         for line in self.lines where isWanted(field(line)) {

@@ -1,41 +1,41 @@
-/// A block of header fields as it stands in a message: raw lines, looked at where they are.
+/// Block of header fields as raw lines, parsed on access.
 ///
-/// Lookups, iteration and removal pass over lines that are no fields, so that a block from a server needs no check
-/// before it is looked at; `init(request:)` and `append` check, for what goes to one. Each lookup is O(bytes).
+/// Lookups, iteration and removal skip malformed lines, so that a server's block needs no prior check. `init(request:)`
+/// and `append` check fields that are sent to a server. Each lookup is O(bytes).
 public struct HeaderFields: Hashable, Sendable {
-    /// The lines, a LF between two and none at the end.
+    /// Lines separated by LF, without a trailing one.
     public private(set) var bytes: [UInt8]
 
-    /// No fields.
+    /// Creates an empty block.
     public init() {
         bytes = []
     }
 
-    /// Takes lines as they are. One LF at the end is dropped.
+    /// Creates a block of unchecked lines. One trailing LF is removed.
     public init(lines: [UInt8]) {
         bytes = lines
         if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
     }
 
-    /// Whether there are no bytes.
+    /// Whether the block has no bytes.
     public var isEmpty: Bool { bytes.isEmpty }
 
-    /// Whether there is a field of this name.
+    /// Returns whether there is a field of this name.
     ///
-    /// - Parameter name: Lower-case, here and in the other lookups.
+    /// - Parameter name: Name in lower case, here and in the other lookups.
     public func contains(_ name: String) -> Bool { line(named: name, from: 0) != nil }
 
-    /// The value of the first field of this name; bytes that are not UTF-8 become U+FFFD.
+    /// Returns the value of the first field of this name; bytes that are not UTF-8 become U+FFFD.
     public func first(_ name: String) -> String? {
         line(named: name, from: 0).map { String(decoding: bytes[$0.value], as: UTF8.self) }
     }
 
-    /// The values of all fields of this name, in their order.
+    /// Returns the values of all fields of this name, in order.
     public func values(_ name: String) -> [String] {
         values(bytes: name).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// `values(_:)` as they came.
+    /// Returns `values(_:)` as bytes.
     func values(bytes name: String) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []
         var start = 0
@@ -52,7 +52,7 @@ public struct HeaderFields: Hashable, Sendable {
         removeAll { $0.isNamed(name) }
     }
 
-    /// Removes the fields that `isUnwanted` says yes to. Lines that are no fields stay.
+    /// Removes the fields that satisfy `isUnwanted`. Malformed lines stay.
     public mutating func removeAll(where isUnwanted: (HeaderField) -> Bool) {
         var kept: [UInt8] = []
         var start = 0
@@ -64,12 +64,12 @@ public struct HeaderFields: Hashable, Sendable {
         }
         guard hasRemoved else { return }
         kept += bytes[start...]
-        // The last field went, and left the LF before it.
+        // Removing the last field leaves the LF before it.
         if start == bytes.count, kept.last == UInt8(ascii: "\n") { kept.removeLast() }
         bytes = kept
     }
 
-    /// Adds a field at the end, if it may be sent to a server.
+    /// Appends a field after checking that it may be sent to a server.
     public mutating func append(_ name: String, _ value: String) throws(HeaderFieldError) {
         var lines = bytes
         if !lines.isEmpty { lines.append(UInt8(ascii: "\n")) }
@@ -77,7 +77,7 @@ public struct HeaderFields: Hashable, Sendable {
         lines += name.utf8
         lines += ": ".utf8
         lines += value.utf8
-        // A LF in the value, or a colon in the name, would make something else of it than one field.
+        // A LF in the value or a colon in the name would change the structure of the block.
         let number = self.lines.count + 1
         guard name.utf8.allSatisfy(\.isToken) else { throw HeaderFieldError(code: .invalidName, line: number) }
         guard !value.utf8.contains(UInt8(ascii: "\n")) else {
@@ -88,7 +88,7 @@ public struct HeaderFields: Hashable, Sendable {
         bytes = lines
     }
 
-    /// The fields that are well-formed, in their order.
+    /// Well-formed fields in order.
     var lines: [HeaderLine] {
         var lines: [HeaderLine] = []
         var start = 0
@@ -114,17 +114,17 @@ public struct HeaderFields: Hashable, Sendable {
         return nil
     }
 
-    /// The line, if it is a field of this name.
+    /// Parses the line if it is a field of this name.
     private static func line(_ bytes: Span<UInt8>, _ line: Range<Int>, named name: String) -> HeaderLine? {
         let length = name.utf8.count
-        // A line is taken apart only if it begins as the field does: nearly all are told from it by their length.
+        // Fast path: the length and the name are compared before the line is parsed.
         guard line.count > length, bytes[line.lowerBound + length] == UInt8(ascii: ":"),
             matches(bytes, line.lowerBound..<line.lowerBound + length, lowercase: name)
         else { return nil }
         return try? HeaderLine(bytes, line, number: 0)
     }
 
-    /// `values(bytes:)` of a field, unless there is another: one look at each line for both. Nil if there is the other.
+    /// Returns `values(bytes:)` of a field in a single scan; nil if the field `other` is present.
     func values(bytes name: String, unless other: String) -> [ArraySlice<UInt8>]? {
         var values: [ArraySlice<UInt8>] = []
         let span = bytes.span
@@ -140,7 +140,7 @@ public struct HeaderFields: Hashable, Sendable {
 }
 
 extension HeaderFields: Sequence {
-    /// Goes through the well-formed fields in their order.
+    /// Iterates over the well-formed fields in order.
     public struct Iterator: IteratorProtocol {
         private let fields: HeaderFields
         private var position = 0

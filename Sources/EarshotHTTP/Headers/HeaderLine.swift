@@ -1,13 +1,13 @@
-/// Where one line of a block of header fields is, and its name and value in it.
+/// Position of a line in a block of header fields, and of its name and value.
 struct HeaderLine {
-    /// The line without its LF.
+    /// Line without its LF.
     let line: Range<Int>
     let name: Range<Int>
-    /// The value without the blanks around it.
+    /// Value without leading and trailing blanks.
     let value: Range<Int>
 
-    /// Finds the first well-formed line that begins at `start` or later; nil if none does. A line without a colon or
-    /// with another name than a token is passed over.
+    /// Returns the first well-formed line at or after `start`; nil without one. Skips lines without a colon or with a
+    /// name that is not a token.
     static func next(_ bytes: Span<UInt8>, from start: Int) -> HeaderLine? {
         var start = start
         while start < bytes.count {
@@ -18,16 +18,16 @@ struct HeaderLine {
         return nil
     }
 
-    /// The LF, or the end of `bytes`, that ends the line that begins at `start`.
+    /// Returns the index of the LF, or the end of `bytes`, that terminates the line at `start`.
     static func lineEnd(_ bytes: Span<UInt8>, from start: Int) -> Int {
         let rest = bytes.extracting(start...)
         for index in rest.indices where rest[index] == UInt8(ascii: "\n") { return start + index }
         return bytes.count
     }
 
-    /// Takes a line apart.
+    /// Parses a line.
     ///
-    /// - Parameter number: The number of the line for an error to name, from 1.
+    /// - Parameter number: Line number for errors, from 1.
     init(_ bytes: Span<UInt8>, _ line: Range<Int>, number: Int) throws(HeaderFieldError) {
         var colon = line.lowerBound
         while colon < line.upperBound, bytes[colon].isToken { colon += 1 }

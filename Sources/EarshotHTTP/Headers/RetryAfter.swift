@@ -1,9 +1,9 @@
-/// How long a server asks to be left alone: the `Retry-After` field, RFC 9110, section 10.2.3.
+/// Delay requested by a server: the `Retry-After` field, RFC 9110, section 10.2.3.
 public struct RetryAfter: Hashable, Sendable {
-    /// Seconds from now: 0 to `HTTPLimits.retryAfterSeconds`. A moment in the past is 0.
+    /// Seconds from now: 0 to `HTTPLimits.retryAfterSeconds`. A date in the past is 0.
     public let seconds: Int64
 
-    /// Reads seconds or an HTTP date; nil for other text.
+    /// Parses seconds or an HTTP date; nil for other text.
     ///
     /// - Parameter now: Seconds since 1970.
     public init?(_ value: String, now: Int64) {

@@ -1,8 +1,8 @@
-/// What follows from an answer that may be a redirect.
+/// Result of evaluating a possible redirect.
 public enum RedirectOutcome: Hashable, Sendable {
-    /// Ask this next.
+    /// Send this request next.
     case follow(HTTPRequest)
-    /// Hand the answer out as it is.
+    /// Deliver the response.
     case notARedirect
     /// Fail the request: `redirectRefused`, `redirectLoop`, `tooManyRedirects` or `malformedURL`.
     case refused(FailureCode)

@@ -1,12 +1,13 @@
 public import EarshotWire
 
-/// Where a redirect leads, and what goes there: the Fetch standard, "HTTP-redirect fetch", for a client without pages.
+/// Evaluates redirects: target and fields of the next request. The Fetch standard, "HTTP-redirect fetch", for a client
+/// without pages.
 public struct RedirectRule: Hashable, Sendable {
-    /// What the request wants done with a redirect.
+    /// Redirect mode of the request.
     public var mode: RedirectMode
-    /// Redirects followed for one request.
+    /// Maximum number of redirects per request.
     public var hopLimit: Int
-    /// What does not leave the origin it was given for.
+    /// Credentials, which must not leave their origin.
     public var credentials: CredentialRule
 
     public init(
@@ -18,16 +19,14 @@ public struct RedirectRule: Hashable, Sendable {
         self.credentials = credentials
     }
 
-    /// Judges the answer to `request`.
+    /// Evaluates the response to `request`.
     ///
     /// - Parameters:
-    ///   - status: Any number a server sent.
-    ///   - response: The answer's fields. Several `Location` that differ are refused, as the Fetch standard does.
-    ///   - request: What was asked. Its user information goes on to the same origin and to no other; that which a
-    ///     `Location` brings is dropped. (The Fetch standard refuses it in CORS mode, and else would use it.)
-    ///   - hops: Redirects followed before this one.
-    ///   - ancestors: The requests whose redirects led to `request`. One of the same method and URL is a loop, fields
-    ///     notwithstanding: only credentials can have gone on the way.
+    ///   - status: Any number that a server sent.
+    ///   - response: Fields of the response. Several different `Location` fields are refused, as in the Fetch standard.
+    ///   - request: Request that was sent. Its user information is kept for the same origin only. User information in `Location` is dropped. (The Fetch standard rejects it in CORS mode, and uses it otherwise.)
+    ///   - hops: Number of redirects already followed.
+    ///   - ancestors: Requests whose redirects led to `request`. An equal method and URL is a loop, even with other fields, because only credentials can have been dropped in between.
     ///   - hosts: Encoder of an internationalized host name in `Location`.
     public func outcome(
         status: Int, response: HeaderFields, request: HTTPRequest, hops: Int, ancestors: some Sequence<HTTPRequest>,
@@ -62,10 +61,10 @@ public struct RedirectRule: Hashable, Sendable {
         return .follow(next)
     }
 
-    /// Names that describe a body: "request-body-header name" of the Fetch standard.
+    /// Fields that describe a body: "request-body-header name" of the Fetch standard.
     private static let bodyFields = ["content-encoding", "content-language", "content-location", "content-type"]
 
-    /// Whether the next request is a GET, whatever this one was.
+    /// Returns whether the next request becomes a GET.
     private func changesToGet(_ status: Int, _ method: HTTPMethod) -> Bool {
         switch status {
         case 301, 302: method == .post

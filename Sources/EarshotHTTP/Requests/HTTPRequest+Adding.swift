@@ -1,5 +1,6 @@
 extension HTTPRequest {
-    /// The request with the fields that a rule adds: conditions, a range, cookies. They replace those of their names.
+    /// Returns the request with fields added by a rule: conditions, a range, cookies. They replace fields of the same
+    /// name.
     public func adding(_ added: HeaderFields) -> HTTPRequest {
         guard !added.isEmpty else { return self }
         var request = self

@@ -1,13 +1,13 @@
 public import EarshotWire
 
-/// What one hop of a flight asks of a server.
+/// HTTP request of one hop of a flight.
 public struct HTTPRequest: Hashable, Sendable {
     public var method: HTTPMethod
     public var url: FetchURL
     public var fields: HeaderFields
-    /// By which way it goes to its server.
+    /// Route to the server.
     public var route: Route
-    /// Whose cookies it takes part in: a handler's root; nil for nobody's.
+    /// Root handler that owns the cookie jar; nil without cookies.
     public var jar: String?
 
     public init(

@@ -1,23 +1,24 @@
-/// A proxy as its URL names it.
+/// Address of a proxy, parsed from its URL.
 public struct ProxyAddress: Hashable, Sendable {
-    /// What is spoken to it.
+    /// Protocol of a proxy.
     public enum Kind: String, Sendable {
         case http
         case https
-        /// It is told names, which it looks up itself.
+        /// The proxy resolves host names itself.
         case socks5
     }
 
-    /// What is spoken to it.
+    /// Protocol of the proxy.
     public let kind: Kind
-    /// Lower-case, without brackets.
+    /// Host in lower case, without brackets.
     public let host: String
-    /// That of the URL, else curl's default: 1080, for https 443.
+    /// Port of the URL, or curl's default: 1080, for https 443.
     public let port: UInt16
-    /// User name and, after a colon, password, as written; nil if there are none.
+    /// User name and, after a colon, password, as written; nil if absent.
     public let userinfo: String?
 
-    /// Reads `http://HOST:PORT`, with user information if there is some; nil for other text. `socks5h` is `socks5`.
+    /// Parses `http://HOST:PORT`, optionally with user information; nil for other text. `socks5h` is equivalent to
+    /// `socks5`.
     public init?(_ text: String) {
         guard let end = text.firstRange(of: "://") else { return nil }
         switch text[..<end.lowerBound].lowercased() {
@@ -48,7 +49,7 @@ public struct ProxyAddress: Hashable, Sendable {
         host = String(url.host)
     }
 
-    /// The same for libcurl, complete.
+    /// Complete proxy URL for libcurl.
     public var url: String {
         let scheme = kind == .socks5 ? "socks5h" : kind.rawValue
         let name = host.contains(":") ? "[\(host)]" : host

@@ -1,5 +1,5 @@
-/// Which proxy the environment means for a URL, by the variables that curl knows: `http_proxy` (in lower case alone,
-/// for the upper one can come from a request to a CGI program), `https_proxy`, `all_proxy`, `no_proxy`.
+/// Proxy selection by the environment variables that curl uses: `http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`.
+/// The first is read only in lower case, because the upper-case one can come from a request to a CGI program.
 public struct ProxyRule: Hashable, Sendable {
     private let proxies: [String: String]
     private let all: String?
@@ -7,7 +7,7 @@ public struct ProxyRule: Hashable, Sendable {
     private let names: [String]
     private let networks: [IPNetwork]
 
-    /// - Parameter variable: the value of a variable; nil for one that is not set.
+    /// - Parameter variable: Returns the value of a variable; nil if it is not set.
     public init(variable: (String) -> String?) {
         func either(_ name: String) -> String? {
             Self.filled(variable(name)) ?? Self.filled(variable(name.uppercased()))
@@ -20,7 +20,7 @@ public struct ProxyRule: Hashable, Sendable {
         names = exceptions.compactMap { Self.name($0) }
     }
 
-    /// The proxy's URL; nil for none. One without a scheme is an http proxy.
+    /// Returns the proxy's URL; nil for a direct connection. A value without a scheme is an http proxy.
     public func proxy(for url: FetchURL) -> String? {
         guard let proxy = proxies[String(url.scheme)] ?? all, !isExcepted(url) else { return nil }
         return proxy.contains("://") ? proxy : "http://" + proxy
@@ -33,7 +33,7 @@ public struct ProxyRule: Hashable, Sendable {
         return names.contains { host == $0 || host.hasSuffix("." + $0) }
     }
 
-    /// Without a dot at either end; nil for nothing.
+    /// Removes leading dots and a trailing dot; nil if nothing is left.
     private static func name(_ text: String) -> String? {
         var name = text[...]
         while name.first == "." { name.removeFirst() }

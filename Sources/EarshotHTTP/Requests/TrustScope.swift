@@ -1,21 +1,21 @@
-/// Who may share an answer: everybody, or those who brought the same credentials.
+/// Trust scope: all requests without credentials, or all requests with the same credentials.
 public struct TrustScope: Hashable, Sendable, CustomStringConvertible {
-    /// The scope of requests without credentials.
+    /// Scope of requests without credentials.
     public static let shared = TrustScope(material: [])
 
-    /// The credentials in a canonical form, secrets and all; empty for `shared`.
+    /// Credentials in canonical form, including secrets; empty for `shared`.
     private let material: [UInt8]
 
-    /// `material`, for a digest of it under a secret salt: never for a log, a disk or a wire.
+    /// Input for a digest with a secret salt. Never write it to a log, disk or connection.
     public var secretBytes: [UInt8] { material }
 
     init(material: [UInt8]) {
         self.material = material
     }
 
-    /// Whether the scope is everybody's.
+    /// Whether this is the scope of requests without credentials.
     public var isShared: Bool { material.isEmpty }
 
-    /// `shared` or `private`: never the credentials.
+    /// `shared` or `private`; contains no credentials.
     public var description: String { isShared ? "shared" : "private" }
 }

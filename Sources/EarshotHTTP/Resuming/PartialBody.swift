@@ -1,23 +1,23 @@
-/// What is kept of a transfer that broke.
+/// Stored beginning of an interrupted transfer's body.
 public struct PartialBody: Sendable {
-    /// Bytes kept, from the first one on.
+    /// Number of bytes stored from the start of the body.
     public let keptBytes: Int64
 
-    /// Bytes of the whole, if the server said so.
+    /// Length of the complete body in bytes, if the server sent it.
     public let totalBytes: Int64?
 
-    /// That of the response whose body it is.
+    /// Validator of the response that the body belongs to.
     public let validator: Validator
 
-    /// Whether the bytes are those of the representation: no content coding was, or had to be, undone.
+    /// Whether the stored bytes are those of the representation, without content coding.
     public let isIdentity: Bool
 
-    /// Takes what is known of the transfer.
+    /// Creates the description of a transfer.
     ///
     /// - Parameters:
-    ///   - response: The fields of the response that began the body, a 200, or of the 206 that went on with it.
-    ///   - totalBytes: Of the representation: the `Content-Length` of a 200, the total of a 206.
-    ///   - now: Seconds since 1970, for the century of an obsolete date.
+    ///   - response: Fields of the 200 that began the body, or of the 206 that continued it.
+    ///   - totalBytes: Length of the representation: `Content-Length` of a 200, the total of a 206.
+    ///   - now: Seconds since 1970; determines the century of an obsolete date format.
     public init(keptBytes: Int64, totalBytes: Int64?, response: HeaderFields, now: Int64) {
         self.keptBytes = keptBytes
         self.totalBytes = totalBytes
@@ -25,9 +25,9 @@ public struct PartialBody: Sendable {
         isIdentity = response.isIdentity
     }
 
-    /// Takes what somebody else found fit to go on with.
+    /// Creates the description of a body that another component found resumable.
     ///
-    /// - Parameter validator: Of bytes without a content coding.
+    /// - Parameter validator: Validator of bytes without content coding.
     public init(keptBytes: Int64, totalBytes: Int64?, validator: Validator) {
         self.keptBytes = keptBytes
         self.totalBytes = totalBytes
@@ -37,8 +37,8 @@ public struct PartialBody: Sendable {
 }
 
 extension HeaderFields {
-    /// Whether a response's body has no content coding: RFC 9110, section 8.4. `identity` is none, though not to be
-    /// sent.
+    /// Whether a response's body has no content coding: RFC 9110, section 8.4. `identity` counts as none, although it
+    /// should not be sent.
     var isIdentity: Bool {
         FieldList.members(values(bytes: "content-encoding")).allSatisfy {
             $0.map(\.lowercased).elementsEqual("identity".utf8)

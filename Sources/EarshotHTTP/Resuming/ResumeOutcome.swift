@@ -1,15 +1,14 @@
-/// What follows from the answer to a request for the rest of a body.
+/// Result of requesting the rest of a body.
 public enum ResumeOutcome: Hashable, Sendable {
-    /// The body goes on at offset `from`, which is where what is kept ends, and ends before `to`. If `total` is known
-    /// and larger, the rest has to be asked for once more.
+    /// Append the body at offset `from`, the end of the stored bytes; it ends before `to`. If `total` is known and
+    /// larger, request the rest again.
     case append(from: Int64, to: Int64, total: Int64?)
-    /// The body is a whole one, from its first byte: drop what is kept.
+    /// The body is complete from its first byte: discard the stored bytes.
     case startOver
-    /// What is kept is all of it, and the answer's body is none of it.
+    /// The stored bytes are complete; discard the response's body.
     case alreadyWhole
-    /// The body belongs to something else, or cannot be placed: drop it and what is kept, and ask for the whole.
+    /// The body belongs to another representation or position: discard it and the stored bytes, and request the whole.
     case mismatch
-    /// The answer is about something else, a redirect or an error: judge it as if nothing were kept. What is kept is
-    /// as good as before.
+    /// The response is a redirect or an error: handle it as if nothing were stored. The stored bytes remain valid.
     case unrelated
 }

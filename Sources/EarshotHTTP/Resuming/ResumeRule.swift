@@ -1,12 +1,12 @@
-/// How a broken transfer goes on where it broke, without ever joining two representations: RFC 9110, sections 13.1.5,
-/// 14.2 and 15.3.7.3. Whatever is in doubt is fetched again from its first byte.
+/// Resumption of interrupted transfers without ever joining two representations: RFC 9110, sections 13.1.5, 14.2 and
+/// 15.3.7.3. In doubt the whole body is fetched again.
 public struct ResumeRule: Hashable, Sendable {
     public init() {}
 
-    /// The fields by which a server is asked for what is missing of `kept`; nil if the whole has to be asked for.
+    /// Returns the fields that request the missing part of `kept`; nil if the whole must be requested.
     ///
-    /// Only a GET without ranges and conditions of its own goes on, of bytes without a content coding, by a strong
-    /// validator. `Accept-Encoding: identity` is among the fields: offsets of an encoded body mean something else.
+    /// Only a GET without its own ranges and conditions is resumed, for bytes without content coding and with a strong
+    /// validator. The fields include `Accept-Encoding: identity`, because offsets differ in an encoded body.
     public func fields(toResume kept: PartialBody, of request: HTTPRequest) -> HeaderFields? {
         guard request.method == .get, !request.choosesItsAnswer, kept.keptBytes > 0, kept.isIdentity,
             kept.keptBytes <= kept.totalBytes ?? .max, let validator = kept.validator.strongText
@@ -18,34 +18,34 @@ public struct ResumeRule: Hashable, Sendable {
         return fields
     }
 
-    /// The beginning of a response's body as it is worth keeping; nil if the transfer could not go on after it.
+    /// Returns the beginning of a body if the transfer can be resumed after it; nil otherwise.
     ///
     /// - Parameters:
-    ///   - keptBytes: Of the body, from its first one on.
-    ///   - status: Of the response: only a 200 is a whole representation.
-    ///   - response: Its fields.
-    ///   - request: What it answers.
-    ///   - now: Seconds since 1970, for the century of an obsolete date.
+    ///   - keptBytes: Number of bytes from the start of the body.
+    ///   - status: Status of the response; only a 200 is a whole representation.
+    ///   - response: Fields of the response.
+    ///   - request: Request that it answers.
+    ///   - now: Seconds since 1970; determines the century of an obsolete date format.
     public func beginning(
         _ keptBytes: Int64, status: Int, response: HeaderFields, of request: HTTPRequest, now: Int64
     ) -> PartialBody? {
         guard status == 200 else { return nil }
         let length = response.agreed("content-length").flatMap { decimal($0.span, $0.span.indices, maximum: .max) }
-        // Two lengths that differ are no length to hold an answer against.
+        // Contradictory lengths cannot verify a later response.
         guard length != nil || !response.contains("content-length") else { return nil }
         let kept = PartialBody(
             keptBytes: keptBytes, totalBytes: length.map { Int64($0) }, response: response, now: now)
         return kept.validator.ifRange != nil && fields(toResume: kept, of: request) != nil ? kept : nil
     }
 
-    /// The fields of the whole that the first response and the one that brought the rest make together: RFC 9110,
+    /// Returns the fields of the complete response, combined from the first response and the last one: RFC 9110,
     /// section 15.3.7.3.
     ///
     /// - Parameters:
-    ///   - latest: Those of the last 206; nil after a 416, whose fields are not about the body.
-    ///   - length: Bytes of the whole.
+    ///   - latest: Fields of the last 206; nil after a 416, whose fields do not describe the body.
+    ///   - length: Length of the complete body in bytes.
     public func fields(of first: HeaderFields, completedBy latest: HeaderFields?, length: Int) -> HeaderFields {
-        // The tag that is kept is the one the bytes were compared by.
+        // The stored tag is the one with which the bytes were compared.
         var whole = latest.map { first.updated(by: $0, keepsEntityTag: true) } ?? first
         whole.remove("content-range")
         whole.remove("content-length")
@@ -53,12 +53,12 @@ public struct ResumeRule: Hashable, Sendable {
         return whole
     }
 
-    /// Judges the answer to a request with these fields.
+    /// Evaluates the response to a request for the rest.
     ///
     /// - Parameters:
-    ///   - status: Any number a server sent.
-    ///   - response: The answer's fields.
-    ///   - now: Seconds since 1970, for the century of an obsolete date.
+    ///   - status: Any number that a server sent.
+    ///   - response: Fields of the response.
+    ///   - now: Seconds since 1970; determines the century of an obsolete date format.
     public func outcome(status: Int, response: HeaderFields, kept: PartialBody, now: Int64) -> ResumeOutcome {
         switch status {
         case 200: return .startOver
@@ -68,9 +68,9 @@ public struct ResumeRule: Hashable, Sendable {
         }
     }
 
-    /// Where the body of a 206 goes; nil if anything about it is not as it should be.
+    /// Returns the position of a 206's body; nil if any part of the response is inconsistent.
     private func continuation(_ response: HeaderFields, _ kept: PartialBody, now: Int64) -> ResumeOutcome? {
-        // A body of several parts has no Content-Range of its own.
+        // A multipart body has no Content-Range of its own.
         guard let range = response.agreed("content-range").flatMap({ ContentRange(bytes: $0) }),
             let bytes = range.bytes, bytes.lowerBound == kept.keptBytes, response.isIdentity, kept.isIdentity,
             kept.validator.isStronglyEqual(to: Validator(response: response, now: now))
@@ -87,8 +87,8 @@ public struct ResumeRule: Hashable, Sendable {
         return .append(from: bytes.lowerBound, to: bytes.upperBound, total: total)
     }
 
-    /// Whether a 416 says that there is nothing behind what is kept, and that of the same representation: the first
-    /// answer has told the length, or this one has the same strong validator.
+    /// Returns whether a 416 confirms that the stored bytes are complete. The representation is the same if the first
+    /// response gave this length, or the 416 has the same strong validator.
     private func isWhole(_ kept: PartialBody, _ response: HeaderFields, now: Int64) -> Bool {
         guard let range = response.agreed("content-range").flatMap({ ContentRange(bytes: $0) }), range.bytes == nil,
             range.totalBytes == kept.keptBytes, kept.isIdentity, kept.validator.isStrong

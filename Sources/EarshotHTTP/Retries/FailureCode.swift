@@ -1,30 +1,30 @@
-/// Why a request failed: the operand of FAILED, and the one place that knows which failures another attempt may cure.
+/// Reason why a request failed: operand of FAILED, and the only definition of which failures are retryable.
 public enum FailureCode: String, Hashable, Sendable, CaseIterable {
-    /// The server answered with a status of 400 or more.
+    /// The server responded with a status of 400 or more.
     case httpStatus = "http-status"
     case connectRefused = "connect-refused"
-    /// No connection for another reason than a refusal.
+    /// Connection failure for a reason other than a refusal.
     case connectFailed = "connect-failed"
-    /// The address policy allows none of the host's addresses.
+    /// The address policy denies all addresses of the host.
     case addressRefused = "address-refused"
-    /// The name does not exist.
+    /// The host name does not exist.
     case unknownHost = "unknown-host"
-    /// The name could not be looked up.
+    /// The host name could not be resolved.
     case dnsFailed = "dns-failed"
-    /// No byte for too long.
+    /// No data received within the timeout.
     case timeout
     case connectTimeout = "connect-timeout"
-    /// More bytes, decoded, than asked for.
+    /// The decoded body exceeds the requested maximum.
     case tooLarge = "too-large"
-    /// More decoded bytes for each encoded one than allowed.
+    /// The ratio of decoded to encoded bytes exceeds the limit.
     case tooCompressed = "too-compressed"
-    /// A certificate or a handshake.
+    /// TLS handshake or certificate failure.
     case tls
     case redirectLoop = "redirect-loop"
     case tooManyRedirects = "too-many-redirects"
-    /// `redirect: error`, another scheme than http and https, or more than one place to go.
+    /// `redirect: error`, a scheme other than http and https, or several targets.
     case redirectRefused = "redirect-refused"
-    /// Fewer bytes than announced, or no sign that all of them came.
+    /// The body ended before its announced length, or without a valid end.
     case truncated
     /// The connection broke.
     case reset
@@ -33,41 +33,41 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case malformedURL = "malformed-url"
     case badHeader = "bad-header"
     case unsupportedMethod = "unsupported-method"
-    /// The answer is not HTTP.
+    /// The response is not HTTP.
     case protocolError = "protocol-error"
-    /// The body is damaged in its content coding, or has a transfer coding that the worker did not request.
+    /// The body's content coding is corrupt, or it has a transfer coding that the worker did not request.
     case encodingError = "encoding-error"
     case spoolFull = "spool-full"
-    /// The body's file could not be made or written, for another reason than a full disk.
+    /// The body's file could not be created or written, for a reason other than a full disk.
     case spoolFailed = "spool-failed"
-    /// The request's own deadline passed.
+    /// The request's own deadline has passed.
     case deadline
     case digestMismatch = "digest-mismatch"
-    /// Somebody removed the handler.
+    /// The handler was removed.
     case removed
     case cancelled
     case queueFull = "queue-full"
-    /// The origin asked to be left alone for longer than anybody is made to wait.
+    /// The server's `Retry-After` exceeds the configured maximum.
     case originCooling = "origin-cooling"
     case workerLost = "worker-lost"
-    /// A worker of a user's own could not do it, for a reason of its own.
+    /// A custom worker reported a failure of its own.
     case workerFailed = "worker-failed"
-    /// Workers died of it, two of them.
+    /// Two workers died while they executed the request alone.
     case poisonous
-    /// The request allows nothing but the cache, which has no answer.
+    /// The request permits only a response from the cache, and there is none.
     case notCached = "not-cached"
-    /// A durable request or its result could not be written, or durable requests are off.
+    /// A durable request or its result could not be written, or durable requests are disabled.
     case notStored = "not-stored"
-    /// A durable request was not acknowledged within the time that it is kept.
+    /// A durable request was not acknowledged within its retention period.
     case expired
     /// The broker is shutting down.
     case stopping
-    /// A fault of Earshot.
+    /// Internal error of Earshot.
     case internalError = "internal"
 
-    /// Whether another attempt may end better.
+    /// Returns whether another attempt may succeed.
     ///
-    /// - Parameter status: The status the server sent; matters for `httpStatus` alone, which is not retryable without.
+    /// - Parameter status: HTTP status; used only for `httpStatus`, which is not retryable without it.
     public func isRetryable(status: Int?) -> Bool {
         switch self {
         case .httpStatus:
@@ -89,7 +89,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// Whether a fault in a server's HTTP/2 may cause it, so that another attempt should use HTTP/1.1.
+    /// Whether a server's HTTP/2 implementation may cause the failure, so that another attempt should use HTTP/1.1.
     public var mayComeFromHTTP2: Bool {
         switch self {
         case .timeout, .truncated, .reset: true
@@ -97,7 +97,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// A sentence for people. It holds nothing a peer sent.
+    /// Message for the user. It contains no text from a peer.
     public var sentence: String {
         switch self {
         case .httpStatus: "The server answered with an error status."

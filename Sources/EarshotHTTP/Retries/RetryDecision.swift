@@ -1,7 +1,7 @@
-/// What follows from a failed attempt.
+/// Decision after a failed attempt.
 public enum RetryDecision: Hashable, Sendable {
-    /// Try again after so many nanoseconds, 0 or more.
+    /// Retry after this delay, 0 or more nanoseconds.
     case retry(afterNanoseconds: Int64)
-    /// The failure is the request's.
+    /// Fail the request.
     case giveUp
 }

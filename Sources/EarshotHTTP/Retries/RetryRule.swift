@@ -33,7 +33,7 @@ public struct RetryRule: Hashable, Sendable {
 
     private func pause(afterAttempt attempt: Int, random: UInt64) -> Int64 {
         var pause = min(firstPause, longestPause)
-        // Doubled no further than needed: neither shift nor product can overflow.
+        // Doubles no further than needed, so that neither shift nor product can overflow.
         var doublings = max(attempt, 1) - 1
         while doublings > 0, pause > 0, pause < longestPause {
             pause = pause > longestPause / 2 ? longestPause : pause * 2

@@ -1,4 +1,4 @@
-/// The byte classes of RFC 5234, RFC 9110 and the URL standard, as questions to one byte.
+/// Character classes of RFC 5234, RFC 9110 and the URL standard.
 extension UInt8 {
     /// DIGIT.
     var isDigit: Bool { self &- 0x30 < 10 }
@@ -18,17 +18,17 @@ extension UInt8 {
     /// A space or a tab: OWS of RFC 9110, section 5.6.3.
     var isBlank: Bool { self == 0x20 || self == 0x09 }
 
-    /// The byte with `A` to `Z` turned into `a` to `z`.
+    /// Byte with `A` to `Z` converted to `a` to `z`.
     var lowercased: UInt8 { isUppercase ? self | 0x20 : self }
 
-    /// The value of a hexadecimal digit of either case; nil for any other byte.
+    /// Value of a hexadecimal digit in either case; nil for any other byte.
     var hexValue: UInt8? {
         if isDigit { return self - 0x30 }
         let letter = self | 0x20
         return letter &- 0x61 < 6 ? letter - 0x57 : nil
     }
 
-    /// tchar: a byte of a field name or a method, RFC 9110, section 5.6.2.
+    /// tchar: a byte permitted in field names and methods, RFC 9110, section 5.6.2.
     var isToken: Bool {
         if isLetter || isDigit { return true }
         return switch self {
@@ -40,7 +40,7 @@ extension UInt8 {
         }
     }
 
-    /// A byte that userinfo may hold, RFC 3986, section 3.2.1.
+    /// A byte permitted in user information, RFC 3986, section 3.2.1.
     var isUserinfo: Bool {
         if isLetter || isDigit { return true }
         return switch self {
@@ -51,8 +51,8 @@ extension UInt8 {
         }
     }
 
-    /// A byte that stands in a query as it is: neither control, space, DEL, nor non-ASCII, nor in the URL standard's
-    /// query percent-encode set. `'` is left alone: RFC 3986 allows it.
+    /// A byte that needs no escape in a query: not a control, space, DEL or non-ASCII byte, and not in the URL
+    /// standard's query percent-encode set. `'` is permitted, as in RFC 3986.
     var isQuery: Bool {
         guard self > 0x20, self < 0x7f else { return false }
         return switch self {
@@ -61,7 +61,7 @@ extension UInt8 {
         }
     }
 
-    /// A byte that stands in a path as it is: `isQuery` less the rest of the URL standard's path percent-encode set.
+    /// A byte that needs no escape in a path: `isQuery` without the rest of the URL standard's path percent-encode set.
     var isPath: Bool {
         guard isQuery else { return false }
         return switch self {
@@ -71,7 +71,7 @@ extension UInt8 {
     }
 }
 
-/// Whether the bytes of `range` are `name`, which is lower-case, in any case.
+/// Returns whether the bytes of `range` are equal to `name` in any case. `name` is in lower case.
 func matches(_ bytes: Span<UInt8>, _ range: Range<Int>, lowercase name: String) -> Bool {
     let utf8 = name.utf8
     let wanted = utf8.span
@@ -80,7 +80,7 @@ func matches(_ bytes: Span<UInt8>, _ range: Range<Int>, lowercase name: String) 
     return true
 }
 
-/// The number the digits of `range` write; nil if there is none, another byte, or more than `maximum`.
+/// Parses the decimal digits of `range`; nil for empty or other input, or a value above `maximum`.
 func decimal(_ bytes: Span<UInt8>, _ range: Range<Int>, maximum: Int) -> Int? {
     guard !range.isEmpty else { return nil }
     var value = 0

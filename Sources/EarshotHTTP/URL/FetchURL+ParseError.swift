@@ -1,34 +1,34 @@
 extension FetchURL {
-    /// Why a text is no URL that could be fetched.
+    /// Reason why a text is not a fetchable URL.
     public enum ParseError: Error, Hashable, Sendable, CustomStringConvertible {
-        /// Longer than `HTTPLimits.urlBytes`, as given or in normal form.
+        /// Longer than `HTTPLimits.urlBytes`, as given or normalized.
         case tooLong
-        /// A C0 control or DEL anywhere: tab, CR, LF and NUL among them.
+        /// C0 control or DEL, including tab, CR, LF and NUL.
         case control
-        /// A backslash: some read it as `/`, some do not, and what two programs read differently is an attack.
+        /// Backslash, which some programs read as `/` and others do not: a known attack.
         case backslash
-        /// No scheme in front.
+        /// No scheme.
         case missingScheme
-        /// An http or https URL without a host.
+        /// http or https URL without a host.
         case missingHost
-        /// A percent-escape in the host.
+        /// Percent-escape in the host.
         case escapedHost
-        /// A byte over 0x7f in the host of another scheme than http and https.
+        /// Byte above 0x7f in the host of a scheme other than http and https.
         case nonASCIIHost
-        /// An internationalized host name without an ASCII form, and the reason.
+        /// Internationalized host name without an ASCII form, with the reason.
         case invalidHostName(String)
-        /// A byte, a label or a length that no host name has.
+        /// Invalid byte, label or length in a host name.
         case invalidHost
-        /// A host that ends in a number, or stands in brackets, and is no address.
+        /// Host that ends in a number, or is in brackets, but is not an address.
         case invalidAddress
-        /// Something else than 1 to 65535 for a port.
+        /// Port that is not a number from 1 to 65535.
         case invalidPort
-        /// A byte in the user information that RFC 3986 wants escaped, a second `@` first of all.
+        /// Byte in the user information that RFC 3986 requires to be escaped, such as a second `@`.
         case invalidUserinfo
-        /// A relative reference, resolved against a URL without authority.
+        /// Relative reference with a base URL without authority.
         case opaqueBase
 
-        /// A sentence for people. It holds nothing of the URL.
+        /// Message for the user. It contains no part of the URL.
         public var description: String {
             switch self {
             case .tooLong: "The URL is longer than \(HTTPLimits.urlBytes) bytes."

@@ -1,14 +1,14 @@
 extension FetchURL {
-    /// The URL that `reference` means on a page of this URL; its fragment is dropped.
+    /// Resolves `reference` with this URL as its base; its fragment is dropped.
     ///
-    /// RFC 3986, section 5.2, not strict: a reference with this URL's own scheme and no authority (`http:g`) is taken
-    /// as relative, as the URL standard does for http and https.
+    /// RFC 3986, section 5.2, not strict: a reference with this URL's own scheme and no authority (`http:g`) is
+    /// relative, as in the URL standard for http and https.
     public func resolve(_ reference: String, hosts: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
         let utf8 = reference.utf8
         return try resolve(utf8.span, hosts: hosts)
     }
 
-    /// `resolve(_:)` on bytes, which need not be UTF-8.
+    /// Implements `resolve(_:)` for bytes, which need not be UTF-8.
     ///
     /// - Parameter hosts: Encoder of an internationalized host name in `reference`.
     func resolve(_ reference: Span<UInt8>, hosts: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
@@ -21,7 +21,7 @@ extension FetchURL {
             }
             reference = rest
         }
-        // A bare fragment too must be free of controls: it is parsed with the rest.
+        // A bare fragment is parsed as well, because it must not contain controls.
         if reference.isEmpty { return self }
         guard !isOpaque || reference[0] == UInt8(ascii: "#") else { throw .opaqueBase }
         let base = reference[0] == UInt8(ascii: "#") ? description[...] : base(for: reference)

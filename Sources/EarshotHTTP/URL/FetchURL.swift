@@ -1,32 +1,32 @@
-/// An absolute URL that can be fetched, in normal form.
+/// Normalized absolute URL that can be fetched.
 ///
-/// Two URLs are equal when their normal forms are, byte by byte. The normal form is ASCII without controls, spaces,
-/// backslashes and fragment; its scheme and host are lower-case, a numeric host is a canonical address, a default port
-/// is dropped, and after an authority comes a path that starts with `/` and has no dot segments. What has no authority
-/// (`thumb:x`) is opaque: its path is the business of the worker that registered the scheme. Percent-escapes stay as
-/// they were written: the URL standard keeps them too, and decoding some would tell a server something else than asked.
+/// Two URLs are equal if their normalized forms are equal byte by byte. The normalized form is ASCII without controls,
+/// spaces, backslashes and fragment. Scheme and host are in lower case, a numeric host is a canonical address, and a
+/// default port is omitted. After an authority follows a path that begins with `/` and has no dot segments. A URL
+/// without authority (`thumb:x`) is opaque: the worker that registered the scheme interprets its path. Percent-escapes
+/// are kept, as in the URL standard, because decoding them could change the request's meaning.
 ///
 /// Sources: RFC 3986, and the URL standard where clients agree to differ from it.
 public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
-    /// The normal form, user information included: not for logs.
+    /// Normalized URL including user information: not for logs.
     public let description: String
 
-    /// Where the parts are in `description`.
+    /// Positions of the parts in `description`.
     private let layout: Layout
 
-    /// Offsets of bytes in the normal form, which has at most `HTTPLimits.urlBytes` of them.
+    /// Byte offsets in the normalized URL, which has at most `HTTPLimits.urlBytes` bytes.
     struct Layout: Sendable {
-        /// The colon after the scheme.
+        /// Index of the colon after the scheme.
         var schemeEnd: UInt16
-        /// The host's first byte, a bracket included; `pathStart` if there is no authority.
+        /// Index of the host's first byte, including a bracket; `pathStart` without authority.
         var hostStart: UInt16
-        /// The byte after the host, a bracket included.
+        /// Index after the host, including a bracket.
         var hostEnd: UInt16
-        /// The path's first byte.
+        /// Index of the path's first byte.
         var pathStart: UInt16
-        /// The question mark, or the end.
+        /// Index of the question mark, or the end.
         var queryStart: UInt16
-        /// The port, or the scheme's default; nil if neither is known.
+        /// Port, or the scheme's default; nil if neither is known.
         var port: UInt16?
         /// Whether `//` follows the scheme.
         var hasAuthority: Bool
@@ -34,7 +34,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         var isHTTP: Bool
     }
 
-    /// Reads an absolute URL, at most `HTTPLimits.urlBytes` long. A URL in normal form keeps the storage of `text`.
+    /// Parses an absolute URL of at most `HTTPLimits.urlBytes` bytes. A normalized URL keeps the storage of `text`.
     public init(_ text: String) throws(ParseError) {
         let utf8 = text.utf8
         let bytes = utf8.span
@@ -47,9 +47,10 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Reads an absolute URL whose host may be an internationalized name.
+    /// Parses an absolute URL with a possibly internationalized host name.
     ///
-    /// - Parameter hosts: Called for such names alone, so that URLs in ASCII cost no more. Without it they are refused.
+    /// - Parameter hosts: Called only for such names, so that ASCII URLs cost nothing extra. Without it such names are
+    ///   rejected.
     public init(_ text: String, hosts: HostNameEncoder?) throws(ParseError) {
         do throws(ParseError) { try self.init(text) } catch {
             let utf8 = text.utf8
@@ -57,14 +58,14 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Reads bytes, which need not be UTF-8: the `Location` of a response is not always.
+    /// Parses bytes, which need not be UTF-8, for example those of a `Location`.
     init(bytes: Span<UInt8>, hosts: HostNameEncoder? = nil) throws(ParseError) {
         do throws(ParseError) { try self.init(serializing: bytes) } catch {
             try self.init(encodingHost: bytes, hosts, after: error)
         }
     }
 
-    /// Reads bytes that were refused for `error`, once more with their host in ASCII.
+    /// Parses bytes that were rejected with `error` again, with their host converted to ASCII.
     private init(
         encodingHost bytes: Span<UInt8>, _ hosts: HostNameEncoder?, after error: ParseError
     ) throws(ParseError) {
@@ -78,38 +79,38 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         (description, layout) = try URLParts(bytes).serialized(bytes)
     }
 
-    /// The scheme, lower-case, without the colon.
+    /// Scheme in lower case, without the colon.
     public var scheme: Substring { slice(0, layout.schemeEnd) }
 
-    /// Whether the scheme is http or https; if so there is a host.
+    /// Whether the scheme is http or https, which implies a host.
     public var isHTTP: Bool { layout.isHTTP }
 
-    /// Whether the URL has no authority, so that nothing can be resolved against it.
+    /// Whether the URL has no authority, so that it cannot be a base for relative references.
     public var isOpaque: Bool { !layout.hasAuthority }
 
-    /// User name and, after a colon, password, as written; nil if there are none.
+    /// User name and, after a colon, password, as written; nil if absent.
     public var userinfo: Substring? {
         hasUserinfo ? slice(layout.schemeEnd + 3, layout.hostStart - 1) : nil
     }
 
-    /// Whether the URL carries a user name or a password.
+    /// Whether the URL contains a user name or password.
     public var hasUserinfo: Bool { layout.hasAuthority && layout.hostStart > layout.schemeEnd + 3 }
 
-    /// The host, lower-case, without the brackets of an IPv6 address; empty if there is none.
+    /// Host in lower case, without the brackets of an IPv6 address; empty if absent.
     public var host: Substring {
         hasBrackets ? slice(layout.hostStart + 1, layout.hostEnd - 1) : slice(layout.hostStart, layout.hostEnd)
     }
 
-    /// The host as an address; nil if it is a name.
+    /// Address of a numeric host; nil for a name.
     public var address: IPAddress? { IPAddress(String(host)) }
 
-    /// The port, or the scheme's default; nil for a scheme without one.
+    /// Port, or the scheme's default; nil for a scheme without a default.
     public var port: UInt16? { layout.port }
 
-    /// The path; starts with `/` unless the URL is opaque.
+    /// Path; begins with `/` unless the URL is opaque.
     public var path: Substring { slice(layout.pathStart, layout.queryStart) }
 
-    /// The query without its question mark; nil if there is none, which is not the same as an empty one.
+    /// Query without its question mark; nil if absent, as opposed to empty.
     public var query: Substring? {
         let end = UInt16(description.utf8.count)
         return layout.queryStart < end ? slice(layout.queryStart + 1, end) : nil
@@ -122,21 +123,20 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return Origin(scheme: String(scheme), host: String(name), port: port)
     }
 
-    /// What its origin can be known by: two URLs have the same one if, and only if, they have the same origin.
-    ///
+    /// Canonical name of the origin: equal for two URLs if and only if they have the same origin.
     public var originName: String {
         if let end = originNameEnd { return String(slice(0, end)) }
         let host = slice(layout.hostStart, layout.hostEnd - (hasFinalDot ? 1 : 0))
         return String(slice(0, layout.schemeEnd + 3) + host + slice(layout.hostEnd, layout.pathStart))
     }
 
-    /// A hash of `originName`, by the process's seed.
+    /// Hash of `originName` with the process's seed.
     public var originHash: Int {
         guard let end = originNameEnd else { return Self.hash(originName, upTo: originName.utf8.count) }
         return Self.hash(description, upTo: Int(end))
     }
 
-    /// Whether `name` is `originName`. Mostly nothing is made to see that.
+    /// Returns whether `name` is equal to `originName`, usually without an allocation.
     public func isOf(originNamed name: String) -> Bool {
         guard let end = originNameEnd else { return originName == name }
         guard name.utf8.count == Int(end) else { return false }
@@ -146,7 +146,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return true
     }
 
-    /// Where `originName` ends, if the URL begins with it: nil if there is user information or a dot at the end of the
+    /// End of `originName` if it is a prefix of the URL; nil if there is user information or a dot at the end of the
     /// host.
     private var originNameEnd: UInt16? {
         guard layout.hostStart < layout.pathStart else { return layout.schemeEnd + 1 }
@@ -159,7 +159,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return utf8.span[Int(layout.hostEnd) - 1] == UInt8(ascii: ".")
     }
 
-    /// Eight bytes at a time.
+    /// Hashes eight bytes at a time.
     private static func hash(_ text: String, upTo end: Int) -> Int {
         let utf8 = text.utf8
         let bytes = utf8.span
@@ -178,13 +178,13 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return hasher.finalize()
     }
 
-    /// The URL without user information and query, which hold passwords and tokens: the form for logs.
+    /// URL without user information and query, which may contain passwords and tokens: the form for logs.
     public var redacted: String {
         let authority = layout.hasAuthority ? layout.schemeEnd + 3 : layout.pathStart
         return String(slice(0, authority)) + slice(layout.hostStart, layout.queryStart)
     }
 
-    /// The URL with the user information of `other`, or without any if that has none or is nil.
+    /// Returns the URL with the user information of `other`, or without any if `other` is nil or has none.
     func withUserinfo(of other: FetchURL?) throws(ParseError) -> FetchURL {
         guard layout.hasAuthority, userinfo != other?.userinfo else { return self }
         let userinfo = other?.userinfo.map { $0 + "@" } ?? ""
@@ -196,10 +196,10 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     public func hash(into hasher: inout Hasher) { hasher.combine(description) }
 
-    /// What `reference` is taken relative to, for a relative one: this URL's bytes up to where it goes on.
+    /// Returns the part of this URL to which a relative `reference` is appended.
     ///
-    /// - Parameter reference: Not empty, without a scheme. RFC 3986, section 5.2.2, cut short: what follows is parsed
-    ///   again, which removes dot segments.
+    /// - Parameter reference: Relative reference, not empty. A shortened form of RFC 3986, section 5.2.2: the result is
+    ///   parsed again, which removes dot segments.
     func base(for reference: Span<UInt8>) -> Substring {
         let solidus = UInt8(ascii: "/")
         if reference[0] == UInt8(ascii: "?") { return slice(0, layout.queryStart) }
@@ -218,7 +218,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     }
 
     private func slice(_ start: UInt16, _ end: UInt16) -> Substring {
-        // Not of the text itself, which would look for the beginnings of characters: all of it is ASCII.
+        // Slices the UTF-8 view, which needs no search for character boundaries: all of it is ASCII.
         let utf8 = description.utf8
         let first = utf8.index(utf8.startIndex, offsetBy: Int(start))
         return Substring(utf8[first..<utf8.index(first, offsetBy: Int(end - start))])

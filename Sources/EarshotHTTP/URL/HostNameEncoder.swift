@@ -1,11 +1,11 @@
 /// Conversion of internationalized host names to ASCII by UTS 46, as `xn--` labels.
 ///
-/// The tables of Unicode are a C library's, and this module links none: the shell supplies the function. Its result
-/// depends on the name alone, and is checked like any host of a URL.
+/// The Unicode tables belong to a C library, which this module does not link, so the shell supplies the function. Its
+/// result depends only on the name, and is validated like any host of a URL.
 public struct HostNameEncoder: Sendable {
     /// Reason why a name has no ASCII form.
     public struct Failure: Error, Hashable, Sendable {
-        /// A phrase for people that holds nothing of the name.
+        /// Phrase for the user that contains no part of the name.
         public let reason: String
 
         public init(_ reason: String) { self.reason = reason }
@@ -16,7 +16,7 @@ public struct HostNameEncoder: Sendable {
     /// - Parameter function: Called on any thread with a name that is not ASCII.
     public init(_ function: @escaping @Sendable (String) throws(Failure) -> String) { self.function = function }
 
-    /// Returns the URL in `bytes` with its http or https host in ASCII; nil if that host is in ASCII already.
+    /// Returns the URL in `bytes` with its http or https host converted to ASCII; nil if that host is already ASCII.
     ///
     /// Percent-escapes of bytes above 7F in the host are decoded first, as the URL standard does.
     func encodingHost(of bytes: Span<UInt8>) throws(FetchURL.ParseError) -> [UInt8]? {
@@ -49,7 +49,7 @@ public struct HostNameEncoder: Sendable {
         return encoded
     }
 
-    /// The byte above 7F that a percent-escape at `index` stands for; nil for anything else.
+    /// Decodes the percent-escape of a byte above 7F at `index`; nil for anything else.
     private static func escapedByte(_ bytes: Span<UInt8>, _ index: Int) -> UInt8? {
         guard index + 2 < bytes.count, bytes[index] == UInt8(ascii: "%"), let high = bytes[index + 1].hexValue,
             let low = bytes[index + 2].hexValue, high >= 8

@@ -1,10 +1,10 @@
-/// Whom a rule is for, by name: `example.org`, one host; `*.example.org`, all hosts below a name, but not that; `*`,
-/// all.
+/// Pattern of host names: `example.org` matches one host, `*.example.org` all subdomains but not the domain itself, `*`
+/// all hosts.
 public struct HostPattern: Hashable, Sendable, CustomStringConvertible {
-    /// Lower-case, without a dot at its end.
+    /// Pattern in lower case, without a trailing dot.
     public let description: String
 
-    /// - Returns: nil for text that is none of the three. A number is no name: addresses are for an `IPNetwork`.
+    /// - Returns: nil for other text. A numeric address is not a name: use an `IPNetwork`.
     public init?(_ text: String) {
         guard text != "*" else {
             description = text
@@ -22,15 +22,15 @@ public struct HostPattern: Hashable, Sendable, CustomStringConvertible {
         description = isWildcard ? "*." + host : host
     }
 
-    /// Whether the pattern is for all hosts.
+    /// Whether the pattern matches all hosts.
     var isEverything: Bool { description == "*" }
 
-    /// Whether the pattern is for one host.
+    /// Whether the pattern matches only one host.
     var isSingle: Bool { !description.utf8.starts(with: "*".utf8) }
 
-    /// Whether the pattern is for `host`.
+    /// Returns whether the pattern matches `host`.
     ///
-    /// - Parameter host: Lower-case, without a dot at its end.
+    /// - Parameter host: Host in lower case, without a trailing dot.
     func matches(_ host: String) -> Bool {
         if isEverything { return true }
         if isSingle { return host == description }

@@ -1,17 +1,17 @@
-/// Scheme, host and port of a URL: what limits, cool-downs and credentials belong to.
+/// Scheme, host and port of a URL. Limits, cool-downs and credentials belong to an origin.
 ///
-/// A dot at the end of a host name is no difference here: both names lead to the same servers.
+/// A dot at the end of the host name is ignored, because both names resolve to the same servers.
 public struct Origin: Hashable, Sendable, CustomStringConvertible {
-    /// The scheme, lower-case.
+    /// Scheme in lower case.
     public let scheme: String
 
-    /// The host, lower-case, without brackets and without a dot at its end; empty for a URL without one.
+    /// Host in lower case, without brackets and trailing dot; empty for a URL without one.
     public let host: String
 
-    /// The port, or the scheme's default; nil for a scheme without one.
+    /// Port, or the scheme's default; nil for a scheme without a default.
     public let port: UInt16?
 
-    /// `https://host:port`, the port only where it is not the scheme's default; `thumb:` without a host.
+    /// `https://host:port`, without the scheme's default port; `thumb:` without a host.
     public var description: String {
         guard !host.isEmpty else { return scheme + ":" }
         let name = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host
@@ -19,13 +19,13 @@ public struct Origin: Hashable, Sendable, CustomStringConvertible {
         return "\(scheme)://\(name):\(port)"
     }
 
-    /// The origin of the URLs whose `FetchURL.originName` this is; nil for another text.
+    /// Parses the `FetchURL.originName` of an origin; nil for other text.
     public init?(named name: String) {
         guard let url = try? FetchURL(name), url.originName == name else { return nil }
         self = url.origin
     }
 
-    /// Called by `FetchURL.origin`, whose parts are in normal form.
+    /// Creates an origin from normalized parts; used by `FetchURL.origin`.
     init(scheme: String, host: String, port: UInt16?) {
         self.scheme = scheme
         self.host = host

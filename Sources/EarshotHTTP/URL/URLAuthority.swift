@@ -1,20 +1,20 @@
 /// The authority of a URL being parsed: `userinfo@host:port`.
 struct URLAuthority {
-    /// The user information; empty if there is none worth keeping.
+    /// User information; empty if absent or only a colon.
     let userinfo: Range<Int>
-    /// The host as spelled, brackets included.
+    /// Host as written, including brackets.
     let hostRange: Range<Int>
     let host: URLHost
-    /// The port, unless it is the scheme's default.
+    /// Port, unless it is the scheme's default.
     let port: UInt16?
-    /// Where the path begins.
+    /// Index at which the path begins.
     let end: Int
     let isNormal: Bool
 
-    /// Parses what stands between the `//` before `start` and the next `/`, `?` or the end of `bytes`.
+    /// Parses the bytes from `start`, after `//`, to the next `/`, `?` or the end of `bytes`.
     ///
-    /// - Parameter defaultPort: The scheme's; nil for any but http and https, which alone may go without a host and
-    ///   take a number for a name.
+    /// - Parameter defaultPort: Default port of the scheme; nil for any but http and https. Only http and https require
+    ///   a host and interpret a numeric name as an address.
     init(_ bytes: Span<UInt8>, from start: Int, defaultPort: UInt16?) throws(FetchURL.ParseError) {
         let (userinfo, hostRange, end) = try Self.split(bytes, from: start)
         for index in userinfo where !bytes[index].isUserinfo { throw .invalidUserinfo }
@@ -67,7 +67,7 @@ struct URLAuthority {
         return (start..<(at ?? start), hostStart..<hostEnd, end)
     }
 
-    /// The port that `digits` write; nil if they are empty, as RFC 3986, section 3.2.3, allows.
+    /// Parses a port; nil if it is empty, as RFC 3986, section 3.2.3, allows.
     private static func port(_ bytes: Span<UInt8>, _ digits: Range<Int>) throws(FetchURL.ParseError) -> UInt16? {
         guard !digits.isEmpty else { return nil }
         guard let number = decimal(bytes, digits, maximum: 65_535), number > 0 else { throw .invalidPort }

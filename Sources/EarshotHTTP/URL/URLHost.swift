@@ -1,16 +1,16 @@
 /// The host of a URL being parsed.
 enum URLHost {
-    /// A name, or nothing, as it is spelled.
+    /// Name as written; may be empty.
     case name
     case address(IPAddress)
 
-    /// What the bytes of `range` are, and whether they are in normal form.
+    /// Parses the host in `range`, and checks whether it is normalized.
     ///
-    /// Letters, digits, `-`, `_` and `.` only: the other bytes RFC 3986 allows in a name are in no name of the DNS, and
-    /// `*` and `,` mean something to libcurl's CURLOPT_RESOLVE.
+    /// A name consists of letters, digits, `-`, `_` and `.`. Other bytes that RFC 3986 permits do not occur in DNS
+    /// names, and `*` and `,` have a meaning in libcurl's CURLOPT_RESOLVE.
     ///
-    /// - Parameter allowsLegacyIPv4: Read a name that ends in a number as `inet_aton` does, as the URL standard wants
-    ///   for http, so that `0x7f.1` is seen to be 127.0.0.1 by whoever checks addresses.
+    /// - Parameter allowsLegacyIPv4: Interprets a name that ends in a number like `inet_aton`, as the URL standard
+    ///   requires for http. Address checks then recognize `0x7f.1` as 127.0.0.1.
     static func parse(
         _ bytes: Span<UInt8>, _ range: Range<Int>, allowsLegacyIPv4: Bool
     ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
@@ -43,7 +43,7 @@ enum URLHost {
         return (.address(.v4(address)), isSpelled(address.description, bytes.extracting(range)))
     }
 
-    /// Whether the last label of `name` is all digits or a hexadecimal number: URL standard, "ends in a number
+    /// Returns whether the last label of `name` is all digits or a hexadecimal number: URL standard, "ends in a number
     /// checker".
     private static func endsInNumber(_ bytes: Span<UInt8>, _ name: Range<Int>) -> Bool {
         var start = name.upperBound
@@ -57,7 +57,7 @@ enum URLHost {
         return true
     }
 
-    /// Whether `bytes` are the text of `address`.
+    /// Returns whether `bytes` are equal to the text of `address`.
     private static func isSpelled(_ address: String, _ bytes: Span<UInt8>) -> Bool {
         let utf8 = address.utf8
         let text = utf8.span

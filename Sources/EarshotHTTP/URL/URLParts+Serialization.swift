@@ -1,5 +1,5 @@
 extension URLParts {
-    /// The normal form of the URL that these are the parts of, and its layout.
+    /// Returns the normalized URL and its layout.
     func serialized(
         _ bytes: Span<UInt8>
     ) throws(FetchURL.ParseError) -> (text: String, layout: FetchURL.Layout) {
@@ -32,7 +32,7 @@ extension URLParts {
         return (String(decoding: text, as: UTF8.self), layout)
     }
 
-    /// Appends an authority without its `//`, and returns where its host went.
+    /// Appends an authority without its `//`. Returns the position of the host.
     private static func append(_ authority: URLAuthority, _ bytes: Span<UInt8>, to text: inout [UInt8]) -> Range<Int> {
         if !authority.userinfo.isEmpty {
             for index in authority.userinfo { text.append(bytes[index]) }
@@ -49,13 +49,13 @@ extension URLParts {
         return start..<end
     }
 
-    /// Appends a path that begins with `/` or is empty, without its dot segments: RFC 3986, section 5.2.4.
+    /// Appends a path that begins with `/` or is empty, and removes its dot segments: RFC 3986, section 5.2.4.
     private static func appendPath(_ bytes: Span<UInt8>, _ path: Range<Int>, to text: inout [UInt8]) {
         let solidus = UInt8(ascii: "/")
         let root = text.count
         var index = path.lowerBound
         while index < path.upperBound {
-            // At a `/`; the segment is what follows it.
+            // `index` is at a `/`; the segment follows it.
             let start = index + 1
             index = start
             while index < path.upperBound, bytes[index] != solidus { index += 1 }
@@ -76,7 +76,7 @@ extension URLParts {
         for index in range { text.append(bytes[index].lowercased) }
     }
 
-    /// Appends the bytes of `range`, those that are not legal as percent-escapes.
+    /// Appends the bytes of `range`, with illegal ones percent-escaped.
     private static func appendEscaped(
         _ bytes: Span<UInt8>, _ range: Range<Int>, to text: inout [UInt8], isLegal: (UInt8) -> Bool
     ) {

@@ -1,18 +1,18 @@
-/// A URL taken apart: where its parts are in the bytes it was read from, and whether they are in normal form there.
+/// Positions of a URL's parts in the bytes it was parsed from.
 struct URLParts {
-    /// The colon after the scheme.
+    /// Index of the colon after the scheme.
     let schemeEnd: Int
-    /// The scheme's port; nil for any but http and https.
+    /// Default port of the scheme; nil for any but http and https.
     let defaultPort: UInt16?
-    /// What follows `//`; nil for an opaque URL.
+    /// Authority after `//`; nil for an opaque URL.
     let authority: URLAuthority?
     let path: Range<Int>
-    /// The query without its question mark.
+    /// Query without its question mark.
     let query: Range<Int>?
-    /// Whether the bytes are the normal form.
+    /// Whether the bytes are already normalized.
     let isNormal: Bool
 
-    /// Takes `bytes` apart. Each byte of a URL in normal form is looked at once, of any other two times more.
+    /// Parses `bytes`. Reads each byte of a normalized URL once, and of any other URL up to three times.
     init(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) {
         if let normal = Self(normal: bytes) {
             self = normal
@@ -57,8 +57,8 @@ struct URLParts {
         self.isNormal = isNormal
     }
 
-    /// Takes a URL with an authority apart that is in normal form, as nearly all are; nil for any other, and where
-    /// something is wrong: what that is `init(_:)` says, which looks for one thing after the other.
+    /// Fast path for a normalized URL with an authority, as nearly all are; nil for any other URL. `init(_:)` then
+    /// checks step by step and determines the error.
     private init?(normal bytes: Span<UInt8>) {
         guard bytes.count <= HTTPLimits.urlBytes, let schemeEnd = Self.schemeEnd(bytes) else { return nil }
         let start = schemeEnd + 3
@@ -101,7 +101,7 @@ struct URLParts {
         isNormal = true
     }
 
-    /// The layout of the bytes, which are in normal form.
+    /// Layout of the bytes, which must be normalized.
     var layout: FetchURL.Layout {
         FetchURL.Layout(
             schemeEnd: UInt16(schemeEnd),
@@ -114,7 +114,8 @@ struct URLParts {
             isHTTP: defaultPort != nil)
     }
 
-    /// The colon after the scheme that `bytes` begin with; nil if they do not. RFC 3986, section 3.1.
+    /// Returns the index of the colon after the scheme; nil if `bytes` do not begin with a scheme. RFC 3986, section
+    /// 3.1.
     static func schemeEnd(_ bytes: Span<UInt8>) -> Int? {
         guard !bytes.isEmpty, bytes[0].isLetter else { return nil }
         for index in bytes.indices {
@@ -127,7 +128,7 @@ struct URLParts {
         return nil
     }
 
-    /// The port of http and https; nil for any other scheme.
+    /// Returns the default port of http and https; nil for any other scheme.
     static func defaultPort(_ scheme: String) -> UInt16? {
         let utf8 = scheme.utf8
         return defaultPort(utf8.span, utf8.span.indices)
@@ -138,7 +139,7 @@ struct URLParts {
         return matches(bytes, scheme, lowercase: "http") ? 80 : nil
     }
 
-    /// The host of an http or https URL; nil for any other text, and for a host that is empty or in brackets.
+    /// Returns the host of an http or https URL; nil for any other text, and for an empty or bracketed host.
     static func httpHost(of bytes: Span<UInt8>) -> Range<Int>? {
         guard let end = try? endBeforeFragment(bytes), let schemeEnd = schemeEnd(bytes),
             defaultPort(bytes, 0..<schemeEnd) != nil
@@ -151,7 +152,7 @@ struct URLParts {
         return host
     }
 
-    /// Where the fragment or the text ends, once length, controls and backslashes have been seen to.
+    /// Returns the index of the fragment, or the end. Checks length, controls and backslashes.
     private static func endBeforeFragment(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) -> Int {
         guard bytes.count <= HTTPLimits.urlBytes else { throw .tooLong }
         var end = bytes.count
@@ -164,7 +165,7 @@ struct URLParts {
         return end
     }
 
-    /// Whether the segment that begins at `index` and ends before a `/`, a `?` or the end is `.` or `..`.
+    /// Returns whether the segment at `index`, up to a `/`, a `?` or the end, is `.` or `..`.
     static func isDotSegment(_ bytes: Span<UInt8>, _ index: Int) -> Bool {
         guard index < bytes.count, bytes[index] == UInt8(ascii: ".") else { return false }
         var end = index + 1
