@@ -8,7 +8,7 @@ import Testing
         let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "exit 7"])
         try awaitEnd(child)
         #expect(child.reap() == .code(7))
-        // Asked again, it is still known.
+        // A second call returns the same result.
         #expect(child.reap() == .code(7))
     }
 
@@ -66,7 +66,7 @@ import Testing
         var hasEnded = false
         _ = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
         #expect(try loop.run(for: patience) { hasEnded })
-        // Its number is nobody's any more.
+        // Its process ID may be reused.
         child.sendToGroup(SIGKILL)
     }
 

@@ -2,7 +2,7 @@ import EarshotLoop
 import Glibc
 import Testing
 
-/// Longer than any of these tests takes; only a failing one waits so long.
+/// Timeout longer than any of these tests; only a failing test waits for it.
 let patience = Duration.seconds(10)
 
 @Suite struct EventLoopTests {
@@ -46,7 +46,7 @@ let patience = Duration.seconds(10)
         let second = loop.setTimer(after: .zero) { fired += 1 }
         loop.cancelTimer(first)
         #expect(try loop.run(for: patience) { fired == 1 })
-        // Nor is it in the way of the next once it has fired.
+        // A cancelled timer does not affect the next one either.
         loop.setTimer(after: .zero) { fired += 1 }
         loop.cancelTimer(second)
         #expect(try loop.run(for: patience) { fired == 2 })
@@ -101,7 +101,7 @@ let patience = Duration.seconds(10)
         let (first, second) = (Pipe(), Pipe())
         let number = first.reader
         let old = try loop.add(number, .readable) { _ in calls.append("old") }
-        // Closed without a word, as a library does, and opened again under the same number.
+        // Closed without notice, as by a library, and opened again under the same number.
         dup2(second.reader, number)
         let new = try loop.add(number, .readable) { _ in
             calls.append("new")
@@ -135,7 +135,7 @@ let patience = Duration.seconds(10)
         }
         #expect(try loop.run(for: patience) { passes == 4 })
         #expect(loop.now.since(start) < .seconds(5))
-        // Asked before the sleep, and once more after it.
+        // Checked before the sleep, and once more after it.
         #expect(try loop.run(for: patience) { passes == 6 })
         #expect(loop.now.since(start) >= .milliseconds(30))
         loop.removeHook(hook)
@@ -172,7 +172,7 @@ let patience = Duration.seconds(10)
             return .untilEvent
         }
         try loop.run(for: .milliseconds(100)) { false }
-        // One before the sleep and one at the end of the limit, unless that was over before the first.
+        // One pass before the sleep and one at the end of the limit, unless the limit expired before the first.
         #expect(passes <= 2)
         loop.remove(registration)
         loop.removeHook(hook)

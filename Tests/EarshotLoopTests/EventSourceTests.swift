@@ -74,7 +74,7 @@ import Testing
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while let signal = signals.next() { got.append(signal) }
         }
-        // To this thread: the others of a test process have not blocked it.
+        // Sent to this thread, because other threads of the test process have not blocked the signal.
         pthread_kill(pthread_self(), SIGUSR1)
         #expect(try loop.run(for: patience) { !got.isEmpty })
         #expect(got == [SIGUSR1])
@@ -98,7 +98,7 @@ import Testing
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
         var lock: LockFile? = try LockFile.take(path)
-        // As a copy of this process has it until it has loaded its program.
+        // Like a copy of this process that has not executed its program yet.
         let copies = (0..<1024).filter { descriptor in
             (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")) == path
         }.map { dup(Int32($0)) }

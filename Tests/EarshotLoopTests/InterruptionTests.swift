@@ -3,11 +3,11 @@ import Foundation
 import Synchronization
 import Testing
 
-/// Where the handler of the signal writes a byte.
+/// Descriptor to which the signal handler writes a byte.
 private let interrupted = Atomic<Int32>(-1)
 
 @Suite struct InterruptionTests {
-    /// As when the process was stopped: the sleep ends with nothing, however much has come.
+    /// As after the process was stopped: the sleep returns no events, even if some are pending.
     @Test func `what came while a signal interrupted the sleep is told before the pass ends`() throws {
         let pipe = Pipe()
         interrupted.store(pipe.writer, ordering: .sequentiallyConsistent)
@@ -45,7 +45,7 @@ private let interrupted = Atomic<Int32>(-1)
             }
         }
         #expect(try loop.run(for: patience) { passesBefore != nil })
-        // One before the first sleep, and one after the timer.
+        // One pass before the first sleep, and one after the timer.
         #expect(passesBefore == 2)
     }
 
@@ -63,7 +63,7 @@ private let interrupted = Atomic<Int32>(-1)
         #expect(toldBefore == pipes.count)
     }
 
-    /// The letter the kernel has for what a thread does, whose folder below /proc is given.
+    /// Returns the kernel's letter for the state of a thread, given by its folder below /proc.
     private static func state(of folder: String) -> Character? {
         let line = try? String(contentsOfFile: "/proc/\(folder)/stat", encoding: .utf8)
         return line?.split(separator: ")").last?.first { $0 != " " }

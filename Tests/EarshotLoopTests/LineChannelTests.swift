@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotLoop
 
-/// Lines between two processes, here two ends in one.
+/// Lines between two processes; here both ends are in one.
 struct LineChannelTests {
     @Test func `lines arrive apart and in order both ways`() throws {
         let loop = try EventLoop()

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 @Suite struct OutputTests {
-    /// More than a pipe holds.
+    /// More bytes than a pipe holds.
     private let bytes = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) }
 
     @Test func `bytes and files go whole into a file`() throws {
@@ -58,7 +58,7 @@ import Testing
         close(reader)
         defer { close(writer) }
         var outcome = Output(writer).write([1])
-        // A copy of this process has the reader, too, until it has loaded the program that another test starts.
+        // Another test's child holds a copy of the reader until it executes its program.
         for _ in 0..<10_000 where outcome == .done {
             sched_yield()
             outcome = Output(writer).write([1])
@@ -81,7 +81,7 @@ import Testing
         #expect(try InheritedPipe.readAll(reader) == "ready\n")
     }
 
-    /// An open file that has no name any more.
+    /// Returns an open file without a name.
     private func makeFile(_ bytes: [UInt8]) throws -> Int32 {
         let path = temporaryPath("output")
         let file = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A pipe of a test, with both ends.
+/// Pipe with both ends, for tests.
 final class Pipe {
     let reader: Int32
     let writer: Int32
@@ -28,7 +28,7 @@ final class Pipe {
         unsafe read(reader, &byte, 1)
     }
 
-    /// What one read brings, awaited.
+    /// Waits for input, and returns the result of one read.
     func text() -> String {
         var bytes = [UInt8](repeating: 0, count: 4_096)
         let count = unsafe read(reader, &bytes, bytes.count)
@@ -36,7 +36,7 @@ final class Pipe {
     }
 }
 
-/// A path in the system's folder for temporary files that no other test has.
+/// Returns a unique path in the system's folder for temporary files.
 func temporaryPath(_ name: String) -> String {
     let folder = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
     return "\(folder)/earshot-test-\(getpid())-\(UInt64.random(in: 0 ... .max))-\(name)"

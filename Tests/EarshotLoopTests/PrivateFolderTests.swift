@@ -2,8 +2,8 @@ import EarshotLoop
 import Foundation
 import Testing
 
-/// What another user could have prepared, or could change, is not trusted. Folders of other users are made by root
-/// alone: `Tests/Integration/test_trust.py` has them.
+/// Files that another user could have prepared or could change are not trusted. Only root can create folders of other
+/// users: see `Tests/Integration/test_trust.py`.
 @Suite final class PrivateFolderTests {
     private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
 
@@ -87,7 +87,7 @@ import Testing
         let wanted = isRefused ? FolderError.Reason.replaceable(above: above) : nil
         #expect(reason { _ = try PrivateFolder.isStore(path) } == wanted, "it need not exist")
         #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
-        // Also where a link leads there, and where the way leads out of it again.
+        // Also if a link leads into the folder and out of it again.
         try PrivateFolder.make("\(above)/between")
         try FileManager.default.createSymbolicLink(atPath: "\(root)/way", withDestinationPath: "above/./between")
         #expect(reason { try PrivateFolder.makeStore("\(root)/way/linked") } == wanted)

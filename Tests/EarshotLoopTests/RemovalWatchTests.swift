@@ -13,7 +13,8 @@ import Testing
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
 
-    /// Whether there was a notice since the last call. The kernel gives it before the call that caused it returns.
+    /// Returns whether an event arrived since the last call. The kernel queues it before the causing system call
+    /// returns.
     private func isNoticed() -> Bool {
         var entry = pollfd(fd: watch.descriptor, events: Int16(POLLIN), revents: 0)
         let isReadable = unsafe poll(&entry, 1, 0) == 1

@@ -2,12 +2,12 @@ import EarshotLoop
 import Testing
 
 struct RestartRuleTests {
-    /// Chance that takes nothing away.
+    /// Generator without jitter.
     private struct Highest: RandomNumberGenerator {
         func next() -> UInt64 { .max }
     }
 
-    /// Chance that is the same in each run: the constants are those of Knuth's MMIX.
+    /// Deterministic generator with the constants of Knuth's MMIX.
     private struct Seeded: RandomNumberGenerator {
         private var state: UInt64 = 1
         mutating func next() -> UInt64 {

@@ -44,11 +44,11 @@ enum Wording {
         "Sources/Cares/", "Sources/Curl/", "Sources/Decompression/",
         "Sources/EarshotBroker/", "Sources/EarshotCache/", "Sources/EarshotClient/", "Sources/EarshotCore/",
         "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/",
-        "Sources/EarshotLoop/", "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
+        "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/ZMTP/", "Sources/ZeroMQ/", "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/", "Tests/CurlTests/", "Tests/DecompressionTests/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotCacheTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
-        "Tests/EarshotDurableTests/", "Tests/EarshotLoopTests/", "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
+        "Tests/EarshotDurableTests/", "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
         "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/", "Tests/ZMTPTests/",
         "Tests/ZeroMQTests/",
     ]

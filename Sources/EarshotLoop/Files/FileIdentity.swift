@@ -1,11 +1,11 @@
 internal import Glibc
 
-/// Device and inode of a file: the same for all its names.
+/// Device and inode number of a file, equal for all of its names.
 public struct FileIdentity: Equatable, Sendable {
     private let device: UInt
     private let inode: UInt
 
-    /// Identifies the file at a path, a link as the link; nil if there is none.
+    /// Identifies the file at `path` without following a symbolic link; nil if it does not exist or cannot be examined.
     public init?(path: String) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { return nil }

@@ -1,16 +1,17 @@
 internal import CLinux
 internal import Glibc
 
-/// Makes files that were given to this program the outputs that they are for, without a copy.
+/// Moves files into an output folder by rename, so that nothing is copied.
 public final class FileMover {
-    /// What a new file has of the permissions that are usual, 0666.
+    /// Permissions of a new file: 0666 without the bits of the process's umask.
     private let mode: mode_t
-    /// The folder's file system.
+    /// Device number of the output folder's file system.
     private let device: dev_t
-    /// Whether it makes sense to try: not any more once the files were found to be in another file system.
+    /// Whether renames can succeed. False after the first source on another file system.
     private var isUseful = true
 
-    /// Nil for a folder that gives what is made in it more than a name: a group, or an access control list.
+    /// - Returns: nil for a folder whose new files inherit more than the umask gives: a set-group-ID folder, or one
+    ///   with a default access control list.
     public init?(into folder: String) {
         var status = stat()
         let path = ByteText.path(folder)
@@ -23,19 +24,19 @@ public final class FileMover {
         device = status.st_dev
     }
 
-    /// Whether files of this folder can be had by a new name: it is in the same file system.
+    /// Returns whether `folder` is on the same file system, so that a rename from it can succeed.
     public func reaches(_ folder: String) -> Bool {
         var status = stat()
         return unsafe stat(folder, &status) == 0 && status.st_dev == device
     }
 
-    /// Renames a file, which then looks as if it had been made there; what had the name before is gone.
+    /// Renames a file and gives it the permissions of a new file. Replaces an existing file of that name.
     ///
     /// - Parameters:
-    ///   - source: the same file, open.
-    ///   - folder: what a relative `name` is relative to.
-    /// - Returns: false if it has to be copied: it has another name too, the folder is in another file system, or the
-    ///   name cannot be given, which the copy will tell of.
+    ///   - source: Descriptor of the same file.
+    ///   - folder: Folder that a relative `name` is relative to.
+    /// - Returns: false if the caller has to copy instead: the file has another name as well, `folder` is on another
+    ///   file system, or the rename failed. The copy reports the reason.
     public func move(_ path: String, open source: Int32, to name: String, in folder: Int32) -> Bool {
         var status = stat()
         guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink == 1, fchmod(source, mode) == 0 else {

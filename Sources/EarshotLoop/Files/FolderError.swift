@@ -6,9 +6,9 @@ public struct FolderError: Error, Equatable, CustomStringConvertible {
         case system(SystemError)
         case notFolder
         case symbolicLink
-        /// The owner is neither this user nor, for a folder above, one that can change everything anyway.
+        /// The owner is neither this user nor, for a folder above it, root or the owner of `/`.
         case owner(UInt32)
-        /// The group or others have access to a folder that is for its owner alone.
+        /// The group or others have access to a folder that must be private to its owner.
         case enterable(mode: UInt32)
         /// The group or others can create and rename files in it.
         case writable(mode: UInt32)
@@ -18,7 +18,7 @@ public struct FolderError: Error, Equatable, CustomStringConvertible {
         case replaceable(above: String)
     }
 
-    /// The folder that was asked for.
+    /// Path of the requested folder.
     public let path: String
     public let reason: Reason
 

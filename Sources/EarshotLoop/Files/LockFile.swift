@@ -1,8 +1,9 @@
 internal import CLinux
 internal import Glibc
 
-/// A lock on a path, held as long as this object lives or the process does: open file description locks, fcntl(2).
-/// It survives no crash and needs no cleaning up; the file itself stays.
+/// Exclusive lock on a file: an open file description lock, fcntl(2).
+///
+/// The lock lasts as long as this object, and ends with the process. The file stays.
 public final class LockFile: Sendable {
     private let descriptor: Int32
 
@@ -10,7 +11,7 @@ public final class LockFile: Sendable {
         self.descriptor = descriptor
     }
 
-    /// Gives it up at once, also where a program that is about to be started has the descriptor until it is loaded.
+    /// Releases the lock explicitly, because a program being started may share the descriptor until its exec.
     deinit {
         var request = Self.wholeFile
         request.l_type = Int16(F_UNLCK)
@@ -18,9 +19,9 @@ public final class LockFile: Sendable {
         close(descriptor)
     }
 
-    /// Takes the lock, making the file (0600) if need be.
+    /// Acquires the lock. Creates the file with mode 0600 if it does not exist.
     ///
-    /// - Returns: nil when somebody else holds it, be it another process or another opening in this one.
+    /// - Returns: nil if another process, or another descriptor of this process, holds the lock.
     public static func take(_ path: String) throws(SystemError) -> LockFile? {
         let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw SystemError("open lock file") }
@@ -32,10 +33,10 @@ public final class LockFile: Sendable {
         return nil
     }
 
-    /// Returns whether the path still names the file of this lock, so that nobody else can lock it there.
+    /// Returns whether the path still names this lock's file. If so, no other process can lock that path.
     public func isAt(_ path: String) -> Bool { FileIdentity(path: path) == FileIdentity(descriptor: descriptor) }
 
-    /// Whether somebody holds the lock, asked without taking it even for a moment. False if there is no such file.
+    /// Returns whether the lock is held, without acquiring it. False if the file does not exist.
     public static func isHeld(_ path: String) throws(SystemError) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else {

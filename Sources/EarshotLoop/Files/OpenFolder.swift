@@ -1,14 +1,14 @@
 internal import CLinux
 internal import Glibc
 
-/// A folder held open for making and renaming files in it: the kernel need not look for it each time.
+/// Open descriptor of a folder, for creating and renaming files without a path lookup each time.
 ///
-/// It need not be readable, and stays the same folder when it is moved.
+/// The folder need not be readable. The descriptor follows the folder when it is moved.
 public final class OpenFolder: Sendable {
-    /// For the system calls that take names relative to a folder, such as openat(2); open(2) tells of `O_PATH`.
+    /// Descriptor opened with `O_PATH`, for system calls with a folder argument such as openat(2).
     public let descriptor: Int32
 
-    /// - Throws: `SystemError` when it cannot be opened, or is no folder.
+    /// - Throws: `SystemError` if the path cannot be opened or is not a folder.
     public init(_ path: String) throws(SystemError) {
         descriptor = unsafe open(ByteText.path(path), linux_o_path | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open") }

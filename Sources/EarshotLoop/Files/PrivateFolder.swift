@@ -1,15 +1,15 @@
 internal import Glibc
 
-/// Folders of one user: their creation, and the checks before their content is trusted.
+/// Creation of a user's private folders, and the checks made before their contents are trusted.
 ///
-/// A *closed* folder (the runtime folder) is entered by its owner alone. A *store* (spool, cache, durable requests) is
-/// written by its owner alone, and no other user can rename it: each folder above it belongs to this user or root, and
-/// is not writable for others unless it is sticky, as `StrictModes` of sshd(8) demands.
+/// A *closed* folder (the runtime folder) is accessible to its owner alone. A *store* (spool, cache, durable requests)
+/// is writable by its owner alone, and no other user can rename it. Each folder above a store belongs to this user or
+/// root, and is not writable by others unless it is sticky, as `StrictModes` of sshd(8) requires.
 public enum PrivateFolder {
-    /// Symbolic links followed above a folder: as many as the kernel follows, path_resolution(7).
+    /// Maximum number of symbolic links followed above a folder: the kernel's limit, path_resolution(7).
     private static let mostLinks = 40
 
-    /// Creates the folder and those above it, 0700, where they are missing.
+    /// Creates the folder and its missing parents with mode 0700.
     public static func make(_ path: String) throws(FolderError) {
         guard unsafe mkdir(path, 0o700) != 0, errno != EEXIST else { return }
         var error = SystemError("mkdir")
@@ -23,7 +23,7 @@ public enum PrivateFolder {
 
     // MARK: Closed folders
 
-    /// Creates a closed folder, or checks the one that exists.
+    /// Creates a closed folder, or checks the existing one.
     public static func makeClosed(_ path: String) throws(FolderError) {
         try make(path)
         guard try isClosed(path) else {
@@ -49,7 +49,7 @@ public enum PrivateFolder {
 
     // MARK: Stores
 
-    /// Creates a store, or checks the one that exists. One that others may read is closed to them.
+    /// Creates a store, or checks the existing one. Sets its mode to 0700.
     public static func makeStore(_ path: String) throws(FolderError) {
         try make(path)
         guard try isStore(path) else {
@@ -59,7 +59,8 @@ public enum PrivateFolder {
     }
 
     /// Returns whether the folder exists.
-    /// - Throws: `FolderError` for one that others can write to, or can replace; the latter also for one that is missing.
+    /// - Throws: `FolderError` if others can write to the folder or replace it. A missing folder can be replaceable
+    ///   too.
     public static func isStore(_ path: String) throws(FolderError) -> Bool {
         let status = try status(of: path)
         if let status { try checkStore(status, path) }
@@ -67,14 +68,14 @@ public enum PrivateFolder {
         return status != nil
     }
 
-    /// Checks a store that is open, but not the folders above it.
+    /// Checks an open store, but not the folders above it.
     public static func checkStore(_ descriptor: Int32, _ path: String) throws(FolderError) {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw FolderError(path, .system(SystemError("fstat"))) }
         try checkStore(status, path)
     }
 
-    /// Checks that each of these names in a store is a plain file of this user, or is free.
+    /// Checks that each name in a store is unused or a regular file of this user with one link.
     public static func checkFiles(_ names: [String], in path: String) throws(FolderError) {
         for name in names {
             guard let status = try status(of: "\(path)/\(name)") else { continue }
@@ -110,11 +111,12 @@ public enum PrivateFolder {
 
     // MARK: The folders above
 
-    /// Walks from the root to the folder as the kernel does, and checks each folder and each link on the way, until one
-    /// is missing.
+    /// Resolves the path from the root as the kernel does. Checks each folder and link on the way, up to the first
+    /// missing one.
     public static func checkFoldersAbove(_ path: String) throws(FolderError) {
         guard let root = try status(of: "/") else { return }
-        // In a user namespace root's files appear as another user's. Whoever owns `/` can replace everything anyway.
+        // In a user namespace, root's files appear to belong to another user. The owner of `/` can replace everything
+        // anyway.
         let trusted: Set = [geteuid(), 0, root.st_uid]
         var place = ""
         var links = 0

@@ -1,16 +1,16 @@
 internal import Glibc
 
-/// Notices that files or folders are removed, moved or unmounted: inotify(7).
+/// Detects that files or folders are removed, moved or unmounted: inotify(7).
 ///
-/// A notice says that something happened to one of them, not which; the owner then looks at all of its places.
+/// An event does not say which path changed, so the owner checks all of its paths.
 public final class RemovalWatch {
-    /// Bytes of notices read at a time: some hundred.
+    /// Size of the read buffer in bytes: some hundred events.
     private static let bufferBytes = 1 << 14
 
-    /// Readable when there are notices.
+    /// Readable while events are pending.
     public let descriptor: Int32
 
-    /// - Throws: `SystemError`, `EMFILE` when this user has as many instances as the system allows.
+    /// - Throws: `SystemError`; `EMFILE` at the user's limit of inotify instances.
     public init() throws(SystemError) {
         descriptor = inotify_init1(Int32(IN_CLOEXEC) | Int32(IN_NONBLOCK))
         guard descriptor >= 0 else { throw SystemError("inotify_init1") }
@@ -23,10 +23,10 @@ public final class RemovalWatch {
         add(folder, IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF)
     }
 
-    /// Watches a file for its removal: the end of a name changes its link count.
+    /// Watches a file for removal: unlinking a name changes the link count.
     public func watchFile(_ path: String) { add(path, IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) }
 
-    /// Watches a folder and those above it, as far as they can be read, for a move.
+    /// Watches for moves of a folder and of its readable ancestors.
     public func watchMoves(of folder: String) {
         var path = Substring(folder)
         while !path.isEmpty {
@@ -35,13 +35,13 @@ public final class RemovalWatch {
         }
     }
 
-    /// What cannot be watched is not: its loss is noticed when it is used.
+    /// Ignores failures: the loss of an unwatched path is noticed at its next use.
     private func add(_ path: String, _ events: Int32) {
         let mask = events | IN_DONT_FOLLOW | IN_MASK_ADD
         _ = unsafe inotify_add_watch(descriptor, path, UInt32(bitPattern: Int32(mask)))
     }
 
-    /// Takes all notices.
+    /// Discards all pending events.
     public func takeNotices() {
         var buffer = [UInt8](repeating: 0, count: Self.bufferBytes)
         while unsafe read(descriptor, &buffer, buffer.count) > 0 {}

@@ -1,14 +1,14 @@
 internal import CLinux
 internal import Glibc
 
-/// A new file without a name: gone with its process unless it is given one.
+/// New file without a name (`O_TMPFILE`), deleted with its last descriptor unless it is linked.
 public enum UnnamedFile {
     private static let isNameable = unsafe access("/proc/self/fd", X_OK) == 0
 
-    /// Opens one for writing, in the file system of `path`.
+    /// Opens an unnamed file for writing, in the file system of `path`.
     ///
-    /// - Parameter folder: what a relative path is relative to.
-    /// - Returns: nil where the file system has none, or nothing can be made there.
+    /// - Parameter folder: Folder that a relative `path` is relative to.
+    /// - Returns: nil if the file system does not support it, or the folder is not writable.
     public static func open(in path: String, of folder: Int32) -> Int32? {
         guard isNameable else { return nil }
         let flags = linux_o_tmpfile | O_WRONLY | O_CLOEXEC
@@ -16,7 +16,7 @@ public enum UnnamedFile {
         return descriptor >= 0 ? descriptor : nil
     }
 
-    /// Gives the file a name. - Returns: false, with `errno`, where that is impossible or the name is taken.
+    /// Links the file under an unused name. Returns false on failure, with the reason in `errno`.
     public static func name(_ descriptor: Int32, _ name: [CChar], in folder: Int32) -> Bool {
         // Linux before 6.10 wants a capability for a link by descriptor, and answers ENOENT without it. A link through
         // /proc needs none, and takes a third longer.

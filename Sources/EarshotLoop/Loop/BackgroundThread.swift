@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A thread that does one thing and ends. It reaches a loop by a `Mailbox` alone.
+/// Thread that runs one function. It communicates with a loop only through a `Mailbox`.
 public enum BackgroundThread {
-    /// What is to be done, on its way to the thread.
+    /// Box that carries the function to the thread.
     private final class Work: Sendable {
         let body: @Sendable () -> Void
 
@@ -11,9 +11,9 @@ public enum BackgroundThread {
         }
     }
 
-    /// Runs `body` on a new thread, which blocks the signals that the calling one blocks.
+    /// Runs `body` on a new thread with the caller's signal mask.
     ///
-    /// - Throws: `SystemError` when there is no thread to be had; then `body` does not run.
+    /// - Throws: `SystemError` if the thread cannot be created; then `body` does not run.
     public static func run(_ body: @escaping @Sendable () -> Void) throws(SystemError) {
         var thread = pthread_t()
         let work = unsafe Unmanaged.passRetained(Work(body))

@@ -1,12 +1,12 @@
 internal import CLinux
 internal import Glibc
 
-/// A descriptor that any thread can make readable: eventfd(2).
+/// Descriptor that any thread can make readable: eventfd(2).
 public final class EventCounter: Sendable {
-    /// Readable while ``signal()`` was called more often than it was taken.
+    /// Readable from ``signal()`` until ``take()``.
     public let descriptor: Int32
 
-    /// - Throws: `SystemError` when there is no descriptor to be had.
+    /// - Throws: `SystemError` if no descriptor is available.
     public init() throws(SystemError) {
         descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         guard descriptor >= 0 else { throw SystemError("eventfd") }
@@ -21,7 +21,7 @@ public final class EventCounter: Sendable {
         while unsafe write(descriptor, &one, 8) < 0 && errno == EINTR {}
     }
 
-    /// Makes the descriptor unreadable and tells how many signals there were.
+    /// Makes the descriptor unreadable. Returns the number of signals since the last call.
     @discardableResult
     public func take() -> UInt64 {
         var count: UInt64 = 0

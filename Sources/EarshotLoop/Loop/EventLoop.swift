@@ -1,16 +1,16 @@
 internal import CLinux
 internal import Glibc
 
-/// One thread's loop: descriptors through epoll, timers, and a last word before it sleeps.
+/// Single-threaded event loop: descriptors through epoll, timers, and hooks at the end of each pass.
 ///
-/// A pass is: wait; read the clock; call the handlers of the descriptors that are ready, then of the timers that are
-/// due, then the hooks. So whoever was late, or was stopped for a while, hears all that came before it is told that a
-/// time is over. Everything is called from ``run()``, one after the other, never from inside another call; a
-/// handler may add and remove registrations, timers and hooks, its own included. An idle loop does not wake.
+/// A pass waits, reads the clock, then calls the handlers of ready descriptors, of due timers, and the hooks. Input is
+/// therefore handled before timeouts, even after the process was stopped for a while. ``run()`` makes all calls in
+/// sequence and never nests them. A handler may add and remove registrations, timers and hooks, including its own. An
+/// idle loop does not wake.
 ///
 /// Not `Sendable`: another thread reaches a loop only through a ``Mailbox``.
 @safe public final class EventLoop {
-    /// What is waited for on a descriptor.
+    /// Events that a registration waits for.
     public struct Interest: OptionSet, Sendable {
         public let rawValue: UInt32
         public init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -19,20 +19,20 @@ internal import Glibc
         public static let writable = Interest(rawValue: EPOLLOUT.rawValue)
     }
 
-    /// What a descriptor is ready for. Level-triggered: it is told again in each pass until it has been dealt with.
+    /// Events that a descriptor is ready for. Level-triggered: reported again in each pass until handled.
     public struct Readiness: OptionSet, Sendable {
         public let rawValue: UInt32
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
         public static let readable = Readiness(rawValue: EPOLLIN.rawValue)
         public static let writable = Readiness(rawValue: EPOLLOUT.rawValue)
-        /// An error is pending; told whether asked for or not.
+        /// An error is pending. Reported regardless of the interest.
         public static let error = Readiness(rawValue: EPOLLERR.rawValue)
-        /// The other end is gone; told whether asked for or not.
+        /// The peer has closed the connection. Reported regardless of the interest.
         public static let hangUp = Readiness(rawValue: EPOLLHUP.rawValue)
     }
 
-    /// A descriptor that is waited for. Of no use any more once removed.
+    /// Handle of a registered descriptor. Stale once removed.
     public struct Registration: Hashable, Sendable {
         fileprivate let slot: UInt32
         fileprivate let generation: UInt32
@@ -40,17 +40,17 @@ internal import Glibc
         fileprivate var key: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
     }
 
-    /// What a hook says about the sleep ahead.
+    /// Limit that a hook sets on the next sleep.
     public enum Rest: Equatable, Sendable {
-        /// Nothing to do until something happens.
+        /// No limit: sleep until an event or timer.
         case untilEvent
-        /// Something is to be done at that moment, if nothing happens before.
+        /// Sleep until the given time at the latest.
         case until(LoopTime)
-        /// Work is pending that no descriptor will tell of: look at the descriptors and pass on without sleeping.
+        /// Work is pending that no descriptor reports: poll the descriptors without sleeping.
         case none
     }
 
-    /// A hook that was added.
+    /// Handle of an added hook.
     public struct HookID: Hashable, Sendable {
         fileprivate let number: UInt64
     }
@@ -61,10 +61,10 @@ internal import Glibc
         var handler: ((Readiness) -> Void)?
     }
 
-    /// Events taken from the kernel at once.
+    /// Maximum number of events taken from the kernel per call.
     private static let batch = 256
 
-    /// The moment this pass began.
+    /// Time at which this pass began.
     public private(set) var now = LoopTime.read()
 
     private let epoll: Int32
@@ -78,7 +78,7 @@ internal import Glibc
     private var isStopping = false
     private var isRunning = false
 
-    /// - Throws: `SystemError` when there is no descriptor to be had.
+    /// - Throws: `SystemError` if no descriptor is available.
     public init() throws(SystemError) {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         unsafe events = .allocate(capacity: EventLoop.batch)
@@ -92,11 +92,11 @@ internal import Glibc
 
     // MARK: Descriptors
 
-    /// Calls `handler` in each pass in which `descriptor` is ready for one of `interest`. The caller keeps the
+    /// Calls `handler` in each pass in which `descriptor` is ready for one of `interest`. The caller owns the
     /// descriptor, and removes the registration before closing it.
     ///
-    /// A library may close a descriptor without saying so, and get the same number again: adding a number that is
-    /// registered already ends the old registration.
+    /// A library may close a descriptor without notice, and reuse its number. Adding a registered number again
+    /// therefore ends the old registration.
     public func add(
         _ descriptor: Int32, _ interest: Interest, _ handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {
@@ -116,14 +116,14 @@ internal import Glibc
         return registration
     }
 
-    /// Waits for something else from now on; no interest at all still tells of errors.
+    /// Changes the interest. An empty interest still reports errors and hang-ups.
     public func change(_ registration: Registration, to interest: Interest) throws(SystemError) {
         guard isCurrent(registration) else { return }
         try control(slots[Int(registration.slot)].descriptor, registration, interest)
     }
 
-    /// Ends a registration. Its handler is not called any more, not even for what this pass has already taken from
-    /// the kernel. Nothing happens if it has ended before.
+    /// Ends a registration. Its handler is not called again, not even for events this pass has already taken from the
+    /// kernel. No effect if it has already ended.
     public func remove(_ registration: Registration) {
         guard isCurrent(registration) else { return }
         let descriptor = slots[Int(registration.slot)].descriptor
@@ -135,8 +135,8 @@ internal import Glibc
 
     // MARK: Timers and hooks
 
-    /// Calls `handler` once, in the first pass at or after `deadline`. One set during a pass is not called in that
-    /// pass, so that a timer which sets itself again cannot keep the loop.
+    /// Calls `handler` once, in the first pass at or after `deadline`. A timer set during a pass does not fire in that
+    /// pass, so that a timer which rearms itself cannot block the loop.
     @discardableResult
     public func setTimer(at deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
         timers.set(deadline, handler)
@@ -148,37 +148,38 @@ internal import Glibc
         timers.set(now.advanced(by: delay), handler)
     }
 
-    /// Nothing happens if the timer has fired or was cancelled.
+    /// Cancels a timer. No effect if it has fired or was cancelled.
     public func cancelTimer(_ timer: TimerID) { timers.cancel(timer) }
 
-    /// Calls `hook` at the end of each pass and before the first sleep, after the hooks added before it.
+    /// Calls `hook` at the end of each pass and before the first sleep, in the order of addition.
     public func addHook(_ hook: @escaping () -> Rest) -> HookID {
         lastHook += 1
         hooks.append((HookID(number: lastHook), hook))
         return HookID(number: lastHook)
     }
 
-    /// Nothing happens if it was removed before.
+    /// Removes a hook. No effect if it was already removed.
     public func removeHook(_ id: HookID) { hooks.removeAll { $0.id == id } }
 
     // MARK: Running
 
-    /// Passes until ``stop()``.
+    /// Runs passes until ``stop()``.
     public func run() throws(SystemError) {
         _ = try run(until: { false }, deadline: nil)
     }
 
-    /// Passes until `isDone` says so, asked before each sleep, or until ``stop()``.
+    /// Runs passes until `isDone` returns true, checked before each sleep, or until ``stop()``.
     ///
-    /// - Returns: what `isDone` said last.
+    /// - Returns: Last result of `isDone`.
     @discardableResult
     public func run(until isDone: () -> Bool) throws(SystemError) -> Bool {
         try run(until: isDone, deadline: nil)
     }
 
-    /// Passes until `isDone` says so, asked before each sleep, or until `limit` is over, or until ``stop()``.
+    /// Runs passes until `isDone` returns true, checked before each sleep, or until `limit` has elapsed, or until
+    /// ``stop()``.
     ///
-    /// - Returns: what `isDone` said last.
+    /// - Returns: Last result of `isDone`.
     @discardableResult
     public func run(for limit: Duration, until isDone: () -> Bool) throws(SystemError) -> Bool {
         try run(until: isDone, deadline: LoopTime.read().advanced(by: limit))
@@ -205,7 +206,7 @@ internal import Glibc
         }
     }
 
-    /// Milliseconds to sleep at most, rounded up; -1 is without end.
+    /// Returns the maximum sleep in milliseconds, rounded up; -1 without a limit.
     private func sleep(_ rest: Rest, _ deadline: LoopTime?) -> Int32 {
         var moment = [timers.next(), deadline].compactMap(\.self).min()
         switch rest {
@@ -219,13 +220,13 @@ internal import Glibc
         return Int32(min((nanoseconds - 1) / 1_000_000 + 1, UInt64(Int32.max)))
     }
 
-    /// Sleeps, and calls the handlers of all descriptors that are ready then.
+    /// Sleeps, then calls the handlers of all ready descriptors.
     private func takeReady(_ milliseconds: Int32) throws(SystemError) {
         var ready = try wait(milliseconds)
         now = LoopTime.read()
         dispatch(ready)
         var taken = ready
-        // The kernel tells of the others next before it tells of the same again.
+        // The kernel rotates its ready list, so the next call returns other descriptors first.
         while ready == EventLoop.batch, taken < registrations.count {
             ready = try wait(0)
             dispatch(ready)
@@ -236,7 +237,7 @@ internal import Glibc
     private func wait(_ milliseconds: Int32) throws(SystemError) -> Int {
         var count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
         if count < 0, errno == EINTR {
-            // A process that was stopped wakes with this, whatever came meanwhile.
+            // A process that was stopped wakes with EINTR, whatever events arrived meanwhile.
             count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), 0)
         }
         guard count < 0 else { return Int(count) }
@@ -270,7 +271,7 @@ internal import Glibc
             case (.untilEvent, _): break
             }
         }
-        // One that a hook has added may have something to say, too.
+        // A hook added by a hook may have pending work.
         return lastHook == newest ? rest : .none
     }
 
@@ -286,7 +287,7 @@ internal import Glibc
         freeSlots.append(registration.slot)
     }
 
-    /// Adds the descriptor to epoll, or changes it where it is there already.
+    /// Adds the descriptor to epoll, or modifies its entry if it has one.
     private func control(
         _ descriptor: Int32, _ registration: Registration, _ interest: Interest
     ) throws(SystemError) {

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A moment on the system's monotonic clock. It says nothing about the calendar and nothing outside this boot.
+/// Time on the system's monotonic clock. Unrelated to the calendar, and meaningless after a reboot.
 public struct LoopTime: Comparable, Hashable, Sendable {
-    /// Nanoseconds since an unspecified moment, usually the boot.
+    /// Nanoseconds since an unspecified epoch, usually the boot.
     public var nanoseconds: Int64
 
     public init(nanoseconds: Int64) {
@@ -12,12 +12,12 @@ public struct LoopTime: Comparable, Hashable, Sendable {
     /// Reads the clock. A loop does this once per pass: see ``EventLoop/now``.
     public static func read() -> LoopTime {
         var time = timespec()
-        // Cannot fail: the clock exists and the pointer is good.
+        // Cannot fail: the clock exists and the pointer is valid.
         unsafe clock_gettime(CLOCK_MONOTONIC, &time)
         return LoopTime(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
     }
 
-    /// The moment `duration` later; the end of time where that would overflow.
+    /// Returns the time `duration` later, saturated on overflow.
     public func advanced(by duration: Duration) -> LoopTime {
         let (seconds, attoseconds) = duration.components
         let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
@@ -27,7 +27,7 @@ public struct LoopTime: Comparable, Hashable, Sendable {
         return LoopTime(nanoseconds: last ? .max : total)
     }
 
-    /// As `advanced(by:)`, for so many milliseconds: a `Duration` is a number of 128 bits.
+    /// Equivalent of `advanced(by:)` in milliseconds, without the 128-bit arithmetic of `Duration`.
     public func advanced(milliseconds: Int) -> LoopTime {
         let (delay, overflow) = Int64(milliseconds).multipliedReportingOverflow(by: 1_000_000)
         let (total, overflowed) = nanoseconds.addingReportingOverflow(delay)
@@ -35,7 +35,7 @@ public struct LoopTime: Comparable, Hashable, Sendable {
         return LoopTime(nanoseconds: total)
     }
 
-    /// The time from `earlier` to this moment.
+    /// Returns the time elapsed since `earlier`.
     public func since(_ earlier: LoopTime) -> Duration {
         .nanoseconds(nanoseconds.subtractingReportingOverflow(earlier.nanoseconds).partialValue)
     }

@@ -1,45 +1,46 @@
 internal import Synchronization
 
-/// The one door by which another thread reaches a loop: it puts values in, the loop's thread takes them out.
+/// Queue that carries values from other threads to a loop's thread.
 ///
-/// A loop takes them in the handler of ``descriptor``, by ``takeAll()``, and is woken for the first value after that.
-/// Or it takes them in each pass, by ``takeSome(into:)``, and asks ``mayRest()`` before it sleeps: then nobody spends a
-/// system call on waking a loop that is awake.
+/// A loop has two ways to take values. It may call ``takeAll()`` in the handler of ``descriptor``, and is woken for the
+/// first value after that. Or it calls ``takeSome(into:)`` in each pass and ``mayRest()`` before it sleeps, which saves
+/// the system call that wakes a loop already awake.
 public final class Mailbox<Value: Sendable>: Sendable {
-    /// What became of a value that was put in.
+    /// Result of putting a value in.
     public enum Placement: Equatable, Sendable {
-        /// The box is closed: nobody will take it out.
+        /// The box is closed: the value was not accepted.
         case refused
-        /// It will be taken out.
+        /// Accepted; the loop is awake.
         case taken
-        /// It will be taken out once ``wake()`` was called.
+        /// Accepted; the caller must call ``wake()``.
         case takenAsleep
     }
 
-    /// Values for which there is room all the time.
+    /// Capacity kept between calls, in values.
     private static var keptValues: Int { 1_024 }
 
     private struct State {
         var values: [Value] = []
         var isClosed = false
-        /// Whether the loop is asleep, or may go to sleep without looking.
+        /// Whether the loop sleeps, or may fall asleep without checking the box.
         var isAsleep = true
     }
 
     private let state = Mutex(State())
     private let counter: EventCounter
 
-    /// - Throws: `SystemError` when there is no descriptor to be had.
+    /// - Throws: `SystemError` if no descriptor is available.
     public init() throws(SystemError) {
         counter = try EventCounter()
     }
 
-    /// Readable when the loop was woken.
+    /// Readable after the loop was woken.
     public var descriptor: Int32 { counter.descriptor }
 
-    /// Puts `value` in and wakes the loop. From any thread. The box has no bound: its user has.
+    /// Adds `value` and wakes the loop. Callable from any thread. The box is unbounded: its user bounds the number of
+    /// values.
     ///
-    /// - Returns: false when the box was closed: then nobody will take it out.
+    /// - Returns: false if the box is closed; the value is discarded.
     @discardableResult
     public func put(_ value: Value) -> Bool {
         let placement = place(value)
@@ -47,8 +48,8 @@ public final class Mailbox<Value: Sendable>: Sendable {
         return placement != .refused
     }
 
-    /// As ``put(_:)``, but leaves it to the caller to wake the loop, for one who holds a lock that the loop takes, too:
-    /// who is woken may run at once, in the place of who woke him.
+    /// Equivalent of ``put(_:)`` that leaves waking the loop to the caller, for a caller that holds a lock which the
+    /// loop also takes: the woken thread may preempt the waker.
     public func place(_ value: Value) -> Placement {
         state.withLock(of: self) { state in
             guard !state.isClosed else { return .refused }
@@ -61,16 +62,17 @@ public final class Mailbox<Value: Sendable>: Sendable {
     /// Wakes the loop.
     public func wake() { counter.signal() }
 
-    /// Takes out all that waits, in the order it was put in.
+    /// Takes all values in the order of their arrival.
     public func takeAll() -> [Value] {
-        // The signal first: one that comes after it belongs to values not yet taken, and wakes the loop again.
+        // The signal is taken first: a later one belongs to values not yet taken, and wakes the loop again.
         counter.take()
         return take { $0.isAsleep = true }
     }
 
-    /// As ``takeAll()``, by a loop that asks ``mayRest()`` before it sleeps.
+    /// Equivalent of ``takeAll()`` for a loop that calls ``mayRest()`` before it sleeps.
     ///
-    /// - Parameter values: what was in it goes; its memory is there for what is put in next.
+    /// - Parameter values: Receives the values. Its previous elements are removed, and its memory is reused for new
+    ///   values.
     public func takeSome(into values: inout [Value]) {
         values.removeAll(keepingCapacity: values.capacity <= Self.keptValues)
         state.withLock(of: self) { state in
@@ -79,7 +81,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
         }
     }
 
-    /// Whether nothing waits: from then on what is put in wakes the loop.
+    /// Returns whether the box is empty. If so, the next value wakes the loop.
     public func mayRest() -> Bool {
         state.withLock(of: self) { state in
             state.isAsleep = state.values.isEmpty
@@ -87,12 +89,12 @@ public final class Mailbox<Value: Sendable>: Sendable {
         }
     }
 
-    /// Makes the descriptor unreadable, after the loop was woken.
+    /// Makes the descriptor unreadable after a wake-up.
     public func heardWake() { counter.take() }
 
-    /// Lets nothing in any more.
+    /// Closes the box to new values.
     ///
-    /// - Returns: what waited.
+    /// - Returns: Values not yet taken.
     public func close() -> [Value] { take { $0.isClosed = true } }
 
     private func take(_ change: (inout State) -> Void) -> [Value] {

@@ -2,10 +2,10 @@ internal import CLinux
 public import Synchronization
 
 extension Mutex where Value: ~Copyable {
-    /// As `withLock`, and seen by the thread sanitizer: who waits for a mutex waits in the standard library, which is
-    /// built without it, so that it takes what two threads do one after the other for a race.
+    /// Equivalent of `withLock` whose ordering is visible to the thread sanitizer. The standard library implements the
+    /// mutex and is not instrumented, so the sanitizer would report false races.
     ///
-    /// - Parameter owner: the object that has the mutex, one for each.
+    /// - Parameter owner: Object that contains the mutex; one mutex per owner.
     public borrowing func withLock<Answer: ~Copyable>(
         of owner: AnyObject, _ body: (inout sending Value) -> sending Answer
     ) -> sending Answer {

@@ -1,13 +1,13 @@
 internal import CLinux
 internal import Glibc
 
-/// Signals as events: they are blocked for this thread, and for those it starts later, and are read from a
-/// descriptor: signalfd(2). Make it before other threads start, or one of them takes the signal the old way.
+/// Signals as events of a descriptor: signalfd(2). They are blocked for this thread and those it starts later. Create
+/// it before other threads start, or the kernel may deliver a signal to one of them.
 public final class SignalSource {
-    /// Readable when a signal waits.
+    /// Readable while a signal is pending.
     public let descriptor: Int32
 
-    /// Takes over `signals`, for good.
+    /// Blocks `signals` permanently and receives them.
     public init(_ signals: [Int32]) throws(SystemError) {
         var set = sigset_t()
         unsafe sigemptyset(&set)
@@ -20,7 +20,7 @@ public final class SignalSource {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// The next signal that waits, or nil. The same signal sent twice before it was read may come once.
+    /// Returns the next pending signal, or nil. A signal sent twice before it is read may be reported once.
     public func next() -> Int32? {
         var info = signalfd_siginfo()
         while true {
@@ -30,7 +30,7 @@ public final class SignalSource {
         }
     }
 
-    /// Makes a write into a closed pipe or socket an error (`EPIPE`) and no longer a death.
+    /// Makes a write to a closed pipe or socket fail with `EPIPE` instead of killing the process.
     public static func ignoreBrokenPipes() {
         _ = signal(SIGPIPE, SIG_IGN)
     }

@@ -1,18 +1,18 @@
 internal import HeapModule
 
-/// A timer that was set, for cancelling it.
+/// Handle of a timer, for cancelling it.
 public struct TimerID: Hashable, Sendable {
-    /// Counts the timers that were ever set, from 1.
+    /// Sequence number of the timer, from 1.
     fileprivate let number: UInt64
-    /// Where its handler is, as long as it is set.
+    /// Index of its handler while it is set.
     fileprivate let slot: Int
 }
 
-/// Timers in the order of their deadlines; equal deadlines in the order they were set.
+/// Timers ordered by deadline; equal deadlines in the order of insertion.
 ///
-/// Setting is O(log n). Cancelling is O(1): the deadline stays behind until it is due or more than half of what is
-/// kept is of that kind, and is then skipped. Nothing is looked up in a table: most timers are cancelled, one or two
-/// for each piece of work.
+/// Setting takes O(log n), cancelling O(1) amortized. A cancelled entry stays in the heap and is skipped when it is
+/// due. The heap is rebuilt when more than half of its entries are cancelled. There is no hash table lookup, because
+/// most timers are cancelled, one or two per piece of work.
 struct TimerQueue {
     private struct Entry: Comparable {
         let deadline: LoopTime
@@ -24,7 +24,7 @@ struct TimerQueue {
     }
 
     private struct Slot {
-        /// The timer's, or 0 while the slot is free.
+        /// Sequence number of its timer; 0 while the slot is free.
         var number: UInt64 = 0
         var handler: (() -> Void)?
     }
@@ -32,10 +32,10 @@ struct TimerQueue {
     private var heap = Heap<Entry>()
     private var slots: [Slot] = []
     private var freeSlots: [Int] = []
-    /// The number of the timer that was set last.
+    /// Sequence number of the newest timer.
     private(set) var newest: UInt64 = 0
 
-    /// Timers that are set.
+    /// Number of timers that are set.
     var count: Int { slots.count - freeSlots.count }
 
     mutating func set(_ deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
@@ -48,7 +48,7 @@ struct TimerQueue {
         return timer
     }
 
-    /// Nothing happens if the timer has fired or was cancelled.
+    /// Cancels a timer. No effect if it has fired or was cancelled.
     mutating func cancel(_ timer: TimerID) {
         guard isSet(timer) else { return }
         vacate(timer.slot)
@@ -56,7 +56,7 @@ struct TimerQueue {
         heap = Heap(heap.unordered.filter { isSet($0.timer) })
     }
 
-    /// The deadline of the first timer that is set.
+    /// Deadline of the earliest timer.
     mutating func next() -> LoopTime? {
         while let first = heap.min {
             if isSet(first.timer) { return first.deadline }
@@ -65,7 +65,7 @@ struct TimerQueue {
         return nil
     }
 
-    /// Takes out the first timer that is due at `now` and whose number is at most `last`.
+    /// Removes the earliest timer that is due at `now` and has a number of at most `last`. Returns its handler.
     mutating func takeDue(_ now: LoopTime, through last: UInt64) -> (() -> Void)? {
         guard let deadline = next(), deadline <= now, let timer = heap.min?.timer, timer.number <= last else {
             return nil

@@ -1,12 +1,12 @@
 internal import CLinux
 internal import Glibc
 
-/// A process this one started, and has to reap.
+/// Child of this process, which this process must reap.
 ///
-/// The child has a process group of its own (Ctrl-C at the terminal is the parent's affair), no blocked signals,
-/// the default action for each, its ``Streams``, and of the other descriptors only those it is given.
+/// A child has its own process group, so Ctrl-C at the terminal reaches only the parent. It has no blocked signals,
+/// default signal actions, its ``Streams``, and only those other descriptors that it inherits explicitly.
 public final class ChildProcess {
-    /// How a process ended.
+    /// Cause of a process's end.
     public enum Exit: Equatable, Sendable, CustomStringConvertible {
         case code(Int32)
         case signal(Int32)
@@ -19,13 +19,13 @@ public final class ChildProcess {
         }
     }
 
-    /// What a child has as its standard input, output and error.
+    /// Standard input, output and error of a child.
     public struct Streams: Sendable {
         /// Nil for `/dev/null`.
         public var input: Int32?
         /// Nil for the parent's standard error.
         public var output: Int32?
-        /// Nil for the parent's.
+        /// Nil for the parent's standard error.
         public var errors: Int32?
 
         public init(input: Int32? = nil, output: Int32? = nil, errors: Int32? = nil) {
@@ -35,10 +35,10 @@ public final class ChildProcess {
         }
     }
 
-    /// The path of the file of the program that runs here: proc(5).
+    /// Path of the running program's executable: proc(5).
     public static let thisProgram = "/proc/self/exe"
 
-    /// Its number, which stands for it until it is reaped.
+    /// Process ID, valid until the child is reaped.
     public let pid: Int32
     private let process: ProcessDescriptor
     private var exit: Exit?
@@ -48,16 +48,16 @@ public final class ChildProcess {
         self.process = process
     }
 
-    /// Readable when the child has ended; then call ``reap()``.
+    /// Readable after the child has ended; then call ``reap()``.
     public var descriptor: Int32 { process.descriptor }
 
     /// Starts the program at `path`.
     ///
     /// - Parameters:
-    ///   - arguments: from the program's own name on.
-    ///   - streams: other descriptors than 0, 1 and 2 of the parent.
-    ///   - inherited: descriptors the child gets under the same numbers.
-    ///   - variables: what its environment has besides this process's, or in the place of that, by name.
+    ///   - arguments: Argument vector, starting with the program's name.
+    ///   - streams: Descriptors of the parent other than 0, 1 and 2.
+    ///   - inherited: Descriptors that the child inherits under the same numbers.
+    ///   - variables: Environment variables added to or overriding those of this process.
     public static func spawn(
         _ path: String, _ arguments: [String], streams: Streams = Streams(), inheriting inherited: [Int32] = [],
         variables: [String: String] = [:]
@@ -72,7 +72,7 @@ public final class ChildProcess {
         }
         unsafe posix_spawn_file_actions_adddup2(&actions, streams.output ?? 2, 1)
         if let errors = streams.errors { unsafe posix_spawn_file_actions_adddup2(&actions, errors, 2) }
-        // dup2 onto itself takes close-on-exec off, in the child alone.
+        // dup2 of a descriptor onto itself clears close-on-exec, in the child only.
         for descriptor in inherited { unsafe posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor) }
 
         var attributes = posix_spawnattr_t()
@@ -98,22 +98,20 @@ public final class ChildProcess {
         return try owned(pid)
     }
 
-    /// Starts a child that goes on in a copy of this process and runs `body`: nothing has to be loaded and linked for
-    /// it, and no arguments have to be read.
+    /// Forks this process and runs `body` in the child, which saves loading, linking and argument parsing.
     ///
-    /// What this process holds is in the copy too; its descriptors are closed there as with ``spawn(_:_:inheriting:)``,
-    /// so `body` begins anew, as a program does. What this process does at its end the copy does not do at its own. A
-    /// copy that cannot be made ready ends with code 127.
+    /// The child's descriptors are closed as with ``spawn(_:_:inheriting:)``. Its memory is a copy of this process's.
+    /// Exit handlers of this process do not run in the child. A child that cannot be prepared exits with code 127.
     ///
-    /// - Parameter body: answers the exit code.
-    /// - Returns: nil in a process that has started other threads: a copy has none of them, and holds their locks for
-    ///   ever. And with a kernel that cannot close what the copy is not to have.
+    /// - Parameter body: Returns the exit code.
+    /// - Returns: nil if this process has other threads, because the child would inherit their locks but not the
+    ///   threads. Also nil if the kernel has no close_range(2).
     public static func fork(
         inheriting inherited: [Int32] = [], _ body: () -> Int32
     ) throws(SystemError) -> ChildProcess? {
-        // No descriptor has that number: nothing is closed.
+        // No descriptor has this number, so nothing is closed.
         guard linux_is_single_threaded() != 0, linux_close_range(.max, .max) == 0 else { return nil }
-        // Else both processes write it.
+        // Flushes buffered output, which both processes would write otherwise.
         fflush(nil)
         let pid = linux_fork()
         guard pid != 0 else {
@@ -123,17 +121,17 @@ public final class ChildProcess {
             _exit(code)
         }
         guard pid > 0 else { throw SystemError("fork") }
-        // The child does it as well: it is done before either goes on.
+        // The child does the same: the group exists before either continues.
         setpgid(pid, pid)
         return try owned(pid)
     }
 
-    /// signal(7) on Linux; the two that cannot be caught refuse to be changed.
+    /// signal(7) on Linux. SIGKILL and SIGSTOP reject the change.
     private static let lastSignal: Int32 = 64
-    /// What Swift's runtime catches to tell where a program crashed. In a copy that works as well.
+    /// Signals for which Swift's runtime prints a backtrace. Its handlers work in a forked child as well.
     private static let crashes = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGTRAP]
 
-    /// Makes a copy of the parent what a child is.
+    /// Gives a forked child the same environment as a spawned one.
     private static func becomeChild(inheriting inherited: [Int32]) -> Bool {
         setpgid(0, 0)
         for number in 1...lastSignal where !crashes.contains(number) { signal(number, SIG_DFL) }
@@ -160,7 +158,7 @@ public final class ChildProcess {
         }
     }
 
-    /// This process's environment with other variables, as C has it; its receiver's to free.
+    /// Returns this process's environment with `variables` applied, as C strings that the caller must free.
     private static func environment(with variables: [String: String]) -> [UnsafeMutablePointer<CChar>] {
         var strings: [UnsafeMutablePointer<CChar>] = unsafe []
         var next = unsafe linux_environment()
@@ -175,17 +173,17 @@ public final class ChildProcess {
         return unsafe strings
     }
 
-    /// Sends a signal to all of the child's process group, its own children among them. Does nothing once it is reaped:
-    /// then its number can be another group's.
+    /// Sends a signal to the child's process group, including the child's own children. No effect after the child is
+    /// reaped, because its ID may then belong to another group.
     public func sendToGroup(_ signal: Int32) {
         if exit == nil { kill(-pid, signal) }
     }
 
-    /// Sends a signal, unless the child has ended.
+    /// Sends a signal. Returns false if the child has ended.
     @discardableResult
     public func send(_ signal: Int32) -> Bool { process.send(signal) }
 
-    /// How the child ended, or nil while it runs. Frees its entry in the process table.
+    /// Returns the child's exit, or nil while it runs. Frees its entry in the process table.
     public func reap() -> Exit? {
         if let exit { return exit }
         var status: Int32 = 0
@@ -193,7 +191,7 @@ public final class ChildProcess {
             let result = unsafe waitpid(pid, &status, WNOHANG)
             if result == 0 { return nil }
             guard result < 0 else { break }
-            // ECHILD cannot be told from an end: somebody else has reaped it.
+            // ECHILD: the child was reaped elsewhere, so its exit is unknown.
             guard errno == EINTR else { return .code(-1) }
         }
         let ended: Exit =

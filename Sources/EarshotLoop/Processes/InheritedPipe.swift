@@ -1,19 +1,19 @@
 internal import CLinux
 internal import Glibc
 
-/// Pipes between a process and the children it starts.
+/// Pipes between a process and its children.
 public enum InheritedPipe {
-    /// Bytes that are read at most: what a pipe holds in its buffer is more.
+    /// Maximum number of bytes; fits into any pipe's buffer.
     private static let mostBytes = 4096
 
-    /// A new pipe, both ends close-on-exec; see ``ChildProcess/spawn(_:_:inheriting:)``.
+    /// Creates a pipe with both ends close-on-exec; see ``ChildProcess/spawn(_:_:inheriting:)``.
     public static func make() throws(SystemError) -> (reader: Int32, writer: Int32) {
         var ends: [Int32] = [-1, -1]
         guard unsafe linux_pipe(&ends, O_CLOEXEC) == 0 else { throw SystemError("pipe2") }
         return (ends[0], ends[1])
     }
 
-    /// The reading end of a pipe that holds `text` (at most 4 KiB) and nothing more.
+    /// Returns the read end of a pipe that contains `text`, at most 4 KiB, and is closed for writing.
     public static func holding(_ text: String) throws(SystemError) -> Int32 {
         precondition(text.utf8.count <= mostBytes, "\(text.utf8.count) bytes are too many for a pipe nobody reads yet")
         let (reader, writer) = try make()
@@ -27,7 +27,7 @@ public enum InheritedPipe {
         return reader
     }
 
-    /// A file without a name that holds `bytes`, to be read from its beginning: what is too long for a pipe.
+    /// Returns an unnamed file with these contents at offset 0, for contents too long for a pipe.
     public static func file(holding bytes: [UInt8]) throws(SystemError) -> Int32 {
         let descriptor = unsafe linux_memory_file("earshot")
         guard descriptor >= 0 else { throw SystemError("memfd_create") }
@@ -47,7 +47,7 @@ public enum InheritedPipe {
         return descriptor
     }
 
-    /// What a descriptor holds up to its end, at most 4 KiB; it is closed.
+    /// Reads a descriptor up to its end, at most 4 KiB, and closes it.
     public static func readAll(_ descriptor: Int32) throws(SystemError) -> String {
         defer { close(descriptor) }
         var bytes: [UInt8] = []
@@ -65,7 +65,7 @@ public enum InheritedPipe {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Says `ready` to whoever made `descriptor`, and closes it.
+    /// Writes `ready` to the descriptor and closes it.
     public static func sayReady(_ descriptor: Int32) {
         let line = Array("ready\n".utf8)
         _ = unsafe line.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }

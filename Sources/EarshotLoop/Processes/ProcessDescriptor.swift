@@ -1,29 +1,29 @@
 internal import CLinux
 internal import Glibc
 
-/// A hold on one process, which a later process of the same number cannot be mistaken for: pidfd_open(2).
+/// Reference to one process that a reused process ID cannot redirect: pidfd_open(2).
 public final class ProcessDescriptor {
-    /// The number it was opened by.
+    /// Process ID with which it was opened.
     public let pid: Int32
-    /// Readable when the process has ended, be it reaped or not.
+    /// Readable after the process has ended, whether or not it was reaped.
     public let descriptor: Int32
 
-    /// Opens the process `pid`, any of this system that can be seen from here.
+    /// Opens any process visible in this PID namespace.
     ///
-    /// - Throws: `SystemError`, `ESRCH` when there is no such process.
+    /// - Throws: `SystemError`; `ESRCH` if there is no such process.
     public init(pid: Int32) throws(SystemError) {
         self.pid = pid
         descriptor = linux_pidfd_open(pid)
         guard descriptor >= 0 else { throw SystemError("pidfd_open") }
     }
 
-    /// Opens the process at the other end of a connected Unix socket.
+    /// Opens the peer process of a connected Unix socket.
     ///
-    /// The kernel remembers the process itself, so a later one of its number is never opened. Linux before 6.5 tells
-    /// the number alone, and that is opened.
+    /// The kernel records the process itself, so a reused ID is never opened. Linux before 6.5 reports only the process
+    /// ID, which is opened instead.
     ///
-    /// - Parameter pid: its number, SO_PEERCRED of unix(7).
-    /// - Throws: `SystemError`, `ESRCH` or `EINVAL` when it has ended and was waited for.
+    /// - Parameter pid: Process ID of the peer, SO_PEERCRED of unix(7).
+    /// - Throws: `SystemError`; `ESRCH` or `EINVAL` if the process has ended and was reaped.
     public init(peerOf socket: Int32, pid: Int32) throws(SystemError) {
         self.pid = pid
         let known = linux_peer_pidfd(socket)
@@ -43,9 +43,9 @@ public final class ProcessDescriptor {
         }
     }
 
-    /// Sends a signal; 0 only asks whether one could be sent.
+    /// Sends a signal; 0 only checks whether one could be sent.
     ///
-    /// - Returns: false if the process has ended or belongs to somebody else.
+    /// - Returns: false if the process has ended or belongs to another user.
     @discardableResult
     public func send(_ signal: Int32) -> Bool {
         linux_pidfd_send_signal(descriptor, signal) == 0

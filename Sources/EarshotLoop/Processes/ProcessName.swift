@@ -1,14 +1,14 @@
 internal import CLinux
 internal import Glibc
 
-/// What this process is called in lists of processes.
+/// Name of this process in process listings.
 public enum ProcessName {
-    /// Names the calling thread, and those it starts later; the main thread's name is the process's: PR_SET_NAME,
-    /// prctl(2).
+    /// Names the calling thread and threads it starts later: PR_SET_NAME, prctl(2). The main thread's name is the
+    /// process's.
     ///
-    /// - Parameter name: what is beyond 15 bytes is cut off.
+    /// - Parameter name: Truncated to 15 bytes.
     public static func set(_ name: StaticString) {
-        // Fails for no name at a good address.
+        // Cannot fail for a valid address.
         _ = unsafe linux_set_name(name.utf8Start)
     }
 }

@@ -1,24 +1,24 @@
 internal import CLinux
 internal import Glibc
 
-/// What the system lets this process have.
+/// Resource limits and allocator settings of this process.
 public enum ResourceLimits {
-    /// Gives memory that was freed back to the system, which the allocator keeps otherwise: milliseconds after a burst.
+    /// Returns freed memory from the allocator to the system. Takes milliseconds after a burst.
     public static func returnFreeMemory() {
         linux_trim_memory()
     }
 
-    /// Has the allocator keep so many bytes of freed memory for what is asked for next, where it gives back all beyond
-    /// 128 KiB otherwise, to get it again page by page.
+    /// Sets how much freed memory the allocator keeps for later allocations, in bytes. By default it returns everything
+    /// above 128 KiB to the system, and page faults follow.
     public static func keepFreeMemory(bytes: Int32) {
         linux_keep_free_memory(bytes)
     }
 
-    /// Raises the number of descriptors this process may open as far as it may itself.
+    /// Raises the soft limit of open descriptors to the hard limit.
     ///
     /// libzmq ends the process when it runs out of them on ipc, so cap connections well below what this returns.
     ///
-    /// - Returns: the limit from now on.
+    /// - Returns: The new limit.
     @discardableResult
     public static func raiseDescriptorLimit() throws(SystemError) -> Int {
         var limit = rlimit()
@@ -29,15 +29,14 @@ public enum ResourceLimits {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// Has no core of this process written, and of none that it starts: its memory holds what requests say in
-    /// confidence.
+    /// Disables core dumps of this process and its children, because its memory contains credentials of requests.
     public static func forbidCoreDumps() throws(SystemError) {
         var limit = rlimit(rlim_cur: 0, rlim_max: 0)
         guard unsafe linux_set_core_limit(&limit) == 0 else { throw SystemError("setrlimit") }
     }
 
-    /// Bounds the address space of a process of this user, from its next allocation on. It may be raised again, as far
-    /// as that process may have more.
+    /// Limits the address space of a process of this user, for future allocations. The limit can be raised again up to
+    /// the hard limit.
     public static func limitMemory(of pid: Int32, bytes: Int) throws(SystemError) {
         var limit = rlimit()
         guard unsafe linux_address_space_limit(pid, nil, &limit) == 0 else { throw SystemError("prlimit") }

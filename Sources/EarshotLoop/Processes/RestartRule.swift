@@ -1,27 +1,27 @@
-/// When a child that died is started again, and whether its place is failing.
+/// Restart back-off of a crashing child, and detection of a crash loop.
 ///
-/// `well -> failing -> well`: a life shorter than `goodLife` ends in a quick death. The first one is followed by the
-/// next life at once; then the pauses double from `shortestPause` to `longestPause`, and chance takes up to half of
-/// each away, so that children that died together do not start together for ever. After `mostQuickDeaths` in a row the
-/// place is failing: it is still filled again after each pause, and is well again with the first good life.
+/// `well -> failing -> well`: a run shorter than `goodLife` is a quick death. The restart after the first one is
+/// immediate. Further pauses double from `shortestPause` to `longestPause`, with up to 50 % jitter, so that children
+/// that died together do not restart together. After `mostQuickDeaths` in a row the rule reports failure. Restarts
+/// continue, and the first long run ends the failure.
 public struct RestartRule: Equatable, Sendable {
-    /// A life so long makes good what was before: the cause of its end is another one.
+    /// Minimum run that counts as success. The cause of a later end is unrelated to earlier ones.
     public static let goodLife = Duration.seconds(10)
     public static let shortestPause = Duration.milliseconds(100)
     public static let longestPause = Duration.seconds(30)
-    /// So many in a row are no accident: two flights that are poison kill four times at most.
+    /// Quick deaths in a row that indicate a crash loop: two poisonous flights kill four times at most.
     public static let mostQuickDeaths = 5
 
-    /// Quick deaths since the last good life.
+    /// Quick deaths since the last long run.
     public private(set) var quickDeaths = 0
 
     public init() {}
 
     public var isFailing: Bool { quickDeaths >= Self.mostQuickDeaths }
 
-    /// A life of `lived` has ended; one that could not begin has lived not at all.
+    /// Records the end of a run of `lived`; zero for a child that failed to start.
     ///
-    /// - Returns: how long to wait with the next one.
+    /// - Returns: Pause before the restart.
     public mutating func lifeEnded(
         after lived: Duration, using generator: inout some RandomNumberGenerator
     ) -> Duration {
@@ -36,6 +36,6 @@ public struct RestartRule: Equatable, Sendable {
         return min(pause, Self.longestPause) * Double.random(in: 0.5...1, using: &generator)
     }
 
-    /// The present life has lasted for `goodLife`.
+    /// Records that the current run has reached `goodLife`.
     public mutating func livesWell() { quickDeaths = 0 }
 }

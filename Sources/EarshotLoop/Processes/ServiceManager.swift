@@ -1,22 +1,22 @@
 internal import CLinux
 internal import Glibc
 
-/// The service manager that started this process and wants to be told how it is: sd_notify(3), by datagrams to the
-/// socket that `NOTIFY_SOCKET` names.
+/// Service manager that started this process and expects status notifications: sd_notify(3), datagrams to the socket in
+/// `NOTIFY_SOCKET`.
 ///
-/// Telling never waits: what the manager does not take yet is kept here and tried again, of two values of one variable
-/// the later one.
+/// Notifying never blocks. Notifications that the manager does not accept are queued and retried; a newer value of a
+/// variable replaces an older one.
 public final class ServiceManager {
-    /// How long it waits for a sign of life before it ends this process; nil if it does not.
+    /// Watchdog timeout of the manager; nil if its watchdog is off.
     public let watchdogTime: Duration?
 
-    /// How long to wait when it takes nothing: it has a queue, which is full only while it is stopped.
+    /// Delay before a retry. The manager's queue is full only while it is stopped.
     private static let retryDelay = Duration.milliseconds(100)
 
-    /// Of the socket; a first byte of zero for an abstract one.
+    /// Socket address; starts with a zero byte for an abstract one.
     private let name: [CChar]
     private let descriptor: Int32
-    /// What it is still to hear, in order.
+    /// Notifications not yet sent, in order.
     private var owed: [(variable: String, value: String)] = []
     private var isWaiting = false
 
@@ -28,11 +28,11 @@ public final class ServiceManager {
 
     deinit { close(descriptor) }
 
-    /// Takes what the environment says about it out of the environment, so that no child of this process speaks for it.
-    /// To be called before there are other threads.
+    /// Reads the manager's settings and removes them from the environment, so that no child notifies in this process's
+    /// name. Must be called before other threads start.
     ///
-    /// - Returns: nil if nobody is to be told.
-    /// - Throws: `SystemError` when the socket's name is none, or there is no descriptor.
+    /// - Returns: nil if no manager expects notifications.
+    /// - Throws: `SystemError` if the socket's name is invalid or no descriptor is available.
     public static func take() throws(SystemError) -> ServiceManager? {
         let socket = taken("NOTIFY_SOCKET")
         let microseconds = taken("WATCHDOG_USEC").flatMap { Int64($0) }
@@ -42,7 +42,7 @@ public final class ServiceManager {
         guard socket.hasPrefix("/") || socket.hasPrefix("@") else {
             throw SystemError("NOTIFY_SOCKET", number: EAFNOSUPPORT)
         }
-        // The zero byte that ends a path has to fit as well: unix(7).
+        // The zero byte that terminates a path must fit as well: unix(7).
         guard (2...107).contains(name.count) else { throw SystemError("NOTIFY_SOCKET", number: ENAMETOOLONG) }
         if socket.hasPrefix("@") { name[0] = 0 }
         let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -53,9 +53,9 @@ public final class ServiceManager {
             watchdogTime: microseconds.flatMap { isWatched && $0 > 0 ? .microseconds($0) : nil })
     }
 
-    /// Tells variables such as `READY` and their values, in one datagram with what is owed.
+    /// Sends variables such as `READY` with their values, in one datagram together with queued ones.
     ///
-    /// - Parameter loop: tries again what is not taken.
+    /// - Parameter loop: Event loop that schedules retries.
     public func tell(_ news: [(variable: String, value: String)], loop: EventLoop) {
         for (variable, value) in news {
             owed.removeAll { $0.variable == variable }
@@ -68,7 +68,7 @@ public final class ServiceManager {
         guard !owed.isEmpty else { return }
         let text = Array(owed.map { "\($0.variable)=\($0.value)\n" }.joined().utf8)
         let sent = unsafe linux_send_to_unix(descriptor, name, name.count, text, text.count)
-        // Anything but a full queue lasts: there is nobody to tell, and nothing to be done.
+        // Errors other than a full queue are permanent: notifications are dropped.
         guard sent < 0, errno == EAGAIN || errno == EINTR || errno == ENOBUFS else {
             owed = []
             return

@@ -1,15 +1,16 @@
 internal import CLinux
 internal import Glibc
 
-/// Lines between two processes of a family, both ways: a pair of Unix sockets that keep lines apart, unix(7).
+/// Bidirectional channel of lines between related processes: a pair of Unix sockets that preserve message boundaries,
+/// unix(7).
 ///
-/// Sending never waits: what the other end does not take yet is kept here, so a sender that can wait does so while
-/// `hasBacklog`, and is told by `onRoom`. What was taken reaches the other end even if this process is killed.
+/// Sending never blocks. Lines that the peer does not accept yet are queued. A sender that can wait does so while
+/// `hasBacklog`; `onRoom` signals the end of the backlog. Accepted lines reach the peer even if this process is killed.
 public final class LineChannel {
-    /// Bytes of a line at most.
+    /// Maximum length of a line in bytes.
     public static let lineBytes = 16_384
 
-    /// Called when what was kept has left.
+    /// Called when the backlog has been sent.
     public var onRoom: () -> Void = {}
 
     private let descriptor: Int32
@@ -18,7 +19,8 @@ public final class LineChannel {
     private var registration: EventLoop.Registration?
     private var backlog: [String] = []
 
-    /// Two connected ends, both close-on-exec: one for a child to inherit, see ``ChildProcess/spawn(_:_:inheriting:)``.
+    /// Creates two connected sockets, both close-on-exec. One is for a child to inherit:
+    /// ``ChildProcess/spawn(_:_:inheriting:)``.
     public static func makePair() throws(SystemError) -> (own: Int32, child: Int32) {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
@@ -26,9 +28,9 @@ public final class LineChannel {
         return (ends[0], ends[1])
     }
 
-    /// Takes `descriptor` over, and closes it with itself.
+    /// Takes ownership of `descriptor`, and closes it with this object.
     ///
-    /// - Parameter onLine: called for each line, from the loop.
+    /// - Parameter onLine: Called from the loop for each line.
     public init(
         _ descriptor: Int32, loop: EventLoop, onLine: @escaping (String) -> Void
     ) throws(SystemError) {
@@ -46,10 +48,10 @@ public final class LineChannel {
         Glibc.close(descriptor)
     }
 
-    /// Whether lines wait for the other end to take some.
+    /// Whether lines wait until the peer accepts more.
     public var hasBacklog: Bool { !backlog.isEmpty }
 
-    /// Sends lines in their order. None is empty or longer than `lineBytes`.
+    /// Sends lines in order. Each is between 1 and `lineBytes` bytes long.
     public func send(_ lines: [String]) {
         precondition(
             lines.allSatisfy { (1...Self.lineBytes).contains($0.utf8.count) }, "a line is empty or too long to be read")
@@ -58,7 +60,7 @@ public final class LineChannel {
         flush()
     }
 
-    /// Takes what has come, in this call: the last words of a process that has ended.
+    /// Delivers all pending lines within this call, for example the last ones of a process that has ended.
     public func takeLines() {
         while registration != nil {
             switch Self.receive(descriptor, wait: false) {
@@ -69,9 +71,9 @@ public final class LineChannel {
         }
     }
 
-    /// Waits for the next line. For a process that has no loop yet.
+    /// Blocks until the next line, for a process without a loop.
     ///
-    /// - Returns: nil when the other end is gone.
+    /// - Returns: nil if the peer has closed the channel.
     public static func awaitLine(_ descriptor: Int32) -> String? {
         while true {
             switch receive(descriptor, wait: true) {
@@ -121,13 +123,12 @@ public final class LineChannel {
         do throws(SystemError) {
             try loop.change(registration, to: backlog.isEmpty ? .readable : [.readable, .writable])
         } catch {
-            // A descriptor that is watched can be watched otherwise, unless memory is out: then nothing is sent any
-            // more.
+            // Changing the interest of a registered descriptor fails only without memory. The channel closes then.
             end()
         }
     }
 
-    /// The other end is gone.
+    /// Closes the channel after the peer has closed it or an error occurred.
     private func end() {
         if let registration { loop.remove(registration) }
         registration = nil

@@ -1,27 +1,27 @@
 internal import CLinux
 internal import Glibc
 
-/// A descriptor that bytes are written to, whole, without going through memory where they come from a file.
+/// Blocking writer of bytes to a descriptor. Contents of files are copied inside the kernel where possible.
 ///
-/// Writing waits, and may wait for ever where the reader of a pipe stands still: a second descriptor that becomes
-/// readable, that of a ``SignalSource``, ends such a wait.
+/// A write may block indefinitely if the reader of a pipe stops. A second descriptor, such as that of a
+/// ``SignalSource``, interrupts the wait when it becomes readable.
 public struct Output: Sendable {
-    /// How a write ended.
+    /// Result of a write.
     public enum Outcome: Equatable, Sendable {
         case done
-        /// Nobody reads any more.
+        /// The reader has closed the pipe or socket.
         case broken
         /// The interrupting descriptor became readable; some bytes may have been written.
         case interrupted
-        /// The source ended before the bytes were all there.
+        /// The source ended before `length` bytes were copied.
         case short
         /// The `errno` value of the write.
         case failed(Int32)
     }
 
-    /// Bytes that go into a pipe that has any room at all, pipe(7).
+    /// Bytes that a pipe accepts whenever it is writable, pipe(7).
     private static let pipeBytes = 4096
-    /// Bytes copied by one call, so that a signal does not wait long.
+    /// Maximum number of bytes copied per call, so that a signal is noticed soon.
     private static let copyBytes = 16 << 20
 
     private let descriptor: Int32
@@ -30,8 +30,8 @@ public struct Output: Sendable {
     private let isPipe: Bool
 
     /// - Parameters:
-    ///   - descriptor: open for writing; the caller keeps it.
-    ///   - interrupt: readable when a write is to be given up; -1 for never.
+    ///   - descriptor: Descriptor open for writing; the caller owns it.
+    ///   - interrupt: Descriptor that interrupts a write when readable; -1 for none.
     public init(_ descriptor: Int32, interrupt: Int32 = -1) {
         self.descriptor = descriptor
         self.interrupt = interrupt
@@ -41,7 +41,7 @@ public struct Output: Sendable {
         isPipe = mode == S_IFIFO
     }
 
-    /// - Parameter descriptor: of a regular file, open for writing; the caller keeps it.
+    /// - Parameter descriptor: Regular file open for writing; the caller owns it.
     public init(file descriptor: Int32) {
         self.descriptor = descriptor
         interrupt = -1
@@ -66,7 +66,7 @@ public struct Output: Sendable {
         return .done
     }
 
-    /// Copies `length` bytes from where `source`, a file, stands.
+    /// Copies `length` bytes from the current offset of `source`, a file.
     public func copy(from source: Int32, length: Int) -> Outcome {
         var rest = length
         var way = isFile ? Way.range : isPipe ? .splice : .send
@@ -75,7 +75,7 @@ public struct Output: Sendable {
             case .success(0): return .short
             case .success(let count): rest -= count
             case .failure(let end):
-                // Another file system, or a device that cannot.
+                // Not supported: another file system, or a device without support.
                 guard case .failed(let number) = end.outcome, let next = way.next,
                     [EXDEV, EINVAL, ENOSYS, EOPNOTSUPP].contains(number)
                 else { return end.outcome }
@@ -85,7 +85,7 @@ public struct Output: Sendable {
         return .done
     }
 
-    /// How bytes get from a file to the descriptor; the later, the more descriptors can.
+    /// Copy methods, ordered from the fastest to the most widely supported.
     private enum Way {
         case range
         case splice
@@ -123,7 +123,7 @@ public struct Output: Sendable {
         }
     }
 
-    /// Calls once the descriptor takes something, and again as long as it was interrupted or took nothing.
+    /// Waits until the descriptor is writable and makes the call. Repeats while the call is interrupted or would block.
     private func attempt(_ call: () -> Int) -> Result<Int, End> {
         while true {
             if let end = waitForRoom() { return .failure(End(end)) }
@@ -137,7 +137,7 @@ public struct Output: Sendable {
         }
     }
 
-    /// Nil when there is room.
+    /// Waits until the descriptor is writable. Returns nil then, otherwise the reason to stop.
     private func waitForRoom() -> Outcome? {
         guard !isFile else { return nil }
         var entries = [

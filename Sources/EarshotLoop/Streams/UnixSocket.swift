@@ -1,31 +1,31 @@
 internal import CLinux
 internal import Glibc
 
-/// Stream sockets of the Unix domain, unix(7): none of these calls waits, all descriptors are close-on-exec.
+/// Stream sockets of the Unix domain, unix(7). Calls do not block unless stated. All descriptors are close-on-exec.
 public enum UnixSocket {
-    /// What a read or a write came to.
+    /// Result of a read or write.
     public enum Transfer: Equatable, Sendable {
         case bytes(Int)
-        /// The kernel has nothing, or takes nothing, now.
+        /// The call would block.
         case wouldBlock
-        /// The other end is gone.
+        /// The connection has ended.
         case ended
     }
 
-    /// Who is at the other end: who connected, or who listened.
+    /// Credentials of the peer: of the process that connected or listened.
     public struct Credentials: Equatable, Sendable {
-        /// Its process; 0 for one that this one cannot see.
+        /// Process ID; 0 if the process is not visible in this PID namespace.
         public let pid: Int32
-        /// Its effective user.
+        /// Effective user ID.
         public let uid: UInt32
     }
 
-    /// How many may connect before they are accepted: libzmq's own number would be 100, the kernel's most is 4,096.
+    /// Connections that may wait for accept: the kernel's maximum, where libzmq's default is 100.
     private static let backlog: Int32 = 4_096
 
-    /// A socket that listens at `path`, in the place of what is there; only this user can connect to it.
+    /// Creates a listening socket at `path`, replacing an existing file there. Only this user can connect to it.
     ///
-    /// - Throws: `SystemError`, `ENAMETOOLONG` for a path of more than 107 bytes.
+    /// - Throws: `SystemError`; `ENAMETOOLONG` for a path of more than 107 bytes.
     public static func listen(at path: String) throws(SystemError) -> Int32 {
         let descriptor = try make()
         _ = unsafe unlink(path)
@@ -47,8 +47,8 @@ public enum UnixSocket {
 
     /// Returns a socket that is connected to this user's listener at `path`.
     ///
-    /// - Throws: `SystemError`, `ENOENT` or `ECONNREFUSED` when nobody listens, `EAGAIN` when too many wait there,
-    ///   `EACCES` when another user listens.
+    /// - Throws: `SystemError`; `ENOENT` or `ECONNREFUSED` without a listener, `EAGAIN` if its backlog is full,
+    ///   `EACCES` if another user listens.
     public static func connect(to path: String) throws(SystemError) -> Int32 {
         let descriptor = try make()
         guard unsafe linux_connect_unix(descriptor, path, path.utf8.count) == 0 else {
@@ -56,7 +56,7 @@ public enum UnixSocket {
             Glibc.close(descriptor)
             throw error
         }
-        // The folder was this user's alone when it was looked at; the kernel knows who listens now.
+        // The folder was private when it was checked; the kernel knows the listener's user at this moment.
         guard credentials(of: descriptor)?.uid == geteuid() else {
             Glibc.close(descriptor)
             throw SystemError("connect a Unix socket", number: EACCES)
@@ -64,9 +64,9 @@ public enum UnixSocket {
         return descriptor
     }
 
-    /// The next connection of a socket that listens; nil when none waits, or the one that waited is gone.
+    /// Accepts the next connection. Returns nil if none is pending or the pending one has ended.
     ///
-    /// - Throws: `SystemError`, `EMFILE` or `ENFILE` when there is no descriptor for it.
+    /// - Throws: `SystemError`; `EMFILE` or `ENFILE` without a free descriptor.
     public static func accept(_ listener: Int32) throws(SystemError) -> Int32? {
         let descriptor = linux_accept(listener)
         if descriptor >= 0 { return descriptor }
@@ -75,7 +75,7 @@ public enum UnixSocket {
         return nil
     }
 
-    /// Nil if the kernel does not tell.
+    /// Returns the peer's credentials; nil if the kernel does not report them.
     public static func credentials(of descriptor: Int32) -> Credentials? {
         var pid: Int32 = 0
         var uid: UInt32 = 0
@@ -83,7 +83,7 @@ public enum UnixSocket {
         return Credentials(pid: pid, uid: uid)
     }
 
-    /// Reads what has come into `target`, which is not empty.
+    /// Reads available bytes into `target`, which must not be empty.
     @unsafe public static func receive(_ descriptor: Int32, into target: UnsafeMutableRawBufferPointer) -> Transfer {
         while true {
             let count = unsafe recv(descriptor, target.baseAddress, target.count, Int32(MSG_DONTWAIT))
@@ -94,7 +94,7 @@ public enum UnixSocket {
         }
     }
 
-    /// Writes as much of `source`, which is not empty, as the kernel takes.
+    /// Writes as much of `source` as the kernel accepts. `source` must not be empty.
     @unsafe public static func send(_ descriptor: Int32, _ source: UnsafeRawBufferPointer) -> Transfer {
         let flags = Int32(MSG_DONTWAIT | MSG_NOSIGNAL)
         while true {
@@ -105,18 +105,18 @@ public enum UnixSocket {
         }
     }
 
-    /// Waits until the kernel takes more, for at most so many milliseconds. For a process that is about to end.
+    /// Blocks until the kernel accepts more output, at most `milliseconds`. For a process that is about to exit.
     public static func awaitRoom(_ descriptor: Int32, milliseconds: Int32) {
         var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = unsafe poll(&entry, 1, milliseconds)
     }
 
-    /// Ends a connection in both directions; its descriptor stays open.
+    /// Shuts a connection down in both directions; its descriptor stays open.
     public static func shutDown(_ descriptor: Int32) {
         shutdown(descriptor, Int32(SHUT_RDWR))
     }
 
-    /// Gives a descriptor back.
+    /// Closes a descriptor.
     public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
 
     private static func make() throws(SystemError) -> Int32 {

@@ -1,15 +1,15 @@
-/// Text of bytes that need not be UTF-8: arguments, paths, variables of the environment.
+/// Text for bytes that need not be UTF-8: arguments, paths, environment variables.
 ///
-/// Each byte that belongs to no UTF-8 sequence becomes one scalar for private use, U+10FE80 to U+10FEFF, so that the same
-/// bytes go back to the system. Such scalars in the bytes themselves count as bytes without a sequence: the mapping is
+/// Each byte outside a valid UTF-8 sequence becomes one private-use scalar, U+10FE80 to U+10FEFF, so that the same
+/// bytes go back to the system. Such scalars in the input are treated as invalid bytes, which makes the mapping
 /// reversible.
 public enum ByteText {
     private static let base: UInt32 = 0x10FE00
     private static let marks: ClosedRange<UInt32> = 0x10FE80...0x10FEFF
-    /// The first byte of each mark in UTF-8; nearly no text has it.
+    /// First UTF-8 byte of each such scalar; nearly absent from ordinary text.
     private static let firstByte: UInt8 = 0xF4
 
-    /// The text that stands for `bytes`. O(bytes).
+    /// Returns the text that represents `bytes`. O(bytes).
     public static func text(of bytes: [UInt8]) -> String {
         if let text = String(validating: bytes, as: UTF8.self), !isMarked(text) { return text }
         var text = String.UnicodeScalarView()
@@ -28,7 +28,7 @@ public enum ByteText {
         return String(text)
     }
 
-    /// The text that stands for a C string.
+    /// Returns the text that represents a C string.
     public static func text(cString: UnsafePointer<CChar>) -> String {
         var bytes: [UInt8] = []
         var next = unsafe cString
@@ -39,7 +39,7 @@ public enum ByteText {
         return text(of: bytes)
     }
 
-    /// The bytes that `text` stands for. O(text).
+    /// Returns the bytes that `text` represents. O(text).
     public static func bytes(of text: String) -> [UInt8] {
         guard isMarked(text) else { return Array(text.utf8) }
         return text.unicodeScalars.flatMap { scalar in
@@ -47,7 +47,7 @@ public enum ByteText {
         }
     }
 
-    /// The same bytes for a system call, which takes a path up to the first zero.
+    /// Returns the same bytes as a C string. A system call reads them up to the first zero.
     public static func path(_ text: String) -> [CChar] {
         guard !isMarked(text) else { return bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
         let path = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
@@ -60,7 +60,7 @@ public enum ByteText {
         return path ?? text.utf8.map { CChar(bitPattern: $0) } + [0]
     }
 
-    /// Whether bytes that are not UTF-8 are in it.
+    /// Returns whether the text represents bytes that are not UTF-8.
     public static func isMarked(_ text: String) -> Bool {
         // By pointer and without a branch for each byte, so that the compiler compares many at once.
         let isSuspect = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
@@ -69,7 +69,7 @@ public enum ByteText {
         return isSuspect != false && text.unicodeScalars.contains { byte(of: $0) != nil }
     }
 
-    /// The byte that a scalar stands for; nil for a scalar that stands for itself.
+    /// Returns the byte that a scalar represents; nil for an ordinary scalar.
     public static func byte(of scalar: Unicode.Scalar) -> UInt8? {
         marks.contains(scalar.value) ? UInt8(scalar.value - base) : nil
     }

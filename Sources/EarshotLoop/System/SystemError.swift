@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A system call that failed, and why.
+/// Failed system call, with its error number.
 public struct SystemError: Error, Equatable, CustomStringConvertible {
-    /// The call, and what it was about where that is not a peer's text (`open lock file`).
+    /// Name of the call, with its subject unless that is a peer's text (`open lock file`).
     public let call: String
     /// The `errno` value.
     public let number: Int32
@@ -12,13 +12,14 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
         self.number = number
     }
 
-    /// Takes the error of the call just made: nothing may stand between that call and this line.
+    /// Captures `errno` of the preceding call. No other call may come between.
     init(_ call: StaticString) {
         number = errno
         self.call = call.description
     }
 
-    /// Whether the same call fails again until somebody changes the system: a path or a permission, not a shortage.
+    /// Whether the call will fail again until an administrator changes the system: a path or permission, not a
+    /// shortage.
     public var isLasting: Bool {
         switch number {
         case EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EISDIR, EEXIST, ELOOP, ENAMETOOLONG, ENODEV, ENXIO, EAFNOSUPPORT,

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// The calendar's time as text.
+/// Calendar time as text.
 public enum CalendarTime {
-    /// Returns the present time, RFC 3339 in UTC: `2026-11-22T09:45:00Z`.
+    /// Returns the current time in RFC 3339 format, UTC: `2026-11-22T09:45:00Z`.
     public static func now() -> String {
         var now = time(nil)
         var parts = unsafe tm()
