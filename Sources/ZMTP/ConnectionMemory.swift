@@ -1,12 +1,12 @@
 internal import DequeModule
 
-/// Memory that the connections of one socket hold together: bytes on their way out, and frames that have not come whole.
+/// Memory shared by the connections of one socket: unsent output and incomplete incoming frames.
 ///
-/// An incoming frame of more than `freeBytes` is read only after all of its bytes were reserved, so that each frame
-/// which is being read can be completed. One owner holds at most half of the capacity, and owners take turns.
-/// Connections that wait are not read from: the kernel's buffer stops the sender.
+/// A frame of more than `freeBytes` is read only after all of its bytes are reserved, so that each frame being read can
+/// be completed. One owner holds at most half of the capacity, and owners take turns. Waiting connections are not read,
+/// so the kernel's buffer stops the sender.
 public final class ConnectionMemory {
-    /// Bytes of a frame that need no reservation: more than nearly all heads have.
+    /// Largest frame that needs no reservation, in bytes: more than nearly all heads.
     static let freeBytes = 16_384
 
     private struct Waiter {
@@ -14,36 +14,36 @@ public final class ConnectionMemory {
         let bytes: Int
     }
 
-    /// Connections of one owner that wait, in order, and what its others have reserved.
+    /// Waiting connections of one owner, in order, and the bytes reserved by all of its connections.
     private struct Owner {
         var reserved = 0
         var waiters: Deque<Waiter> = []
     }
 
-    /// Bytes that the kernel has not taken yet.
+    /// Bytes not yet accepted by the kernel.
     public private(set) var unsentBytes = 0
     /// Bytes of replies among them.
     public private(set) var unsentReplyBytes = 0
     /// Bytes reserved for incoming frames.
     public private(set) var reservedBytes = 0
-    /// Called when a connection begins to wait for room and none waited before.
+    /// Called when a connection begins to wait for memory and no other one waits.
     public var onShortage: (() -> Void)?
 
-    /// Shared by the connections: few of them have bytes to read at a time.
+    /// Input buffer shared by the connections, because few of them have input at a time.
     let spare = SpareBuffer()
 
     private let frameCapacity: Int
     private var isClosed = false
     private var owners: [Int32: Owner] = [:]
-    /// Owners with connections that wait, in the order of their turns.
+    /// Owners with waiting connections, in the order of their turns.
     private var turns: Deque<Int32> = []
 
-    /// - Parameter frameCapacity: bytes that incoming frames may take together. A larger frame gets its turn alone.
+    /// - Parameter frameCapacity: Maximum number of bytes of all incoming frames. A larger frame is read alone.
     public init(frameCapacity: Int = .max) {
         self.frameCapacity = frameCapacity
     }
 
-    /// Whether a connection waits for room.
+    /// Whether a connection waits for memory.
     public var isShort: Bool { !turns.isEmpty }
 
     func unsentChanged(by bytes: Int, replies replyBytes: Int) {
@@ -53,7 +53,7 @@ public final class ConnectionMemory {
 
     /// Reserves memory for a frame.
     ///
-    /// - Returns: false if the stream has to wait until ``MessageStream/roomGranted(_:)``.
+    /// - Returns: false if the stream must wait for ``MessageStream/roomGranted(_:)``.
     func reserve(_ bytes: Int, for stream: MessageStream, of owner: Int32) -> Bool {
         guard !isClosed else { return false }
         var entry = owners[owner] ?? Owner()
@@ -71,7 +71,7 @@ public final class ConnectionMemory {
         return true
     }
 
-    /// Gives reserved memory back, and grants it to those who wait.
+    /// Releases reserved memory and grants it to waiting connections.
     func release(_ bytes: Int, of owner: Int32) {
         reservedBytes -= bytes
         guard !isClosed else { return }
@@ -80,7 +80,7 @@ public final class ConnectionMemory {
         if let entry = owners[owner], entry.reserved == 0, entry.waiters.isEmpty { owners[owner] = nil }
     }
 
-    /// Grants nothing from now on: the owner of the connections is about to end, and them with it.
+    /// Stops granting memory, because the owner of the connections is about to release them.
     public func close() {
         onShortage = nil
         turns = []
@@ -88,14 +88,14 @@ public final class ConnectionMemory {
         isClosed = true
     }
 
-    /// One who waits first may always have what it needs: no frame is longer than a connection allows.
+    /// Returns whether the bytes fit. With nothing reserved any frame fits, because a connection bounds its frames.
     private func hasRoom(for bytes: Int, _ owner: Owner) -> Bool {
         (reservedBytes == 0 || bytes <= frameCapacity - reservedBytes)
             && (owner.reserved == 0 || bytes <= frameCapacity / 2 - owner.reserved)
     }
 
     private func grant() {
-        // Each owner has one turn for each grant; a round without any ends it.
+        // Each owner gets one turn per grant; the loop ends after a full round without a grant.
         var refusals = 0
         while refusals < turns.count, let owner = turns.popFirst() {
             guard var entry = owners[owner] else { continue }

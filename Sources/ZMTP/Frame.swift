@@ -1,11 +1,11 @@
-/// A frame's header: one byte of flags, and a length of one byte or of eight.
+/// Encoding of frame headers: one byte of flags, and a length of one or eight bytes.
 enum Frame {
     struct Header: Equatable {
         let hasMore: Bool
         let isCommand: Bool
-        /// Bytes of the header itself.
+        /// Length of the header itself in bytes.
         let headerBytes: Int
-        /// Bytes that follow it.
+        /// Length of the frame's content in bytes.
         let count: UInt64
     }
 
@@ -13,12 +13,12 @@ enum Frame {
     private static let long: UInt8 = 2
     private static let command: UInt8 = 4
 
-    /// Bytes that tell how long a header is.
+    /// Number of bytes that determine the length of a header.
     static let leastBytes = 2
 
     static func headerBytes(flags: UInt8) -> Int { flags & long == 0 ? 2 : 9 }
 
-    /// - Returns: nil for flags that mean nothing: a command is one frame.
+    /// - Returns: nil for invalid flags. A command consists of one frame.
     static func header(_ byte: (Int) -> UInt8) -> Header? {
         let flags = byte(0)
         guard flags & ~(more | long | command) == 0, flags & (more | command) != more | command else { return nil }
@@ -28,7 +28,7 @@ enum Frame {
             hasMore: flags & more != 0, isCommand: flags & command != 0, headerBytes: bytes, count: count)
     }
 
-    /// The header of a frame of `count` bytes, alone.
+    /// Returns the header of a single frame of `count` bytes.
     static func header(count: Int, isCommand: Bool) -> [UInt8] {
         var bytes: [UInt8] = []
         append(to: &bytes, count: count, flags: isCommand ? command : 0)

@@ -1,30 +1,30 @@
-/// The first bytes of a connection: rfc.zeromq.org/spec/23, version 3.0, mechanism NULL.
+/// Handshake of a connection: rfc.zeromq.org/spec/23, version 3.0, mechanism NULL.
 enum Handshake {
-    /// Bytes of a greeting.
+    /// Length of a greeting in bytes.
     static let greetingBytes = 64
-    /// Bytes of a command at most: READY has an identity of up to 255 and some names beside it.
+    /// Maximum length of a command in bytes. READY carries an identity of up to 255 bytes and some properties.
     static let commandBytes = 4_096
 
     private static let mechanism = Array("NULL".utf8) + [UInt8](repeating: 0, count: 16)
     private static let socketType = Array("socket-type".utf8)
 
-    /// Properties of a READY that matter here. Others are ignored, `Identity` among them: a connection is known by its
+    /// Relevant properties of a READY. Others are ignored, including `Identity`: a connection is identified by its
     /// descriptor, so two peers may choose the same routing ID.
     struct Ready: Equatable {
         var socketType: SocketType?
     }
 
-    /// A greeting, and the READY that follows it.
+    /// Returns a greeting, followed by a READY.
     static func opening(as type: SocketType) -> [UInt8] {
         var bytes: [UInt8] = [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0] + mechanism
         bytes += [UInt8](repeating: 0, count: greetingBytes - bytes.count)
         var ready = name("READY") + name("Socket-Type") + value(Array(type.rawValue.utf8))
-        // What a peer that talks to a ROUTER says of itself; empty: give me a routing ID.
+        // Property of peers of a ROUTER. Empty: the ROUTER assigns a routing ID.
         if type != .router { ready += name("Identity") + value([]) }
         return bytes + Frame.header(count: ready.count, isCommand: true) + ready
     }
 
-    /// - Returns: why a greeting is refused; nil if it is not.
+    /// - Returns: Reason to refuse a greeting; nil to accept it.
     static func obstacle(in greeting: [UInt8]) -> String? {
         guard greeting[0] == 0xff, greeting[9] & 1 == 1 else { return "what connected does not speak ZMTP" }
         guard greeting[10] >= 3 else { return "a peer speaks a version of ZMTP before 3.0" }
@@ -32,13 +32,13 @@ enum Handshake {
         return nil
     }
 
-    /// The name of a command, and what follows it; nil for none.
+    /// Splits a command into its name and the rest; nil if it is malformed.
     static func command(_ bytes: [UInt8]) -> (name: String, rest: ArraySlice<UInt8>)? {
         guard let length = bytes.first, length > 0, bytes.count > length else { return nil }
         return (String(decoding: bytes[1...Int(length)], as: UTF8.self), bytes[(Int(length) + 1)...])
     }
 
-    /// What a READY says behind its name; nil if it cannot be read.
+    /// Parses the properties of a READY; nil if they are malformed.
     static func ready(_ bytes: ArraySlice<UInt8>) -> Ready? {
         var ready = Ready()
         var rest = bytes
@@ -56,8 +56,8 @@ enum Handshake {
         return ready
     }
 
-    /// The answer to PING, whose time to live is passed over and whose context is said again; nil for a PING that
-    /// cannot be read. Version 3.1, which libzmq speaks to whoever sets heartbeats.
+    /// Returns the PONG for a PING with the same context, ignoring its time to live; nil for a malformed PING. PING
+    /// belongs to version 3.1, but libzmq sends it to version 3.0 peers if heartbeats are enabled.
     static func pong(to ping: ArraySlice<UInt8>) -> [UInt8]? {
         guard ping.count >= 2, ping.count <= 18 else { return nil }
         let pong = name("PONG") + ping.dropFirst(2)

@@ -1,19 +1,19 @@
 internal import EarshotLoop
 
-/// The next frame in an ``InputBuffer``.
+/// The next frame of an ``InputBuffer``.
 enum NextFrame {
-    /// Its header has not come whole.
+    /// Its header is incomplete.
     case incomplete
     /// Its flags have no meaning.
     case unknown
     case frame(Frame.Header, isWhole: Bool)
 }
 
-/// Bytes that were read and not used yet.
+/// Bytes that were read but not yet consumed.
 ///
-/// It has memory only while there are such: of a thousand connections few have something to say at a time.
+/// Memory is allocated only while the buffer is not empty, because few of a thousand connections are active at a time.
 @safe struct InputBuffer: ~Copyable {
-    /// Bytes read at once: what a Unix socket has, or some hundred small messages.
+    /// Maximum number of bytes per read: as much as a Unix socket buffers, or some hundred small messages.
     private static let capacity = 65_536
 
     private var memory: UnsafeMutableRawBufferPointer?
@@ -24,7 +24,7 @@ enum NextFrame {
 
     var count: Int { end - start }
 
-    /// The frame that begins with the next byte. All that ``MessageStream`` asks about it is found in one access.
+    /// The frame that starts with the next byte. One access answers all questions of ``MessageStream`` about it.
     var next: NextFrame {
         guard count >= Frame.leastBytes, let memory = unsafe memory else { return .incomplete }
         let start = start
@@ -33,10 +33,10 @@ enum NextFrame {
         return .frame(header, isWhole: UInt64(count - header.headerBytes) >= header.count)
     }
 
-    /// Reads more bytes; fewer are there than it can hold.
+    /// Reads more bytes after the unconsumed ones. The buffer must not be full.
     ///
-    /// - Parameter spare: memory of a connection of the same port, used if there is some.
-    /// - Returns: the result, and whether as many bytes came as there was room for.
+    /// - Parameter spare: Source of memory for an empty buffer.
+    /// - Returns: Result of the read, and whether it filled the buffer.
     mutating func read(_ descriptor: Int32, _ spare: SpareBuffer) -> (UnixSocket.Transfer, isFull: Bool) {
         let memory =
             unsafe self.memory ?? spare.take() ?? .allocate(byteCount: Self.capacity, alignment: 16)
@@ -57,9 +57,9 @@ enum NextFrame {
         return (outcome, count == room)
     }
 
-    /// Takes the next bytes out; so many are there.
+    /// Consumes the next bytes and returns them. `passed + wanted` is at most `count`.
     ///
-    /// - Parameter passed: bytes before them, which are dropped.
+    /// - Parameter passed: Number of bytes before them to discard.
     mutating func take(_ wanted: Int, behind passed: Int = 0) -> [UInt8] {
         precondition(passed + wanted <= count, "\(passed) + \(wanted) bytes of \(count)")
         if passed > 0 { drop(passed) }
@@ -69,9 +69,9 @@ enum NextFrame {
         return bytes
     }
 
-    /// Moves the next bytes, as many as are there, into `target` from `offset` on.
+    /// Moves as many bytes as available and needed into `target`, starting at `offset`.
     ///
-    /// - Returns: how many.
+    /// - Returns: Number of bytes moved.
     mutating func move(into target: inout [UInt8], at offset: Int) -> Int {
         let moved = min(count, target.count - offset)
         guard moved > 0, let memory = unsafe memory else { return 0 }
@@ -83,13 +83,13 @@ enum NextFrame {
         return moved
     }
 
-    /// Passes bytes over; so many are there.
+    /// Discards the next bytes. `dropped` is at most `count`.
     mutating func drop(_ dropped: Int) {
         start += dropped
         if start == end { (start, end) = (0, 0) }
     }
 
-    /// Gives the memory back if no bytes are in it.
+    /// Returns the memory to `spare` if the buffer is empty.
     mutating func release(to spare: SpareBuffer) {
         guard count == 0, let released = unsafe memory else { return }
         unsafe memory = nil
@@ -97,8 +97,8 @@ enum NextFrame {
     }
 }
 
-/// The memory of one ``InputBuffer`` without bytes, for the next connection that reads: an allocation of this size
-/// makes malloc(3) tidy its lists each time it is freed.
+/// Memory of an empty ``InputBuffer``, shared by the connections of one port. malloc(3) consolidates its free lists each
+/// time an allocation of this size is freed.
 @safe final class SpareBuffer {
     private var memory: UnsafeMutableRawBufferPointer?
 

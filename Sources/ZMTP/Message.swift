@@ -1,12 +1,12 @@
-/// A message of one or two frames.
+/// Message of one or two frames.
 public struct Message: Equatable, Sendable {
     /// The first frame.
     public var head: [UInt8]
     /// The second frame.
     public var body: [UInt8]?
-    /// Whether an empty frame came first, as a REQ sends it and wants it back.
+    /// Whether an empty delimiter frame precedes it. A REQ socket sends one and expects one in the reply.
     public var hasEnvelope = false
-    /// Whether there were more frames, which were passed over.
+    /// Whether the message had more frames, which were discarded.
     public var isLonger = false
 
     public init(head: [UInt8], body: [UInt8]? = nil, hasEnvelope: Bool = false) {

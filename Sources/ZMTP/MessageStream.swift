@@ -1,10 +1,14 @@
 public import EarshotLoop
 
-/// One end of a ZMTP connection over a Unix socket, in a loop: messages of one or two frames, both ways.
+/// One end of a ZMTP connection over a Unix socket, driven by an event loop: messages of one or two frames in both
+/// directions.
 ///
-/// `greeting -> handshake -> open -> ended`. It speaks version 3.0 with the mechanism NULL, and so to every libzmq
-/// since 4.0. Whoever is at the other end, nothing that comes is more than looked at until it is whole, and nothing
-/// that is not as it should be ends more than this connection.
+/// ```
+/// greeting -> handshake -> open -> ended
+/// ```
+///
+/// Speaks version 3.0 with the mechanism NULL, and so interoperates with every libzmq since 4.0. The peer is untrusted.
+/// Input is interpreted only once a frame is complete, and a protocol violation ends only this connection.
 public final class MessageStream {
     private enum Phase {
         case greeting
@@ -13,18 +17,19 @@ public final class MessageStream {
         case ended
     }
 
-    /// Bytes still to come of a frame that are read to where they are to be: fewer are read with what follows them.
+    /// Minimum missing part of a frame that is read directly into the frame, in bytes. Shorter rests are read through
+    /// the input buffer.
     private static let directBytes = 16_384
-    /// Bytes read in one call of ``next()``.
+    /// Maximum number of bytes read per call of ``next()``.
     private static let bytesPerCall = 4 << 20
 
-    /// Its own socket, which it closes.
+    /// The connection's socket, closed with this object.
     public let descriptor: Int32
-    /// What the other end is; nil before it has said so.
+    /// Socket type of the peer; nil before the handshake.
     public private(set) var peerType: SocketType?
-    /// Why this end ended it; nil when the other end did, or nobody.
+    /// Protocol violation for which this end closed the connection; nil without one.
     public private(set) var violation: String?
-    /// Whether the other end is gone. What it sent may wait all the same.
+    /// Whether the peer has closed the connection. Its last messages may still be unread.
     public private(set) var isHungUp = false
 
     private let type: SocketType
@@ -37,41 +42,41 @@ public final class MessageStream {
     private var registration: EventLoop.Registration?
     private var phase = Phase.greeting
     private var input = InputBuffer()
-    /// The frame that has not come whole.
+    /// Incomplete incoming frame.
     private(set) var partial: PartialFrame?
-    /// Bytes still to come of a frame that is passed over.
+    /// Bytes still to be discarded of a surplus frame.
     private var surplus: UInt64 = 0
     private var message = Message(head: [])
-    /// Frames of the message that have come, the envelope not counted.
+    /// Number of received frames of the current message, without the delimiter.
     private var frames = 0
     private var output = OutputQueue()
-    /// Whether the kernel may have something to read.
+    /// Whether the kernel may have input.
     private var isReadable = true
-    /// Whether a whole message may be there: no longer once ``next()`` found that the rest of one has yet to come.
+    /// Whether a complete message may be available. False after ``next()`` needed more input than there was.
     private var mayHaveMore = true
     private var isWaitingForRoom = false
-    /// Whether the output has a PONG that no call of ``flush()`` has tried to write.
+    /// Whether the output contains a PONG that ``flush()`` has not tried to write.
     private var hasNewPong = false
-    /// The answer to the newest of the PINGs that came while the kernel took no output.
+    /// Reply to the newest PING that arrived while the kernel accepted no output.
     private var latePong: [UInt8]?
-    /// Bytes reserved for the message that is coming.
+    /// Bytes reserved for the current message.
     private var reservedBytes = 0
-    /// Whether they include the frame that comes next.
+    /// Whether they include the next frame.
     private var isNextReserved = false
-    /// Whether the frame that comes next is too long for the memory that is left: nothing is read meanwhile.
+    /// Whether the next frame waits for memory. Nothing is read meanwhile.
     private(set) var awaitsRoom = false
-    /// When the last of ``reservedBytes`` were reserved; nil without any.
+    /// Time of the last reservation; nil without reserved bytes.
     public private(set) var reservedAt: LoopTime?
+    /// Output last reported to `memory`.
 
-    /// Takes `descriptor` over, a connected socket that does not wait, and says the greeting.
+    /// Takes ownership of `descriptor`, a connected non-blocking socket, and queues the greeting.
     ///
     /// - Parameters:
-    ///   - frameBytes: bytes of a frame at most; a longer one ends the connection.
-    ///   - mostMessages: messages that may wait to be written.
-    ///   - memory: counts what this connection and others hold.
-    ///   - owner: process at the other end, by which `memory` shares room out.
-    ///   - onReady: called from the loop when something may have come, or the other end is gone: ask ``next()`` later
-    ///     in that pass.
+    ///   - frameBytes: Maximum length of a frame in bytes; a longer one ends the connection.
+    ///   - mostMessages: Maximum number of unsent messages.
+    ///   - memory: Memory account shared by several connections.
+    ///   - owner: Process ID of the peer, for sharing `memory` fairly.
+    ///   - onReady: Called from the loop when input may be available or the peer has closed the connection. Call ``next()`` later in that pass.
     public init(
         _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int,
         memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, loop: EventLoop,
@@ -98,31 +103,31 @@ public final class MessageStream {
         if awaitsRoom || reservedBytes > 0 { releaseRoom() }
     }
 
-    /// Whether messages can be sent: both ends have said who they are.
+    /// Whether messages can be sent, which is the case after the handshake.
     public var isOpen: Bool { phase == .open }
 
-    /// Whether nothing more will come.
+    /// Whether the connection has ended and nothing more will arrive.
     public var isEnded: Bool { phase == .ended }
 
-    /// Whether ``next()`` is worth a call though the loop tells of nothing.
+    /// Whether ``next()`` may return a message without a new event from the loop.
     public var hasPending: Bool { phase != .ended && mayHaveMore }
 
-    /// Whether what comes is read. When it is not, the other end can write until the kernel's buffer is full.
+    /// Whether input is read. While false, the peer can write until the kernel's buffer is full.
     public var isReading = true {
         didSet { if isReading != oldValue { watch() } }
     }
 
     // MARK: Receiving
 
-    /// The next message; nil when no whole one has come, or it has ended.
+    /// Returns the next message; nil if none is complete or the connection has ended.
     public func next() -> Message? {
         var turn = Turn(items: .max, bytes: Self.bytesPerCall)
         return next(&turn)
     }
 
-    /// The next message; nil when no whole one has come, it has ended, or the turn is over.
+    /// Returns the next message; nil if none is complete, the connection has ended, or the turn is over.
     ///
-    /// PINGs that come before the message, or before the end of the input, are answered in one write.
+    /// PINGs before the message, or before the end of the input, are answered in one write.
     public func next(_ turn: inout Turn) -> Message? {
         defer { if hasNewPong { flush() } }
         while !turn.isOver {
@@ -146,7 +151,7 @@ public final class MessageStream {
         onReady()
     }
 
-    /// The other end is gone: nobody reads what waits, and the loop need not tell it again.
+    /// Handles the peer's hang-up. Output is dropped, and the loop need not report it again.
     private func hungUp() {
         isHungUp = true
         output.removeAll()
@@ -163,7 +168,7 @@ public final class MessageStream {
         settle(outcome, isFull: isFull)
     }
 
-    /// Reads on in a frame that has not come whole, where that is worth a call of its own; nil where it is not.
+    /// Reads directly into an incomplete frame if enough of it is missing; nil otherwise.
     private func readFrame(_ most: Int) -> (UnixSocket.Transfer, isFull: Bool)? {
         guard input.count == 0, let filled = partial?.filled, let room = partial?.bytes.count,
             room - filled >= Self.directBytes, var frame = partial.take()
@@ -179,14 +184,15 @@ public final class MessageStream {
 
     private func settle(_ outcome: UnixSocket.Transfer, isFull: Bool) {
         switch outcome {
-        // Less than there was room for: what comes later is told by the loop.
+        // A short read means that the kernel's buffer is empty. The loop reports later input.
         case .bytes: isReadable = isFull || isHungUp
         case .wouldBlock: isReadable = false
         case .ended: end()
         }
     }
 
-    /// Takes frames out of what was read, until a message is whole; nil when more must be read or the turn is over.
+    /// Takes frames from the input buffer until a message is complete. Returns nil if more input is needed or the turn
+    /// is over.
     private func takeFromInput(_ turn: inout Turn) -> Message? {
         if phase == .greeting {
             guard input.count >= Handshake.greetingBytes else { return nil }
@@ -211,7 +217,7 @@ public final class MessageStream {
         return nil
     }
 
-    /// The next frame that is whole; nil when more must be read or the turn is over.
+    /// Returns the next complete frame; nil if more input is needed or the turn is over.
     private func takeFrame(_ turn: inout Turn) -> (Frame.Header, [UInt8])? {
         guard !awaitsRoom else { return nil }
         if var frame = partial.take() {
@@ -249,7 +255,7 @@ public final class MessageStream {
             }
             let count = Int(header.count)
             if !header.isCommand, frames >= 2, phase == .open {
-                // Not kept, so that a message without end costs nothing.
+                // Surplus frames are discarded, so that an endless message needs no memory.
                 input.drop(header.headerBytes)
                 surplus = header.count
                 message.isLonger = true
@@ -269,7 +275,7 @@ public final class MessageStream {
         return nil
     }
 
-    /// Adds a frame to the message that is coming; the message when it was its last.
+    /// Adds a frame to the current message. Returns the message after its last frame.
     private func add(_ bytes: [UInt8], hasMore: Bool) -> Message? {
         switch frames {
         case 0 where bytes.isEmpty && hasMore && !message.hasEnvelope: message.hasEnvelope = true
@@ -291,7 +297,7 @@ public final class MessageStream {
 
     // MARK: Memory of incoming frames
 
-    /// Whether a frame that has not come whole can be kept; else it is waited for.
+    /// Returns whether an incomplete frame may be stored. Otherwise the stream waits for memory.
     private func reservesRoom(for count: Int) -> Bool {
         guard count > ConnectionMemory.freeBytes, !isNextReserved else { return true }
         guard memory.reserve(count, for: self, of: owner) else {
@@ -304,7 +310,7 @@ public final class MessageStream {
         return true
     }
 
-    /// There is room now for the frame that was waited for.
+    /// Grants the memory that the next frame waits for.
     func roomGranted(_ bytes: Int) {
         reservedBytes += bytes
         reservedAt = loop.now
@@ -337,7 +343,7 @@ public final class MessageStream {
         case ("ERROR", _): end()
         case ("PING", .open):
             guard let pong = Handshake.pong(to: rest) else { return refuse("a peer sent a PING that is none") }
-            // A peer that pings and does not read gets one answer, once it reads.
+            // A peer that sends PINGs without reading gets one PONG, once it reads.
             if isWaitingForRoom {
                 latePong = pong
             } else {
@@ -345,18 +351,18 @@ public final class MessageStream {
                 hasNewPong = true
             }
         default:
-            // Those of later versions mean nothing to one that says it speaks 3.0.
+            // Commands of later versions are ignored, because this end announces 3.0.
             if phase != .open { refuse("a peer sent another command than READY") }
         }
     }
 
     // MARK: Sending
 
-    /// Puts a message behind those that wait to be written; ``flush()`` writes them.
+    /// Queues a message; ``flush()`` writes it.
     ///
-    /// - Parameter isReply: whether it answers a message of the other end, and is counted as that.
-    /// - Returns: false when as many wait as may, or it is not open: libzmq ends a connection on which a message comes
-    ///   before it has sent its own READY.
+    /// - Parameter isReply: Whether it replies to a message of the peer, and is counted as a reply.
+    /// - Returns: false if the queue is full or the connection is not open. libzmq closes a connection if a message
+    ///   arrives before it has sent its own READY.
     public func send(_ message: Message, isReply: Bool = false) -> Bool {
         guard phase == .open, output.messages < mostMessages else { return false }
         output.append(message, isReply: isReply)
@@ -364,22 +370,22 @@ public final class MessageStream {
         return true
     }
 
-    /// Messages that wait to be written.
+    /// Number of unsent messages.
     public var unsentMessages: Int { output.messages }
 
-    /// Bytes that wait to be written.
+    /// Number of unsent bytes.
     public var unsentBytes: Int { output.bytes }
 
-    /// Replies that wait to be written.
+    /// Number of unsent replies.
     public var unsentReplies: Int { output.replies }
 
-    /// Bytes of replies that wait to be written, in pieces that the kernel has not taken whole.
+    /// Bytes of replies in pieces of output that are not completely sent.
     public var unsentReplyBytes: Int { output.replyBytes }
 
-    /// Whether nothing waits to be written.
+    /// Whether no output is queued.
     public var isIdle: Bool { output.isEmpty }
 
-    /// Writes what waits, as far as the kernel takes it; the loop writes the rest when it takes more.
+    /// Writes queued output as far as the kernel accepts it. The loop continues when the socket becomes writable.
     public func flush() {
         hasNewPong = false
         defer { tellMemory() }
@@ -392,19 +398,19 @@ public final class MessageStream {
             flush()
         case .wouldBlock: setWaiting(true)
         case .ended:
-            // Its last words may still be read.
+            // The peer's last messages may still be readable.
             output.removeAll()
             setWaiting(false)
         }
     }
 
-    /// Lets the account of all connections follow what waits here.
+    /// Updates the shared account with this connection's output.
     private func tellMemory() {
         let (bytes, replyBytes) = output.takeGrowth()
         if bytes != 0 || replyBytes != 0 { memory.unsentChanged(by: bytes, replies: replyBytes) }
     }
 
-    /// Writes what waits for at most so many milliseconds, which the caller has. The socket ends with this object.
+    /// Writes queued output for at most `milliseconds`, blocking the caller. The socket is closed with this object.
     public func linger(milliseconds: Int32) {
         flush()
         guard phase != .ended, !output.isEmpty else { return }
@@ -427,7 +433,7 @@ public final class MessageStream {
         guard let registration else { return }
         var interest: EventLoop.Interest = isReading && !awaitsRoom ? .readable : []
         if isWaitingForRoom { interest.insert(.writable) }
-        // A descriptor that is watched can be watched otherwise, unless memory is out.
+        // Changing the interest of a registered descriptor fails only without memory.
         do throws(SystemError) { try loop.change(registration, to: interest) } catch { end() }
     }
 

@@ -1,37 +1,37 @@
 internal import DequeModule
 internal import EarshotLoop
 
-/// Messages that the kernel has not taken yet.
+/// Output not yet accepted by the kernel.
 ///
-/// Small ones lie one behind the other, so that one call writes many; a long body is written from where it is.
+/// Small messages are concatenated, so that one call writes many. A long body is written without a copy.
 struct OutputQueue: ~Copyable {
-    /// Bytes of a body that is not copied: a call of its own costs about as much as to copy so many, and who shares it
-    /// has it in memory once.
+    /// Minimum length of a body that is not copied, in bytes. A separate system call costs about as much as copying
+    /// this many bytes, and recipients of one body share its memory.
     private static let longBytes = 8_192
-    /// Bytes of small messages in one piece at most.
+    /// Length in bytes after which a piece of small messages takes no further message.
     private static let pieceBytes = 65_536
-    /// Bytes of memory that stay for what comes next.
+    /// Capacity kept for later messages, in bytes.
     private static let keptBytes = 16_384
 
     private struct Piece {
         var bytes: [UInt8] = []
-        /// Messages that end in it.
+        /// Messages that end in this piece.
         var messages = 0
-        /// Replies among them, and bytes of replies in it.
+        /// Replies that end in this piece, and bytes of replies in it.
         var replies = 0
         var replyBytes = 0
     }
 
     private var pieces: Deque<Piece> = []
-    /// What is added to, behind all pieces.
+    /// Piece that messages are appended to, after all `pieces`.
     private var last = Piece()
-    /// Bytes of the first piece, or of the last where there is no other, that the kernel took.
+    /// Bytes already sent of the first piece, or of `last` if there is no other.
     private var sent = 0
-    /// Messages that were not written to their end.
+    /// Messages not completely written.
     private(set) var messages = 0
-    /// Bytes that the kernel has not taken.
+    /// Bytes not yet accepted by the kernel.
     private(set) var bytes = 0
-    /// Replies that were not written to their end, and bytes of replies in pieces that were not.
+    /// Replies not completely written, and bytes of replies in pieces not completely written.
     private(set) var replies = 0
     private(set) var replyBytes = 0
     /// `bytes` and `replyBytes` at the last call of ``takeGrowth()``.
@@ -46,13 +46,13 @@ struct OutputQueue: ~Copyable {
 
     var isEmpty: Bool { pieces.isEmpty && last.bytes.isEmpty }
 
-    /// Adds bytes that are no message.
+    /// Appends bytes that are not a message.
     mutating func append(_ bytes: [UInt8]) {
         last.bytes += bytes
         self.bytes += bytes.count
     }
 
-    /// - Parameter isReply: whether it is counted among the replies.
+    /// - Parameter isReply: Whether the message is counted as a reply.
     mutating func append(_ message: Message, isReply: Bool = false) {
         if last.bytes.count >= Self.pieceBytes { closePiece() }
         let start = last.bytes.count
@@ -80,7 +80,7 @@ struct OutputQueue: ~Copyable {
         count(from: start, isReply: isReply)
     }
 
-    /// Counts the bytes behind `start` in the last piece.
+    /// Counts the bytes of the last piece from `start` on.
     private mutating func count(from start: Int, isReply: Bool) {
         let added = last.bytes.count - start
         bytes += added
@@ -94,9 +94,9 @@ struct OutputQueue: ~Copyable {
         last = Piece()
     }
 
-    /// Writes until it is empty or the kernel takes no more.
+    /// Writes until the queue is empty or the kernel accepts no more.
     ///
-    /// - Returns: `.bytes` when it is empty, else why not.
+    /// - Returns: `.bytes` if the queue is empty, otherwise the reason.
     mutating func write(to descriptor: Int32) -> UnixSocket.Transfer {
         while true {
             let isLast = pieces.isEmpty
@@ -126,7 +126,7 @@ struct OutputQueue: ~Copyable {
         }
     }
 
-    /// Gives up all.
+    /// Drops all output.
     mutating func removeAll() {
         pieces = []
         last = Piece()

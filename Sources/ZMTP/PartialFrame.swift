@@ -1,15 +1,15 @@
-/// A frame of which the rest is still to come.
+/// Incomplete incoming frame.
 struct PartialFrame {
-    /// Bytes for which there is room before any came: who only says that much will follow gets no more.
+    /// Memory allocated before any content arrives, in bytes. A peer that only announces a long frame gets no more.
     static let firstBytes = 65_536
 
     let header: Frame.Header
     private let count: Int
-    /// What came of it, and the room behind that.
+    /// Received bytes, followed by unused space.
     var bytes: [UInt8]
     var filled = 0
 
-    /// - Parameter count: bytes of the frame, which the header says.
+    /// - Parameter count: Length of the frame in bytes, from its header.
     init(_ header: Frame.Header, count: Int) {
         self.header = header
         self.count = count
@@ -18,7 +18,7 @@ struct PartialFrame {
 
     var isWhole: Bool { filled == count }
 
-    /// Doubles the room, as far as there is more to come, once it is full.
+    /// Doubles a full buffer, up to the length of the frame.
     mutating func makeRoom() {
         guard filled == bytes.count else { return }
         bytes += repeatElement(0, count: min(bytes.count, count - bytes.count))

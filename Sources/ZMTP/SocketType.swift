@@ -1,4 +1,4 @@
-/// What a peer's socket is, and which peers it takes: rfc.zeromq.org/spec/28.
+/// Type of a socket, and the types it is compatible with: rfc.zeromq.org/spec/28.
 public enum SocketType: String, Sendable {
     case dealer = "DEALER"
     case router = "ROUTER"

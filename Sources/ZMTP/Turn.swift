@@ -13,10 +13,10 @@ public struct Turn {
         self.bytes = bytes
     }
 
-    /// Whether nothing more is processed; what was read and is left waits for the next turn.
+    /// Whether the turn is over. Input already read waits for the next turn.
     public var isOver: Bool { items <= 0 || bytes <= 0 }
 
-    /// Counts work that a message made beyond that of one item.
+    /// Counts extra work that a message caused.
     public mutating func spend(_ items: Int) { self.items -= items }
 
     mutating func processedItem() { items -= 1 }

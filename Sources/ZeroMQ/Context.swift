@@ -1,38 +1,38 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// The I/O threads and the sockets of one part of a program.
+/// libzmq context: I/O threads and sockets of one part of a program.
 ///
-/// The context is terminated when this value and the last of its sockets are gone, in whatever order that happens.
+/// The context is terminated after this value and the last of its sockets are released, in any order.
 public struct Context: ~Copyable {
     let handle: ContextHandle
 
-    /// Makes a context.
+    /// Creates a context.
     ///
     /// - Parameters:
-    ///   - ioThreads: threads that move bytes; one is good for about 1 GB/s.
-    ///   - maximumSockets: sockets that may be open at once in this context (a connection is not a socket).
+    ///   - ioThreads: Number of I/O threads; one transfers about 1 GB/s.
+    ///   - maximumSockets: Maximum number of open sockets in this context. A connection is not a socket.
     public static func make(ioThreads: Int32 = 1, maximumSockets: Int32 = 1023) throws(ZeroMQError) -> Context {
         guard let context = unsafe zmq_ctx_new() else { throw ZeroMQError("zmq_ctx_new") }
         let handle = unsafe ContextHandle(context)
-        // Blocky: whether sockets linger for ever by default. Ours set LINGER themselves, this is the backstop.
+        // ZMQ_BLOCKY 0: sockets do not linger by default. Each socket sets LINGER itself; this is a safeguard.
         for (option, value) in [(ZMQ_IO_THREADS, ioThreads), (ZMQ_MAX_SOCKETS, maximumSockets), (ZMQ_BLOCKY, 0)] {
             guard unsafe zmq_ctx_set(context, option, value) == 0 else { throw ZeroMQError("zmq_ctx_set") }
         }
-        // Else a message below 8 KiB is a part of the buffer it was read into, and whoever keeps it keeps 18 KiB. A
-        // library that does not know this works all the same.
+        // Otherwise a message below 8 KiB shares the buffer it was read into and keeps 18 KiB alive. A library without
+        // this option works as well.
         unsafe zmq_ctx_set(context, ZMQ_ZERO_COPY_RECV, 0)
         return Context(handle: handle)
     }
 
-    /// Makes a socket of this context with every option set that matters.
+    /// Creates a socket of this context and sets all relevant options.
     public func socket(_ kind: Socket.Kind, _ options: SocketOptions = SocketOptions()) throws(ZeroMQError) -> Socket {
         try Socket.make(kind, in: handle, options)
     }
 }
 
-/// Keeps a context alive as long as one of its sockets is: `zmq_ctx_term` waits for the last socket, and on one
-/// thread it would wait for ever.
+/// Keeps a context alive while one of its sockets exists. `zmq_ctx_term` waits for the last socket, and on a single
+/// thread would block forever.
 @safe final class ContextHandle {
     let pointer: UnsafeMutableRawPointer
 

@@ -1,20 +1,20 @@
 internal import CLibZMQ
 
-/// One frame. Its bytes are shared, not copied, with every ``shared()`` of it and with the sockets it was sent to.
+/// One frame. Its bytes are shared, not copied, with each ``shared()`` frame and with the sockets it was sent to.
 @safe public struct Message: ~Copyable {
-    /// At a fixed address for life: up to 33 bytes of data are inside, and libzmq refuses a `zmq_msg_t` that moved.
+    /// Stable address: a frame of up to 33 bytes is stored inside, and libzmq rejects a `zmq_msg_t` that was moved.
     let pointer: UnsafeMutablePointer<zmq_msg_t>
 
-    /// An empty frame.
+    /// Creates an empty frame.
     init() {
         unsafe pointer = .allocate(capacity: 1)
         // Cannot fail: zmq_msg_init(3) always returns zero.
         unsafe zmq_msg_init(pointer)
     }
 
-    /// Makes a frame of `count` bytes and lets `fill` write them.
+    /// Creates a frame of `count` bytes, which `fill` writes.
     ///
-    /// - Throws: `ZeroMQError` (`ENOMEM`) when there is no memory for it.
+    /// - Throws: `ZeroMQError` (`ENOMEM`) without memory.
     public static func make(
         count: Int, fill: (UnsafeMutableRawBufferPointer) -> Void
     ) throws(ZeroMQError) -> Message {
@@ -28,7 +28,7 @@ internal import CLibZMQ
         return message
     }
 
-    /// Makes a frame with a copy of `bytes`.
+    /// Creates a frame with a copy of `bytes`.
     public static func make(_ bytes: [UInt8]) throws(ZeroMQError) -> Message {
         unsafe try make(count: bytes.count) { target in unsafe target.copyBytes(from: bytes) }
     }
@@ -38,41 +38,42 @@ internal import CLibZMQ
         unsafe pointer.deallocate()
     }
 
-    /// Bytes in the frame; 0 once it was sent.
+    /// Number of bytes in the frame; 0 after it was sent.
     public var count: Int { unsafe zmq_msg_size(pointer) }
 
     /// Whether another frame of the same message follows.
     public var hasMore: Bool { unsafe zmq_msg_more(pointer) != 0 }
 
-    /// The bytes, copied.
+    /// Returns a copy of the bytes.
     public func bytes() -> [UInt8] {
         unsafe withUnsafeBytes { unsafe [UInt8]($0) }
     }
 
-    /// Calls `body` with the frame's bytes, which are valid during the call only.
+    /// Calls `body` with the frame's bytes, which are valid only during the call.
     public func withUnsafeBytes<Result: ~Copyable, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         try unsafe body(UnsafeRawBufferPointer(start: zmq_msg_data(pointer), count: zmq_msg_size(pointer)))
     }
 
-    /// What libzmq knows of the connection the frame came by.
+    /// Returns a metadata property of the connection that received the frame.
     ///
-    /// A router's *first* frame may carry none (a fault of libzmq 4.3.4): ask the second one. `Peer-Address` is
-    /// `localhost:UID:GID:PID` on ipc and the number without the port on tcp.
+    /// The *first* frame from a router may have none (bug in libzmq 4.3.4): query the second one. `Peer-Address` is
+    /// `localhost:UID:GID:PID` on ipc, and the address without the port on tcp.
     public func property(_ name: String) -> String? {
         guard let value = unsafe zmq_msg_gets(pointer, name) else { return nil }
         return unsafe String(cString: value)
     }
 
-    /// The descriptor of the connection the frame came by: the same number that a ``Monitor`` names when it ends.
-    /// Numbers are used again, so it identifies the connection only as long as that stands.
+    /// Descriptor of the connection that received the frame, as reported by a ``Monitor`` when the connection ends.
+    /// Numbers are reused, so it identifies the connection only while that exists.
     public var sourceDescriptor: Int32? {
         let descriptor = unsafe zmq_msg_get(pointer, ZMQ_SRCFD)
         return descriptor >= 0 ? descriptor : nil
     }
 
-    /// A second owner of the same bytes (copied only if they are 33 or fewer): a fan-out costs one body.
+    /// Returns a second owner of the same bytes, which are copied only up to 33 bytes: a fan-out needs memory for one
+    /// body.
     public func shared() throws(ZeroMQError) -> Message {
         let copy = Message()
         guard unsafe zmq_msg_copy(copy.pointer, pointer) == 0 else { throw ZeroMQError("zmq_msg_copy") }

@@ -1,38 +1,38 @@
 internal import CLibZMQ
 
-/// Tells of the connections of one ``Socket``: who came, who went. It must be read to the end whenever it is
-/// readable: after some 2,000 unread events the whole context stands still.
+/// Events of the connections of one ``Socket``. Read all events whenever it is readable: after about 2,000 unread
+/// events the whole context blocks.
 ///
-/// It may outlive its socket, and then says nothing more.
+/// It may outlive its socket, and then reports no more events.
 public struct Monitor: ~Copyable {
-    /// Something that happened to a connection.
+    /// Change of a connection's state.
     public struct Event: Equatable, Sendable {
-        /// What can happen.
+        /// Kinds of events.
         public enum Kind: Equatable, Sendable {
-            /// A listening socket took a connection; the peer may still fail the handshake.
+            /// A listening socket accepted a connection; the handshake may still fail.
             case accepted
-            /// A connecting socket reached somebody; the peer may still fail the handshake.
+            /// A connecting socket is connected; the handshake may still fail.
             case connected
-            /// The first try failed, the next one is set.
+            /// A connection attempt failed; a retry is scheduled.
             case connectRetried
-            /// Messages can pass.
+            /// The handshake is complete: messages can be sent.
             case handshakeSucceeded
-            /// The peer is not ZMTP, or not of this version, or was turned away.
+            /// The peer does not speak ZMTP or this version of it, or was rejected.
             case handshakeFailed
-            /// A connection that stood is gone.
+            /// An established connection ended.
             case disconnected
-            /// The socket's own end was closed (a listener, or a try to connect).
+            /// The socket's own end was closed: a listener, or a connection attempt.
             case closed
-            /// A connection could not be taken, for instance for want of descriptors.
+            /// A connection could not be accepted, for example without free descriptors.
             case acceptFailed
         }
 
         public let kind: Kind
-        /// What libzmq says with it: a descriptor for `accepted`, `connected`, `disconnected` and `closed`,
-        /// milliseconds for `connectRetried`, an error number for the failures.
+        /// Value reported by libzmq: a descriptor for `accepted`, `connected`, `disconnected` and `closed`,
+        /// milliseconds for `connectRetried`, an error number for failures.
         public let value: Int32
 
-        /// The connection, under the number that ``Message/sourceDescriptor`` has for its messages.
+        /// Descriptor of the connection, equal to ``Message/sourceDescriptor`` of its messages.
         public var descriptor: Int32? {
             switch kind {
             case .accepted, .connected, .disconnected, .closed: value
@@ -44,10 +44,10 @@ public struct Monitor: ~Copyable {
     private let monitored: SocketHandle
     private let socket: Socket
 
-    /// To be put into epoll, under the rules of ``Socket/descriptor``.
+    /// Descriptor for epoll, under the rules of ``Socket/descriptor``.
     public var descriptor: Int32 { socket.descriptor }
 
-    /// Watches `monitored` from now on. A socket has one monitor at most.
+    /// Starts monitoring a socket. A socket has at most one monitor.
     public static func make(of monitored: borrowing Socket) throws(ZeroMQError) -> Monitor {
         let handle = monitored.handle
         let number = unsafe UInt(bitPattern: handle.pointer)
@@ -58,31 +58,31 @@ public struct Monitor: ~Copyable {
         guard unsafe zmq_socket_monitor(handle.pointer, endpoint, mask) == 0 else {
             throw ZeroMQError("zmq_socket_monitor")
         }
-        // From here on the deinit stops what was started.
+        // From here on, `deinit` stops the monitor.
         let monitor = Monitor(monitored: handle, socket: socket)
         try monitor.socket.connect(endpoint)
         return monitor
     }
 
     deinit {
-        // First the sender, then the receiver: events without a receiver would block the I/O thread.
+        // Stops the sender before the receiver: events without a receiver would block the I/O thread.
         if !monitored.isClosed { unsafe zmq_socket_monitor(monitored.pointer, nil, 0) }
     }
 
-    /// The next event, or nil when there is none now. Kinds that are not in ``Event/Kind`` are not asked for.
+    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/Kind``.
     public func next() throws(ZeroMQError) -> Event? {
         while true {
             guard let head = try socket.receive() else { return nil }
-            // The second frame is the endpoint. It is there: a message is handed out whole.
+            // The second frame is the endpoint. It is available, because libzmq delivers complete messages.
             if head.hasMore { _ = try socket.receive() }
             if let event = Monitor.event(head) { return event }
         }
     }
 
-    /// Whether events wait, see ``Socket/readiness()``.
+    /// Returns whether events are pending; see ``Socket/readiness()``.
     public func isReadable() throws(ZeroMQError) -> Bool { try socket.readiness().contains(.readable) }
 
-    /// zmq_socket_monitor(3): a 16 bit event and a 32 bit value, in the machine's order.
+    /// zmq_socket_monitor(3): a 16-bit event and a 32-bit value in native byte order.
     private static func event(_ head: borrowing Message) -> Event? {
         guard head.count >= 6 else { return nil }
         let (number, value) = unsafe head.withUnsafeBytes { bytes in

@@ -1,19 +1,19 @@
 internal import CLibZMQ
 
-/// The frames of one received message, in storage that is used again for the next one: receiving allocates nothing.
+/// Frames of one received message. The storage is reused, so that receiving allocates nothing.
 ///
-/// See ``Socket/receive(into:)``. An index outside `0..<count` is a fault of the caller.
+/// See ``Socket/receive(into:)``. An index outside `0..<count` is a programming error.
 @safe public struct Multipart: ~Copyable {
-    /// `capacity` initialized frames; the last one takes what is drained.
+    /// `capacity + 1` initialized frames; the last one receives surplus frames.
     private let frames: UnsafeMutablePointer<zmq_msg_t>
-    /// Frames kept of one message.
+    /// Maximum number of stored frames per message.
     public let capacity: Int
-    /// Frames of the current message that are kept.
+    /// Stored frames of the current message.
     public private(set) var count = 0
-    /// Frames of the current message beyond `capacity`: received, counted and dropped.
+    /// Frames of the current message beyond `capacity`: received, counted and discarded.
     public private(set) var surplus = 0
 
-    /// Makes room for messages of up to `capacity` frames.
+    /// Allocates storage for messages of up to `capacity` frames.
     public init(capacity: Int) {
         precondition(capacity > 0, "a message has at least one frame, room was asked for \(capacity)")
         self.capacity = capacity
@@ -26,17 +26,17 @@ internal import CLibZMQ
         unsafe frames.deallocate()
     }
 
-    /// Bytes in frame `index`.
+    /// Returns the number of bytes in frame `index`.
     public func byteCount(_ index: Int) -> Int {
         unsafe zmq_msg_size(frame(index))
     }
 
-    /// The bytes of frame `index`, copied.
+    /// Returns a copy of the bytes of frame `index`.
     public func bytes(_ index: Int) -> [UInt8] {
         unsafe withUnsafeBytes(index) { unsafe [UInt8]($0) }
     }
 
-    /// Calls `body` with the bytes of frame `index`, which are valid during the call only.
+    /// Calls `body` with the bytes of frame `index`, which are valid only during the call.
     public func withUnsafeBytes<Result: ~Copyable, Failure: Error>(
         _ index: Int, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -44,27 +44,27 @@ internal import CLibZMQ
         return try unsafe body(UnsafeRawBufferPointer(start: zmq_msg_data(frame), count: zmq_msg_size(frame)))
     }
 
-    /// As ``Message/property(_:)``, of frame `index`.
+    /// Returns ``Message/property(_:)`` of frame `index`.
     public func property(_ name: String, of index: Int) -> String? {
         guard let value = unsafe zmq_msg_gets(frame(index), name) else { return nil }
         return unsafe String(cString: value)
     }
 
-    /// As ``Message/sourceDescriptor``, of frame `index`.
+    /// Returns ``Message/sourceDescriptor`` of frame `index`.
     public func sourceDescriptor(of index: Int) -> Int32? {
         let descriptor = unsafe zmq_msg_get(frame(index), ZMQ_SRCFD)
         return descriptor >= 0 ? descriptor : nil
     }
 
-    /// Moves frame `index` out, without copying its bytes, and leaves an empty one.
+    /// Moves frame `index` out without copying its bytes, and leaves an empty one.
     public mutating func take(_ index: Int) -> Message {
         let message = Message()
-        // Fails for an invalid message only, and both were initialized.
+        // Fails only for an invalid message; both are initialized.
         unsafe zmq_msg_move(message.pointer, frame(index))
         return message
     }
 
-    /// Forgets the message; memory of large frames goes back now instead of with the next message.
+    /// Removes the message and frees the memory of large frames now rather than with the next message.
     public mutating func removeAll() {
         for index in 0..<(count + min(surplus, 1)) {
             unsafe zmq_msg_close(frames + index)
@@ -74,10 +74,10 @@ internal import CLibZMQ
         surplus = 0
     }
 
-    /// Where the next frame goes.
+    /// Storage for the next frame.
     var nextSlot: UnsafeMutablePointer<zmq_msg_t> { unsafe frames + count }
 
-    /// Notes that ``nextSlot`` was filled.
+    /// Records that ``nextSlot`` was filled.
     mutating func slotWasFilled() {
         if count < capacity { count += 1 } else { surplus += 1 }
     }

@@ -2,17 +2,18 @@ internal import CLibZMQ
 internal import Glibc
 
 extension Socket {
-    /// Receives one frame, or nil when no message waits. Never waits.
+    /// Receives one frame; nil if no message is available. Does not block.
     public func receive() throws(ZeroMQError) -> Message? {
         let message = Message()
         guard try unsafe receive(message.pointer) else { return nil }
         return message
     }
 
-    /// Receives one whole message in place of the one `parts` held; false when none waits. Never waits.
+    /// Receives one complete message into `parts`, replacing its contents; false if none is available. Does not block.
     ///
-    /// Frames beyond the capacity of `parts` are drained and counted in ``Multipart/surplus``. libzmq hands a message
-    /// out only when all of it has come, so its parts were in memory before: a limit on this process is the last bound.
+    /// Frames beyond the capacity of `parts` are discarded and counted in ``Multipart/surplus``. libzmq delivers a
+    /// message only after all of its frames arrived, so they were all in memory: only a limit of this process bounds
+    /// them.
     public func receive(into parts: inout Multipart) throws(ZeroMQError) -> Bool {
         parts.removeAll()
         var more = true
@@ -25,16 +26,16 @@ extension Socket {
         return true
     }
 
-    /// Sends `message` as a frame, without waiting. It is empty after `.sent`, and as it was after anything else.
+    /// Sends `message` as a frame without blocking. It is empty after `.sent`, and unchanged otherwise.
     ///
-    /// A message is taken or refused at its first frame: once that was `.sent`, send the others whatever comes. A
-    /// send takes in news of its peers about once a millisecond only, so an answer may be as old: ask
-    /// ``readiness()`` before where that matters.
+    /// libzmq accepts or refuses a message at its first frame: after `.sent`, send the remaining frames in any case. A
+    /// send processes changes of its peers only about once per millisecond, so its result may be outdated: call
+    /// ``readiness()`` first where that matters.
     public func send(_ message: inout Message, more: Bool = false) throws(ZeroMQError) -> SendOutcome {
         try outcome { unsafe zmq_msg_send(message.pointer, handle.pointer, flags(more)) }
     }
 
-    /// Sends a copy of `bytes` as a frame, without waiting. See ``send(_:more:)-(Message,_)``.
+    /// Sends a copy of `bytes` as a frame without blocking. See ``send(_:more:)-(Message,_)``.
     public func send(_ bytes: [UInt8], more: Bool = false) throws(ZeroMQError) -> SendOutcome {
         try outcome {
             unsafe bytes.withUnsafeBytes { buffer in

@@ -1,21 +1,20 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// What became of a frame given to a send.
+/// Result of sending a frame.
 public enum SendOutcome: Equatable, Sendable {
-    /// The socket took it. It has not arrived anywhere yet.
+    /// The socket accepted it. It may not have reached a peer yet.
     case sent
-    /// The peer's queue (or every peer's, on a dealer) is full, or no connection stands. Nothing was
-    /// taken.
+    /// The queue of the peer (of every peer, for a dealer) is full, or there is no connection. Nothing was accepted.
     case wouldBlock
-    /// A mandatory router has no such peer (any more). Nothing was taken.
+    /// A mandatory router has no such peer, or no longer. Nothing was accepted.
     case unreachable
 }
 
-/// One ZeroMQ socket. It belongs to one thread at a time and is closed when this value goes, without lingering unless
-/// its options say so.
+/// ZeroMQ socket. It is used by one thread at a time, and closed with this value. It lingers only if its options say
+/// so.
 public struct Socket: ~Copyable {
-    /// The patterns Earshot and its tests speak.
+    /// Socket types that Earshot and its tests use.
     public enum Kind: Equatable, Sendable {
         case router
         case dealer
@@ -23,22 +22,22 @@ public struct Socket: ~Copyable {
         case pair
     }
 
-    /// What can be done without waiting.
+    /// Operations that are possible without blocking.
     public struct Readiness: OptionSet, Sendable {
         public let rawValue: Int32
         public init(rawValue: Int32) { self.rawValue = rawValue }
 
-        /// A whole message can be received.
+        /// A complete message can be received.
         public static let readable = Readiness(rawValue: ZMQ_POLLIN)
-        /// At least one peer has room. On a router that says nothing about the peer in question.
+        /// At least one peer has room in its queue. For a router this does not describe any particular peer.
         public static let writable = Readiness(rawValue: ZMQ_POLLOUT)
     }
 
     let handle: SocketHandle
 
-    /// The descriptor to put into epoll, level-triggered and for reading only. It must be neither read, written nor
-    /// closed. Readable means no more than "ask ``readiness()``", and *any* call on the socket may eat the wake: ask
-    /// once more before going to sleep.
+    /// Descriptor for epoll, level-triggered and for reading only. It must not be read, written or closed. Readable
+    /// only means that ``readiness()`` may have changed, and *any* call on the socket may clear it: call
+    /// ``readiness()`` once more before sleeping.
     public let descriptor: Int32
 
     static func make(
@@ -61,26 +60,26 @@ public struct Socket: ~Copyable {
 
     /// Listens at `endpoint`.
     ///
-    /// On ipc a second bind takes a living socket's path over without an error: guard the folder with a lock file,
-    /// and set the umask first, since the file's mode follows it.
+    /// On ipc a second bind replaces a live socket's path without an error: protect the folder with a lock file. Set
+    /// the umask first, since it determines the file's mode.
     public func bind(_ endpoint: String) throws(ZeroMQError) {
         guard unsafe zmq_bind(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_bind") }
     }
 
-    /// Connects to `endpoint`, now or as soon as somebody listens there, and again whenever the connection breaks.
+    /// Connects to `endpoint`, now or as soon as a peer listens there. Reconnects whenever the connection breaks.
     public func connect(_ endpoint: String) throws(ZeroMQError) {
         guard unsafe zmq_connect(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_connect") }
     }
 
-    /// Stops listening at `endpoint`; connections that stand stay.
+    /// Stops listening at `endpoint`. Established connections remain.
     public func unbind(_ endpoint: String) throws(ZeroMQError) {
         guard unsafe zmq_unbind(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_unbind") }
     }
 
-    /// Lets what was sent leave for so many milliseconds after the socket is closed, within the life of the context.
+    /// Sets how long queued messages may be sent after the socket is closed, in milliseconds, while the context exists.
     public func linger(milliseconds: Int32) throws(ZeroMQError) { try handle.set(ZMQ_LINGER, milliseconds) }
 
-    /// The endpoint of the last bind or connect, with the port the system chose.
+    /// Returns the endpoint of the last bind or connect, with the port chosen by the system.
     public func lastEndpoint() throws(ZeroMQError) -> String {
         var bytes = [UInt8](repeating: 0, count: 1024)
         var count = bytes.count
@@ -91,8 +90,8 @@ public struct Socket: ~Copyable {
         return String(decoding: bytes.prefix(max(0, count - 1)), as: UTF8.self)
     }
 
-    /// What can be done now. Takes in news of peers that came and went, so ask before deciding that one is still
-    /// there. About 0.4 µs.
+    /// Returns the operations that are possible now. Processes changes of peers, so call it before relying on a peer's
+    /// presence. Takes about 0.4 µs.
     public func readiness() throws(ZeroMQError) -> Readiness {
         Readiness(rawValue: try handle.option(ZMQ_EVENTS))
     }

@@ -1,7 +1,7 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// The C socket, shared by a ``Socket`` that owns it and a ``Monitor`` that must be stopped before it is closed.
+/// C socket, shared by the ``Socket`` that owns it and a ``Monitor`` that must be stopped before the socket is closed.
 @safe final class SocketHandle {
     let pointer: UnsafeMutableRawPointer
     let context: ContextHandle
@@ -14,7 +14,7 @@ internal import Glibc
 
     deinit { close() }
 
-    /// Closes the socket, once. Connections end, and what was queued is dropped, after the time that LINGER gives it.
+    /// Closes the socket once. Connections end and queued messages are dropped after the LINGER period.
     func close() {
         guard !isClosed else { return }
         isClosed = true
@@ -40,7 +40,7 @@ internal import Glibc
         switch kind {
         case .router:
             try set(ZMQ_ROUTER_MANDATORY, options.isMandatory ? 1 : 0 as Int32)
-            // A peer that names itself must not take over another's connection.
+            // A peer that chooses a routing ID must not take over another peer's connection.
             try set(ZMQ_ROUTER_HANDOVER, 0 as Int32)
         case .dealer, .request, .pair:
             break

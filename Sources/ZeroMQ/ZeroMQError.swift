@@ -1,26 +1,26 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// A call of libzmq that failed, and why.
+/// Failed libzmq call, with its error number.
 ///
-/// What is part of normal traffic (`EAGAIN`, `EHOSTUNREACH`, `EINTR`) is never thrown: see ``Socket/receive()`` and
+/// Errors of normal operation (`EAGAIN`, `EHOSTUNREACH`, `EINTR`) are never thrown: see ``Socket/receive()`` and
 /// ``SendOutcome``.
 public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
-    /// The `zmq_…` function that failed.
+    /// Name of the `zmq_…` function that failed.
     public let function: String
-    /// The `errno` value it left, in libzmq's numbering (its own codes start at 156384712).
+    /// Its `errno` value in libzmq's numbering. libzmq's own codes start at 156384712.
     public let number: Int32
 
-    /// Takes the error of the call just made: nothing may stand between that call and this line.
+    /// Captures the error of the preceding call. No other call may come between.
     init(_ function: StaticString) {
         number = zmq_errno()
         self.function = function.description
     }
 
-    /// The context was terminated, so no further call on its sockets will succeed.
+    /// Whether the context was terminated, so that all further calls on its sockets fail.
     public var isTermination: Bool { number == 156_384_712 + 53 }
 
-    /// The endpoint is taken.
+    /// Whether the endpoint is in use.
     public var isAddressInUse: Bool { number == EADDRINUSE }
 
     public var description: String { unsafe "\(function): \(String(cString: zmq_strerror(number)))" }

@@ -45,12 +45,11 @@ enum Wording {
         "Sources/EarshotBroker/", "Sources/EarshotCache/", "Sources/EarshotClient/", "Sources/EarshotCore/",
         "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/",
         "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
-        "Sources/ZMTP/", "Sources/ZeroMQ/", "Sources/earshot-lab/", "Sources/earshot/",
+        "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/", "Tests/CurlTests/", "Tests/DecompressionTests/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotCacheTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotDurableTests/", "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
-        "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/", "Tests/ZMTPTests/",
-        "Tests/ZeroMQTests/",
+        "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/",
     ]
 
     /// Whether the rules apply to a file. They do not apply to the list of forbidden phrases and its tests.

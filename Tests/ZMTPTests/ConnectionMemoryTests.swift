@@ -3,11 +3,11 @@ import Testing
 
 @testable import ZMTP
 
-/// Streams of one memory and bare sockets at their other ends.
+/// Streams with shared memory, and raw sockets at their other ends.
 @Suite struct ConnectionMemoryTests {
     static let frame = 100_000
 
-    /// The header of a frame of 100,000 bytes, and the first `count` of them.
+    /// Writes the header of a frame of 100,000 bytes, and its first `count` bytes.
     private func begin(_ pair: StreamPair, count: Int = 60_000) throws {
         try pair.write([2, 0, 0, 0, 0, 0, 1, 0x86, 0xa0] + [UInt8](repeating: 7, count: count))
         try pair.pass()
@@ -27,7 +27,7 @@ import Testing
         #expect(pairs.map(\.stream.awaitsRoom) == [false, false, true])
         #expect(pairs[2].stream.partial == nil)
         #expect(pairs[2].stream.reservedAt == nil)
-        // The first one ends, and the third one goes on.
+        // The first one completes, and the third one continues.
         try end(pairs[0])
         #expect(pairs[0].messages.map(\.head.count) == [Self.frame])
         #expect(!memory.isShort)

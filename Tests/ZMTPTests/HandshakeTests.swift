@@ -3,7 +3,7 @@ import Testing
 @testable import ZMTP
 
 @Suite struct HandshakeTests {
-    /// What libzmq 4.3.4 says on a connection of a DEALER: rfc.zeromq.org/spec/37, version 3.1.
+    /// First bytes of a DEALER connection from libzmq 4.3.4: rfc.zeromq.org/spec/37, version 3.1.
     static let libzmqGreeting: [UInt8] =
         [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1] + Array("NULL".utf8) + [UInt8](repeating: 0, count: 48)
 

@@ -5,7 +5,7 @@ import ZeroMQ
 
 @testable import ZMTP
 
-/// Against libzmq, both ways.
+/// Interoperability with libzmq in both directions.
 @Suite struct LibraryTests {
     private let path = FileManager.default.temporaryDirectory.appending(path: "zmtp-\(UUID().uuidString.prefix(8))")
         .path

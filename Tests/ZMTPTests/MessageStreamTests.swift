@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct MessageStreamTests {
     static let long: [UInt8] = [1, 2] + [UInt8](repeating: 7, count: 298)
-    /// Two frames, of which the second needs a long length.
+    /// Two frames; the second needs a long length.
     static let twoFrames: [UInt8] = [1, 3] + Array("abc".utf8) + [2, 0, 0, 0, 0, 0, 0, 1, 44] + long
 
     @Test func `messages come as they were sent, whatever pieces they come in`() throws {
@@ -106,7 +106,7 @@ import Testing
             try pair.write(pings)
             try pair.pass()
         }
-        // Nothing but what the kernel has and was not written at the first refusal: 400,000 answers are 2.8 MB.
+        // Only the kernel's buffer and the replies before the first refused write: 400,000 replies would be 2.8 MB.
         var answered = 0
         while let bytes = pair.read(), !bytes.isEmpty {
             answered += bytes.count
@@ -125,7 +125,7 @@ import Testing
             left.stream.flush()
             sent += 1
         }
-        // The kernel has some, the stream a hundred.
+        // The kernel holds some messages, the stream a hundred.
         #expect(sent > 100)
         #expect(try left.loop.run(for: .milliseconds(20)) { !right.messages.isEmpty } == false)
         right.stream.isReading = true
@@ -163,7 +163,7 @@ import Testing
         #expect(pair.messages.first?.body == [66])
     }
 
-    /// 4 MiB, as the header says, of which this much comes.
+    /// Received part of a frame whose header announces 4 MiB.
     @Test(arguments: [0, 1, 65_535, 65_536, 65_537, 200_000, 1 << 20])
     func `a frame has memory for what came of it, not for what its header says`(count: Int) throws {
         let pair = try StreamPair.open(frameBytes: 4 << 20)
@@ -175,7 +175,7 @@ import Testing
         }
         let frame = try #require(pair.stream.partial)
         #expect(frame.filled == count)
-        // Doubled each time that it was full: never more than as much again. An array rounds up by some bytes.
+        // Doubled whenever it is full, so at most twice the received bytes. An array rounds up slightly.
         let most = max(PartialFrame.firstBytes, 2 * count)
         #expect(frame.bytes.capacity <= most + 4_096)
         #expect(frame.bytes.count > count)
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    /// Two streams in one loop, shaken hands.
+    /// Returns two streams in one loop after their handshake.
     private static func pairOfStreams(mostMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
         let loop = try EventLoop()
         let (one, other) = try StreamEnd.descriptors()

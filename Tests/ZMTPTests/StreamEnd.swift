@@ -4,7 +4,7 @@ import Testing
 
 @testable import ZMTP
 
-/// A stream in a loop that it shares, and what came over it.
+/// Stream in a shared loop, with the messages it received.
 final class StreamEnd {
     let loop: EventLoop
     let stream: MessageStream

@@ -4,14 +4,14 @@ import Testing
 
 @testable import ZMTP
 
-/// A stream, and the bare socket at its other end.
+/// Stream, and the raw socket at its other end.
 final class StreamPair {
     let loop: EventLoop
     let stream: MessageStream
     let other: Int32
     private(set) var messages: [Message] = []
     private var hook: EventLoop.HookID?
-    /// Whether the loop is not to wait.
+    /// Whether the loop must not sleep.
     private var isPassing = false
 
     init(
@@ -36,7 +36,7 @@ final class StreamPair {
 
     deinit { UnixSocket.close(other) }
 
-    /// One whose other end has shaken hands, as a DEALER.
+    /// Returns a pair whose raw end has completed the handshake as a DEALER.
     static func open(
         frameBytes: Int = 1 << 20, mostMessages: Int = 1_000, memory: ConnectionMemory = ConnectionMemory(),
         owner: Int32 = 0
@@ -50,7 +50,7 @@ final class StreamPair {
 
     func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
 
-    /// Has what was written dealt with: one pass of the loop for it.
+    /// Runs one pass of the loop, which processes the written bytes.
     func pass() throws {
         isPassing = true
         defer { isPassing = false }
@@ -62,7 +62,7 @@ final class StreamPair {
             })
     }
 
-    /// Writes at the other end, as much as it takes without waiting, which is all of less than 100 KiB.
+    /// Writes at the raw end as much as it accepts without blocking: everything below 100 KiB.
     func write(_ bytes: [UInt8]) throws {
         var written = 0
         while written < bytes.count {
@@ -73,7 +73,7 @@ final class StreamPair {
         try #require(written == bytes.count)
     }
 
-    /// What can be read at the other end; nil when the stream has ended.
+    /// Returns the bytes available at the raw end; nil after the stream has ended.
     func read() -> [UInt8]? {
         var read: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)

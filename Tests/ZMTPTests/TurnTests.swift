@@ -4,14 +4,14 @@ import Testing
 
 @testable import ZMTP
 
-/// A turn bounds the input that is processed, whatever it is.
+/// A turn bounds the processed input of every kind.
 @Suite struct TurnTests {
     private static func ping(_ context: UInt8) -> [UInt8] { [4, 8] + Array("\u{4}PING\0\u{a}".utf8) + [context] }
 
     private static func pong(_ context: UInt8) -> [UInt8] { [4, 6] + Array("\u{4}PONG".utf8) + [context] }
 
     @Test func `a turn answers so many PINGs, all in one write, and the next one goes on`() throws {
-        // Each write is a record of its own there.
+        // Each write is a separate record of this socket type.
         let end = try BareStream.open(SOCK_SEQPACKET)
         try end.write((0..<100).flatMap { Self.ping($0) })
         #expect(end.turn(items: 30).messages == [])
@@ -49,7 +49,7 @@ import Testing
     @Test(arguments: [[1, 0], [1, 1, 65], [3, 0, 0, 0, 0, 0, 0, 0, 0]] as [[UInt8]])
     func `frames of an endless message count`(frame: [UInt8]) throws {
         let end = try BareStream.open()
-        // The head and the body are not counted, an envelope neither.
+        // Neither the head, the body nor the delimiter frame counts.
         try end.write([1, 0, 1, 1, 65, 1, 1, 66] + (0..<40).flatMap { _ in frame } + [0, 0])
         #expect(end.turn(items: 30).messages == [])
         #expect(end.stream.hasPending)
@@ -78,7 +78,7 @@ import Testing
 
     @Test func `of the PINGs that came while nobody read only the newest is answered`() throws {
         let end = try BareStream.open()
-        // A body as large as the socket's buffer, and more.
+        // A body that exceeds the socket's buffer.
         let body = [UInt8](repeating: 1, count: 1 << 20)
         #expect(end.stream.send(Message(head: [], body: body)))
         end.stream.flush()
@@ -93,7 +93,7 @@ import Testing
     }
 }
 
-/// A stream that takes turns when it is told to, and the bare socket at its other end.
+/// Stream that takes turns on request, and the raw socket at its other end.
 private final class BareStream {
     let loop: EventLoop
     let stream: MessageStream
@@ -109,7 +109,7 @@ private final class BareStream {
 
     deinit { UnixSocket.close(other) }
 
-    /// One whose other end has shaken hands.
+    /// Returns a stream whose raw end has completed the handshake.
     static func open(_ kind: __socket_type = SOCK_STREAM) throws -> BareStream {
         let made = try BareStream(kind)
         try made.write(Handshake.opening(as: .dealer))
@@ -120,7 +120,7 @@ private final class BareStream {
         return made
     }
 
-    /// The messages of a turn, and what is left of it.
+    /// Returns the messages of a turn, and the rest of the turn.
     func turn(items: Int, bytes: Int = 1 << 20) -> (messages: [Message], rest: Turn) {
         try? self.await()
         var turn = Turn(items: items, bytes: bytes)
@@ -129,7 +129,7 @@ private final class BareStream {
         return (messages, turn)
     }
 
-    /// Has the loop tell the stream of what came, and of room.
+    /// Makes the loop report input and room for output to the stream.
     func await() throws {
         var passes = 0
         _ = try loop.run(for: .milliseconds(20)) {
@@ -140,7 +140,7 @@ private final class BareStream {
 
     func write(_ bytes: [UInt8]) throws { try #require(fill(bytes) == bytes.count) }
 
-    /// - Returns: how many bytes the kernel took.
+    /// - Returns: Number of bytes accepted by the kernel.
     func fill(_ bytes: [UInt8]) throws -> Int {
         var written = 0
         while written < bytes.count {
@@ -151,7 +151,7 @@ private final class BareStream {
         return written
     }
 
-    /// What one call reads at the other end.
+    /// Returns the result of one read at the raw end.
     func read() -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         guard

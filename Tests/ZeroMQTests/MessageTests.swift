@@ -42,7 +42,7 @@ import ZeroMQ
         try awaitMessage(router, &parts)
         #expect(parts.count == 3)
         #expect(parts.byteCount(2) == 50)
-        // The id, 102 frames, three of all kept.
+        // The routing ID and 102 frames, of which three are stored.
         #expect(parts.surplus == 100)
         try awaitMessage(router, &parts)
         #expect(parts.count == 2)

@@ -40,7 +40,7 @@ import ZeroMQ
         readerID = try introduce(reader, router, endpoint)
 
         let body = [UInt8](repeating: 7, count: 65_536)
-        // Full for good: the queues on both sides and what the kernel holds between them.
+        // Permanently full: the queues on both sides and the kernel's buffers.
         var refusals = 0
         while refusals < 3 {
             _ = try router.readiness()
@@ -57,7 +57,7 @@ import ZeroMQ
             }
         }
         for number in 0..<20 {
-            // Takes in what the reader has taken off its queue: a send looks at that only every millisecond or so.
+            // Processes the messages taken by the reader, which a send does only about once per millisecond.
             _ = try router.readiness()
             #expect(try router.send(readerID, more: true) == .sent)
             #expect(try router.send([UInt8(number)]) == .sent)
@@ -88,7 +88,7 @@ import ZeroMQ
         #expect(taken.bytes() == [9])
     }
 
-    /// Connects a dealer, has it say one word, and returns the name the router gave it.
+    /// Connects a dealer, sends one message, and returns the routing ID assigned by the router.
     private func introduce(_ dealer: borrowing Socket, _ router: borrowing Socket, _ endpoint: Endpoint) throws
         -> [UInt8]
     {

@@ -2,8 +2,8 @@ import Glibc
 import Testing
 import ZeroMQ
 
-/// Waits until `probe` gives a value, woken by `descriptor` and looking at least every 10 ms (any call on a socket
-/// may eat its wake). Fails after ten seconds.
+/// Waits until `probe` returns a value, woken by `descriptor`, and polls at least every 10 ms, because any call on a
+/// socket may clear its event. Fails after ten seconds.
 func awaited<Value: ~Copyable>(_ descriptor: Int32, _ probe: () throws -> Value?) throws -> Value {
     for _ in 0..<1000 {
         if let value = try probe() { return value }
@@ -12,7 +12,7 @@ func awaited<Value: ~Copyable>(_ descriptor: Int32, _ probe: () throws -> Value?
     throw TimedOut()
 }
 
-/// Waits until `descriptor` is readable; false if it did not become so.
+/// Waits until `descriptor` is readable; false after the timeout.
 @discardableResult
 func wait(_ descriptor: Int32, milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
@@ -21,7 +21,7 @@ func wait(_ descriptor: Int32, milliseconds: Int32) -> Bool {
 
 struct TimedOut: Error {}
 
-/// An ipc endpoint in the system's folder for temporary files that no other test has; its file goes with it.
+/// Unique ipc endpoint in the system's folder for temporary files; its file is deleted with it.
 final class Endpoint {
     let path: String
     var name: String { "ipc://\(path)" }
@@ -35,7 +35,7 @@ final class Endpoint {
 }
 
 extension Socket {
-    /// Sends as soon as the connection stands.
+    /// Sends as soon as a connection exists.
     func awaitSend(_ bytes: [UInt8], more: Bool = false) throws {
         try awaitSent { try send(bytes, more: more) }
     }
@@ -46,7 +46,7 @@ extension Socket {
 
     private func awaitSent(_ send: () throws -> SendOutcome) throws {
         for _ in 0..<1000 {
-            // Takes in the news of the connection, which a send does now and then only, and with it the wake.
+            // Processes the new connection and its event, which a send does only occasionally.
             _ = try readiness()
             if try send() == .sent { return }
             wait(descriptor, milliseconds: 10)
@@ -58,7 +58,7 @@ extension Socket {
         try awaited(descriptor) { try receive() }
     }
 
-    /// Receives a router's message: the peer's id and the frames behind it.
+    /// Receives a router's message: the peer's routing ID and the frames behind it.
     func awaitMessage() throws -> [[UInt8]] {
         var parts = Multipart(capacity: 8)
         for _ in 0..<1000 {
