@@ -1,17 +1,17 @@
-/// Why a resolver could not be made.
+/// Failure to create a resolver.
 public struct CaresError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong; grows with the library.
+    /// Kind of failure; grows with the library.
     public struct Code: Hashable, Sendable {
         let name: String
 
-        /// The library or a channel could not be initialised.
+        /// c-ares or a channel could not be initialized.
         public static let notInitialized = Code(name: "not initialised")
-        /// A server in the options is no numeric address.
+        /// A server in the options is not a numeric address.
         public static let badServers = Code(name: "bad servers")
     }
 
     public let code: Code
-    /// c-ares' own status.
+    /// Status code of c-ares.
     public let status: Int
 
     public var description: String { "c-ares: \(code.name) (\(status))" }

@@ -1,13 +1,14 @@
-/// What the owner of a resolver has to watch a descriptor for, from now on.
+/// Change of the events for which the owner of a resolver watches a descriptor.
 ///
-/// The number may name another socket than a moment ago: c-ares closes one and opens the next inside one call. So the
-/// owner adds where it cannot modify, modifies where it cannot add, and does not mind that what it forgets is gone.
+/// The descriptor number may name a new socket: c-ares may close a socket and open another one within one call. The
+/// owner must therefore add the descriptor if it cannot modify it, modify it if it cannot add it, and tolerate that a
+/// forgotten one is already closed.
 public struct DescriptorInterest: Hashable, Sendable {
-    /// The socket, open now.
+    /// Open socket.
     public let descriptor: Int32
     public let reads: Bool
     public let writes: Bool
 
-    /// Whether there is nothing left to watch it for.
+    /// Whether the owner stops watching the descriptor.
     public var isForgotten: Bool { !reads && !writes }
 }

@@ -1,7 +1,7 @@
-/// A lookup that ended, as `Resolver.takeFinished()` hands it over.
+/// Completed lookup, as returned by `Resolver.takeFinished()`.
 public struct FinishedLookup: Sendable {
-    /// The name as it was asked.
+    /// Name passed to the resolver.
     public let name: String
-    /// The addresses, best first (RFC 6724) and at least one, or why there are none.
+    /// Addresses, best first (RFC 6724) and at least one, or the reason for their absence.
     public let result: Result<[ResolvedAddress], LookupFailure>
 }

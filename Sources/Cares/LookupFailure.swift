@@ -1,14 +1,14 @@
 internal import CLibCares
 
-/// Why a name has no addresses.
+/// Reason why a name has no addresses.
 public enum LookupFailure: Error, Hashable, Sendable {
-    /// The name does not exist, has no address, or cannot be a name.
+    /// The name does not exist, has no address, or is invalid.
     case notFound
-    /// No server answered in time.
+    /// No server responded in time.
     case timeout
-    /// No server could be asked, or all of them refused or failed.
+    /// No server was reachable, or all of them refused or failed.
     case serverFailure
-    /// Something else; the number is c-ares' status.
+    /// Another error; the number is c-ares' status.
     case other(status: Int)
 
     init(status: Int32) {

@@ -1,15 +1,15 @@
 internal import CLibCares
 internal import Glibc
 
-/// One address of a name.
+/// Address of a host name.
 public struct ResolvedAddress: Hashable, Sendable {
-    /// Numeric, without brackets.
+    /// Numeric address without brackets.
     public let text: String
     public let isIPv6: Bool
-    /// How long it may be kept; zero for what came from the hosts file.
+    /// Time to live; zero for an address from the hosts file.
     public let timeToLive: Duration
 
-    /// - Returns: nil for an address of another family than IPv4 and IPv6.
+    /// - Returns: nil for an address of a family other than IPv4 and IPv6.
     init?(_ node: ares_addrinfo_node) {
         guard let text = unsafe Self.numeric(node) else { return nil }
         self.text = text

@@ -1,18 +1,18 @@
 internal import CLibCares
 internal import Glibc
 
-/// Names to addresses without blocking: first the hosts file, then DNS (c-ares), driven by descriptors and a time that
-/// the owner watches.
+/// Non-blocking resolver of host names: first the hosts file, then DNS (c-ares), driven by descriptors and a timeout
+/// that the owner watches.
 ///
-/// The owner calls `descriptorReady` and `timerFired` as the world says, and after each call to anything here takes
-/// `takeInterests()` and `takeFinished()` and asks for `timeoutMilliseconds`. A lookup cannot be cancelled: whoever no
-/// longer wants it ignores its result.
+/// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
+/// `takeInterests()` and `takeFinished()`, and reads `timeoutMilliseconds`. A lookup cannot be cancelled: the owner
+/// ignores an unwanted result.
 @safe public final class Resolver {
-    /// The result of `ares_library_init`, run once however many threads ask: a static's initialiser guards that.
+    /// Result of `ares_library_init`. The initializer of a static runs once, however many threads call.
     private static let libraryStatus: Int32 = ares_library_init(ARES_LIB_INIT_ALL)
 
     private let notes: ResolverNotes
-    /// Owned; destroyed by `deinit`.
+    /// Owned channel; destroyed by `deinit`.
     private let channel: ares_channel
 
     private init(channel: ares_channel, notes: ResolverNotes) {
@@ -20,9 +20,9 @@ internal import Glibc
         self.notes = notes
     }
 
-    /// A resolver that has asked nothing yet.
+    /// Creates a resolver.
     ///
-    /// - Throws: `CaresError`, `badServers` for a server that is no address.
+    /// - Throws: `CaresError`; `badServers` for a server that is not an address.
     public static func make(_ options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
         let success = ARES_SUCCESS
         guard libraryStatus == success else { throw CaresError(.notInitialized, status: libraryStatus) }
@@ -47,7 +47,7 @@ internal import Glibc
         unsafe native.sock_state_cb_data = unsafe Unmanaged.passUnretained(notes).toOpaque()
         let mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS
         var channel: ares_channel?
-        // The order of lookups is copied: f is the hosts file, b the DNS.
+        // Order of lookups, copied by c-ares: f is the hosts file, b is DNS.
         var lookups = "fb".utf8CString.map { $0 }
         let status = unsafe lookups.withUnsafeMutableBufferPointer { text in
             unsafe native.lookups = text.baseAddress
@@ -57,13 +57,13 @@ internal import Glibc
     }
 
     deinit {
-        // Calls back for each open lookup, and for each descriptor: the notes are still there.
+        // Calls back for each pending lookup and each descriptor while the notes still exist.
         unsafe ares_destroy(channel)
     }
 
     // MARK: Lookups and events
 
-    /// Asks for all addresses of a name. The end can be there at once: see `takeFinished()`.
+    /// Starts a lookup of all addresses of a name. It may complete at once: see `takeFinished()`.
     public func resolve(_ name: String) {
         let lookup = LookupContext(name: name, notes: notes)
         guard !name.utf8.contains(0) else {
@@ -72,34 +72,34 @@ internal import Glibc
         unsafe lookup.start(on: channel)
     }
 
-    /// The descriptor can be read or written. One that has failed counts as both.
+    /// Handles a descriptor that is readable or writable. A failed one counts as both.
     public func descriptorReady(_ descriptor: Int32, reads: Bool, writes: Bool) {
         unsafe ares_process_fd(channel, reads ? descriptor : ARES_SOCKET_BAD, writes ? descriptor : ARES_SOCKET_BAD)
     }
 
-    /// The time that `timeoutMilliseconds` told is there. Harmless when called early.
+    /// Handles the timeout that `timeoutMilliseconds` returned. An early call has no effect.
     public func timerFired() {
         unsafe ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD)
     }
 
-    // MARK: What the owner takes
+    // MARK: Results for the owner
 
-    /// When to call `timerFired()`, in milliseconds from now, at least 1; nil when no lookup waits for an answer.
+    /// Milliseconds until `timerFired()` is due, at least 1; nil without pending lookups.
     public var timeoutMilliseconds: Int? {
         var time = timeval()
         guard unsafe ares_timeout(channel, nil, &time) != nil else { return nil }
-        // c-ares drops the part of a millisecond that is left: without the one more the owner would spin through it.
+        // c-ares truncates to milliseconds. Without the additional one, the owner would poll in a busy loop.
         return Int(time.tv_sec) * 1000 + Int(time.tv_usec) / 1000 + 1
     }
 
-    /// The descriptors to watch otherwise than before, each once.
+    /// Returns changed interests, at most one per descriptor.
     public func takeInterests() -> [DescriptorInterest] {
         guard !notes.interests.isEmpty else { return [] }
         defer { notes.interests.removeAll(keepingCapacity: true) }
         return Array(notes.interests.values)
     }
 
-    /// The lookups that ended, in the order in which they did.
+    /// Returns completed lookups in the order of completion.
     public func takeFinished() -> [FinishedLookup] {
         guard !notes.finished.isEmpty else { return [] }
         defer { notes.finished.removeAll(keepingCapacity: true) }

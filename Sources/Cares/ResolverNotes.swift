@@ -1,13 +1,13 @@
 internal import CLibCares
 
-/// What c-ares' callbacks were told, kept until the owner asks: inside a callback nothing is done.
+/// Events recorded by c-ares' callbacks until the owner takes them, because a callback must not act.
 final class ResolverNotes {
-    /// The last word on each descriptor since the owner last took them.
+    /// Latest interest in each descriptor since the owner last took them.
     var interests: [Int32: DescriptorInterest] = [:]
     var finished: [FinishedLookup] = []
 }
 
-/// What the callback of one lookup needs. Retained when the lookup starts, released by its one callback.
+/// Context of one lookup's callback. Retained when the lookup starts, released by its single callback.
 final class LookupContext {
     let name: String
     let notes: ResolverNotes
@@ -17,7 +17,7 @@ final class LookupContext {
         self.notes = notes
     }
 
-    /// Starts the lookup; its end, which may come before this returns, is noted.
+    /// Starts the lookup. Its result, which may arrive before this returns, is recorded.
     func start(on channel: ares_channel) {
         var hints = ares_addrinfo_hints()
         hints.ai_family = AF_UNSPEC

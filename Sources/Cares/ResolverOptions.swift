@@ -1,10 +1,11 @@
-/// How a resolver asks.
+/// Options of a resolver.
 public struct ResolverOptions: Sendable {
-    /// Numeric addresses, each with an optional `:port`, IPv6 in brackets then; nil for those of the system.
+    /// Numeric addresses of servers, each with an optional `:port`, in which case IPv6 is in brackets; nil for the
+    /// system's servers.
     public var servers: [String]?
-    /// How long a server has for its first answer; each further round over the servers waits twice as long.
+    /// Timeout of a server's first response; doubled in each further round over the servers.
     public var attemptTimeout = Duration.seconds(2)
-    /// How often each server is asked.
+    /// Number of attempts per server.
     public var tries = 2
 
     public init(servers: [String]? = nil) {

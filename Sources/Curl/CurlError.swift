@@ -1,30 +1,30 @@
-/// Why libcurl could not be set up, or a transfer not be started. A transfer that was started and failed ends with a
+/// Failure to set up libcurl or to start a transfer. A transfer that fails after its start ends with a
 /// `TransferFailure` instead.
 public struct CurlError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong; grows with the library.
+    /// Kind of failure; grows with the library.
     public struct Code: Hashable, Sendable {
         let name: String
 
-        /// There is no libcurl, or one that lacks something.
+        /// libcurl is missing, or lacks a function.
         public static let notLoaded = Code(name: "not loaded")
-        /// libcurl gave no handle: the process is out of memory.
+        /// libcurl returned no handle, because memory is exhausted.
         public static let noHandle = Code(name: "no handle")
-        /// libcurl refused an option's value.
+        /// libcurl rejected the value of an option.
         public static let optionRefused = Code(name: "option refused")
-        /// A header field's name or value would break out of its line.
+        /// The name or value of a header field would break its line.
         public static let badHeaderField = Code(name: "bad header field")
-        /// The multi handle refused the transfer.
+        /// The multi handle rejected the transfer.
         public static let notAdded = Code(name: "not added")
     }
 
     public let code: Code
-    /// libcurl's own code (CURLcode or CURLMcode), 0 if it did not say one.
+    /// libcurl's code (CURLcode or CURLMcode); 0 without one.
     public let underlying: Int
 
-    /// What the dynamic linker says; nil if it has no part in it.
+    /// Message of the dynamic linker; nil if it is not involved.
     let detail: String?
 
-    /// Holds nothing that came from a peer or out of a URL.
+    /// Contains no text from a peer or URL.
     public var description: String { "libcurl: \(code.name) (\(detail ?? String(underlying)))" }
 
     init(_ code: Code, underlying: Int = 0, detail: String? = nil) {

@@ -1,19 +1,20 @@
-/// What the owner of a multi handle has to watch a descriptor for, from now on.
+/// Change of the events for which the owner of a multi handle watches a descriptor.
 ///
-/// The number may name another socket than a moment ago: libcurl closes one without a word, and opens the next inside
-/// the same call. So the owner does not mind that what it forgets is gone, and starts anew where `isNew` says so.
+/// The descriptor number may name a new socket: libcurl may close a socket without notice and open another one within
+/// the same call. The owner must therefore tolerate that a forgotten descriptor is already closed, and register again
+/// where `isNew` is true.
 public struct DescriptorInterest: Hashable, Sendable {
-    /// The socket, open now.
+    /// Open socket.
     public let descriptor: Int32
-    /// `EasyHandle.address` of a transfer that the socket is for.
+    /// `EasyHandle.address` of a transfer that uses the socket.
     let owner: UInt
     public let reads: Bool
     public let writes: Bool
 
-    /// Whether a socket was opened under this number since the owner was last told of the number: what it did for the
-    /// one before is void. If not, the socket is the one that it was told of, even if it was to forget it meanwhile.
+    /// Whether a socket was opened under this number since the last report of the number, so that earlier registrations
+    /// are void. Otherwise it is the same socket, even if the owner has forgotten it meanwhile.
     public let isNew: Bool
 
-    /// Whether there is nothing left to watch it for.
+    /// Whether the owner stops watching the descriptor.
     public var isForgotten: Bool { !reads && !writes }
 }

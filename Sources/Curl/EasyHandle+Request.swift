@@ -1,10 +1,10 @@
 internal import CLibCurl
 
-/// How a request is told to libcurl. Every option that matters is set: the defaults allow other schemes, the
-/// environment's proxies, and waiting for ever.
+/// Translation of a request to libcurl options. All relevant options are set, because the defaults permit other
+/// schemes, proxies of the environment and unlimited waiting.
 extension EasyHandle {
-    /// Bytes that are received at a time. libcurl's default, 16 KiB, makes two and a half times the system calls for a
-    /// body of 64; a buffer of 128 is so large that the allocator gives it back to the system after each transfer.
+    /// Size of the receive buffer in bytes. libcurl's default, 16 KiB, needs 2.5 times the system calls for a body of
+    /// 64 KiB. A buffer of 128 KiB is so large that the allocator returns it to the system after each transfer.
     private static let receiveBytes = 64 * 1024
 
     func configure(_ request: TransferRequest) throws(CurlError) {
@@ -14,7 +14,7 @@ extension EasyHandle {
             try configureLasting(request)
             lastingOptions = lasting
         }
-        // A handle whose options last has asked for no URL but such.
+        // Handles with lasting options are used only for such URLs.
         if lasting != nil { try setUsualURL(request.url) } else { try set(CURLOPT_URL, request.url) }
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
@@ -24,7 +24,7 @@ extension EasyHandle {
     private func configureLasting(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
         try configureMethod(request)
-        // The path is a cache key already: libcurl removes no dot segments of its own.
+        // The path is already normalized as a cache key, so libcurl must not remove dot segments.
         try set(CURLOPT_PATH_AS_IS, 1)
         // libcurl 8 drops the question mark of an empty query.
         if let target = request.targetWithEmptyQuery { try set(CURLOPT_REQUEST_TARGET, target) }
@@ -32,25 +32,26 @@ extension EasyHandle {
         try set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         try configureProxy(request)
         try set(CURLOPT_NOSIGNAL, 1)
-        // `ResolvedNames` says why.
+        // See `ResolvedNames` for the reason.
         try set(CURLOPT_DNS_CACHE_TIMEOUT, 0)
         try set(CURLOPT_BUFFERSIZE, Self.receiveBytes)
         try set(CURLOPT_NOPROGRESS, 1)
-        // How long the better IP version has before the other is tried beside it: RFC 8305, section 8, takes 250.
+        // Delay before the other IP version is tried in parallel, in milliseconds: RFC 8305, section 8, recommends 250.
         try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
         try configureTLS(request)
-        // libcurl decodes a whole buffer at once, however large it becomes, and takes a stream that ends early for whole.
+        // libcurl decodes a whole buffer at once, whatever its decoded size, and accepts a truncated stream as
+        // complete.
         try set(CURLOPT_HTTP_CONTENT_DECODING, 0)
-        // libcurl would print the two anew for each request, byte by byte.
+        // libcurl would format the two fields for each request, byte by byte.
         try setUsualHeaderFields(request.usualHeaderLines)
     }
 
     private func configureProxy(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_PROXY, request.proxy)
-        // The environment's exceptions are not this request's: nor are they looked up for each.
+        // Ignores the environment's exceptions and saves their lookup for each request.
         try set(CURLOPT_NOPROXY, "")
         guard !request.proxy.isEmpty else { return }
-        // What CONNECT says to the proxy; the lines of the request are for the server.
+        // User agent of CONNECT to the proxy; the header lines of the request are for the server.
         if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
         try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
@@ -70,7 +71,7 @@ extension EasyHandle {
         case .get: try set(CURLOPT_HTTPGET, 1)
         case .head: try set(CURLOPT_NOBODY, 1)
         case .other(let name, let isRepeatable):
-            // A method that means a body says that it has none: RFC 9110, section 8.6.
+            // A method that implies a body sends Content-Length 0 without one: RFC 9110, section 8.6.
             if let body = request.body ?? (["POST", "PUT", "PATCH"].contains(name) ? [] : nil) {
                 try setRequestBody(body)
             } else {
@@ -85,7 +86,7 @@ extension EasyHandle {
         try set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_SSL_VERIFYPEER, 1)
         try set(CURLOPT_SSL_VERIFYHOST, 2)
-        // A folder that libcurl was built with would be trusted beside the file.
+        // libcurl's built-in certificate folder would be trusted in addition to the file.
         if let certificates = request.caCertificates {
             try set(CURLOPT_CAINFO_BLOB, certificates)
             try clear(CURLOPT_CAPATH)
@@ -96,30 +97,30 @@ extension EasyHandle {
         if let certificate = request.clientCertificate {
             try set(CURLOPT_SSLCERT_BLOB, certificate)
             try set(CURLOPT_SSLKEY_BLOB, request.clientKey ?? certificate)
-            // Without one OpenSSL asks the terminal for the passphrase of an encrypted key.
+            // Without a passphrase, OpenSSL prompts for that of an encrypted key on the terminal.
             try set(CURLOPT_KEYPASSWD, "")
         }
         switch request.version {
         case .http1:
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         case .http2OverTLS:
-            // Without CURLOPT_PIPEWAIT: in libcurl 7.88 requests that wait for a slow server's first connection keep those to
-            // other servers waiting.
+            // CURLOPT_PIPEWAIT is not set: in libcurl 7.88, requests that wait for a slow server's first connection
+            // block requests to other servers.
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
         }
     }
 }
 
 extension TransferRequest {
-    /// Options that a handle may keep for its next request, if that has the same.
+    /// Options that a handle keeps for the next request with the same options.
     struct LastingOptions: Equatable {
         let userAgent: String
         let acceptEncoding: String
         let version: Version
     }
 
-    /// Nil for a request that has more than a usual one: nothing of its method, its way and its certificates is to be
-    /// met by another, and no password of its URL.
+    /// Nil for a request with special settings. Its method, route and certificates, and a password in its URL, must not
+    /// affect another request.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, caCertificates == nil,
             clientCertificate == nil,
@@ -130,8 +131,7 @@ extension TransferRequest {
             userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding, version: version)
     }
 
-    /// The path and the question mark of a URL with an empty query; nil for other URLs, and for those that a proxy gets
-    /// whole.
+    /// Path and question mark of a URL with an empty query; nil for other URLs, and for those sent in full to a proxy.
     fileprivate var targetWithEmptyQuery: String? {
         guard url.utf8.last == UInt8(ascii: "?"), proxy.isEmpty || url.hasPrefix("https:"),
             let scheme = url.firstRange(of: "://"), let path = url[scheme.upperBound...].firstIndex(of: "/")
@@ -139,8 +139,8 @@ extension TransferRequest {
         return String(url[path...])
     }
 
-    /// Whether the URL has no user information, no empty query, and no IPv6 address: the zone of one is lost in libcurl
-    /// 7.88 when a URL that was taken apart is copied.
+    /// Whether the URL has no user information, no empty query, and no IPv6 address. libcurl 7.88 loses the zone of an
+    /// address when it copies a parsed URL.
     private var hasUsualURL: Bool {
         let utf8 = url.utf8
         let bytes = utf8.span
@@ -151,7 +151,7 @@ extension TransferRequest {
         return true
     }
 
-    /// What goes out with a request that says nothing of it.
+    /// Header lines sent unless the request has fields of these names.
     fileprivate var usualHeaderLines: [[UInt8]] {
         var lines: [[UInt8]] = []
         if !userAgent.isEmpty, !hasField("user-agent") { lines.append(Array("User-Agent: \(userAgent)".utf8)) }
@@ -161,7 +161,7 @@ extension TransferRequest {
         return lines
     }
 
-    /// Whether there is more to say than the usual.
+    /// Whether the request has header lines of its own.
     fileprivate var hasOwnLines: Bool {
         if case .other = method { return true }
         return !headerFields.isEmpty
@@ -171,19 +171,19 @@ extension TransferRequest {
         var lines = usualHeaderLines
         for field in headerFields { lines.append(try field.line()) }
         if case .other = method {
-            // What libcurl would say by itself of a body: that it is a form, and that it waits to be asked for.
+            // Suppresses libcurl's defaults for a body: the content type of a form, and `Expect`.
             if !hasField("content-type") { lines.append(Array("Content-Type:".utf8)) }
             lines.append(Array("Expect:".utf8))
         }
         return lines
     }
 
-    /// - Parameter name: in lower case.
+    /// - Parameter name: Name in lower case.
     private func hasField(_ name: String) -> Bool { headerFields.contains { $0.name.lowercased() == name } }
 }
 
 extension TransferRequest.HeaderField {
-    /// The field as CURLOPT_HTTPHEADER takes it, in which a field without a value ends in a semicolon.
+    /// Returns the field in the form of CURLOPT_HTTPHEADER. A field without a value ends with a semicolon.
     fileprivate func line() throws(CurlError) -> [UInt8] {
         let isNameSafe = !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") }
         let isValueSafe = value.allSatisfy { $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }

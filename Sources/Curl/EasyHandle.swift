@@ -1,33 +1,33 @@
 internal import CLibCurl
 
-/// One easy handle and what libcurl reads through it while a transfer runs. Used again after `rest` or `reset`.
+/// Easy handle with the data that libcurl reads through it during a transfer. Reused after `rest` or `reset`.
 @safe final class EasyHandle {
-    /// Seconds after which libcurl closes an idle connection by itself.
+    /// Seconds after which libcurl closes an idle connection: its default.
     private static let usualIdleSeconds = 118
 
-    /// Owned; cleaned up by `deinit`, by when it has left its multi handle.
+    /// Owned handle; cleaned up by `deinit`, after it has left its multi handle.
     let pointer: UnsafeMutableRawPointer
-    /// Where libcurl puts its sentence about a failure; CURL_ERROR_SIZE bytes.
+    /// Buffer for libcurl's error message; CURL_ERROR_SIZE bytes.
     private let errorText: UnsafeMutablePointer<CChar>
-    /// A URL taken apart, of a usual request. Owned; cleaned up by `deinit`.
+    /// Parsed URL of a request with lasting options. Owned; cleaned up by `deinit`.
     private let parsedURL: OpaquePointer
-    /// The options that are set, if the next request may find them; nil if it has to begin with none.
+    /// Options that the next request may inherit; nil if it must start without options.
     var lastingOptions: TransferRequest.LastingOptions?
-    /// What goes with each request that has no fields of its own, as long as `lastingOptions` last.
+    /// Header lines of requests without fields of their own, valid with `lastingOptions`.
     private var usualHeaderFields = StringList()
-    /// Instead of those, for one request.
+    /// Header lines of one request, instead of `usualHeaderFields`.
     private var headerFields = StringList()
     private var resolve = StringList()
-    /// Whether the next transfer opens a connection though its request would allow to use one again.
+    /// Whether the next transfer must open a new connection.
     private var isReuseForbidden = false
-    /// Whether its connections are closed sooner than usual, until the next `rest` or `reset`.
+    /// Whether a shorter idle timeout or the closing of its connection is set, until the next `rest` or `reset`.
     private var isCrowded = false
-    /// Whether the running transfer's connection closes at its end.
+    /// Whether the connection of the running transfer is closed at its end.
     private var closesAfterTransfer = false
     /// Whether libcurl reports closed sockets, until the next `reset`.
     private var hasCloseCallback = false
 
-    /// What `pointer` points to, as a key.
+    /// Address of `pointer`, as a key.
     var address: UInt { UInt(bitPattern: unsafe pointer) }
 
     private init(pointer: UnsafeMutableRawPointer, parsedURL: OpaquePointer) {
@@ -52,10 +52,10 @@ internal import CLibCurl
         unsafe errorText.deallocate()
     }
 
-    /// Forgets what was the last transfer's alone, of one that ended well; all of it, unless its options may last.
+    /// Clears the state of a successful transfer; all of it, unless its options last.
     func rest() {
         guard lastingOptions != nil else { return reset() }
-        // Neither fails, since libcurl only notes a pointer.
+        // Cannot fail, since libcurl only stores a pointer.
         if !headerFields.isEmpty {
             _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head)
             headerFields = StringList()
@@ -76,44 +76,44 @@ internal import CLibCurl
         }
     }
 
-    /// Has the next transfer open a connection, until the next `rest` or `reset`.
+    /// Makes the next transfer open a new connection, until the next `rest` or `reset`.
     func forbidReuse() {
-        // libcurl only notes it.
+        // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 1)
         isReuseForbidden = true
     }
 
-    /// Has the connection of the running transfer closed at its end, until the next `rest` or `reset`.
+    /// Makes libcurl close the connection of the running transfer at its end, until the next `rest` or `reset`.
     func closeAfterTransfer() {
-        // libcurl only notes it.
+        // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 1)
         closesAfterTransfer = true
         isCrowded = true
     }
 
-    /// Has the next transfer close connections that were idle for longer, until the next `rest` or `reset`. libcurl looks
-    /// for them once a second.
+    /// Makes the next transfer close connections that were idle for longer, until the next `rest` or `reset`. libcurl
+    /// checks for them once per second.
     func closeIdleConnections(afterSeconds seconds: Int) {
-        // libcurl only notes it.
+        // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, seconds)
         isCrowded = true
     }
 
-    /// Sets whether the connection of the running transfer outlives it, unless `closeAfterTransfer` was called. One that
-    /// other transfers use does in any case.
+    /// Sets whether the connection of the running transfer is kept at its end, unless `closeAfterTransfer` was called.
+    /// A connection used by other transfers is kept in any case.
     func setKeeping(_ isKept: Bool) {
-        // libcurl only notes it.
+        // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, isKept && !closesAfterTransfer ? 0 : 1)
     }
 
-    /// Has libcurl continue a transfer at the next `timerFired`, without an event.
+    /// Makes libcurl continue a transfer at the next `timerFired`, without an event.
     func expire() {
-        // A change of what is paused does so. Fails for a transfer without a connection.
+        // A change of the pause state has this effect. Fails for a transfer without a connection.
         _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_SEND)
         _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_CONT)
     }
 
-    /// Forgets the last transfer's options; connections live in the multi handle and stay.
+    /// Clears all options of the last transfer. Connections belong to the multi handle and stay.
     func reset() {
         unsafe curlshim_easy_reset(pointer)
         lastingOptions = nil
@@ -133,31 +133,32 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_long(pointer, option, value))
     }
 
-    /// libcurl copies the string.
+    /// Sets a string option; libcurl copies the string.
     func set(_ option: CURLoption, _ value: String) throws(CurlError) {
         try check(unsafe curlshim_easy_set_string(pointer, option, value))
     }
 
-    /// libcurl copies the bytes.
+    /// Sets a blob option; libcurl copies the bytes.
     func set(_ option: CURLoption, _ bytes: [UInt8]) throws(CurlError) {
         try check(
             unsafe bytes.withUnsafeBytes { unsafe curlshim_easy_set_blob(pointer, option, $0.baseAddress, $0.count) })
     }
 
-    /// Removes the default of an option that is a string.
+    /// Removes the default of a string option.
     func clear(_ option: CURLoption) throws(CurlError) {
         try check(unsafe curlshim_easy_set_string(pointer, option, nil))
     }
 
-    /// Whole milliseconds, rounded up so that a short time does not become "none"; capped at what libcurl takes.
+    /// Sets a duration in whole milliseconds. Rounds up, so that a short duration does not become "none", and caps it
+    /// at libcurl's maximum.
     func set(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
         try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
     }
 
-    /// Asks for a URL without user information and brackets, which lasts until the next `reset`.
+    /// Sets a URL without user information and brackets, until the next `reset`.
     ///
-    /// Taken apart beforehand: what libcurl takes apart itself it prints anew, byte by byte. What it cannot take apart
-    /// it gets as it is, to say at the end of the transfer what is wrong.
+    /// The URL is parsed in advance, because libcurl formats a URL that it parses itself again, byte by byte. An
+    /// invalid URL is set as a string, so that libcurl reports the error at the end of the transfer.
     func setUsualURL(_ url: String) throws(CurlError) {
         let flags = UInt32(CURLU_PATH_AS_IS)
         let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, flags) == CURLUE_OK
@@ -165,11 +166,11 @@ internal import CLibCurl
         if !isTaken { try set(CURLOPT_URL, url) }
     }
 
-    /// Sends these bytes; libcurl copies them.
+    /// Sets the request body; libcurl copies it.
     func setRequestBody(_ bytes: [UInt8]) throws(CurlError) {
         try set(CURLOPT_POST, 1)
         try check(unsafe curlshim_easy_set_offset(pointer, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(bytes.count)))
-        // An empty array may have no address, which would mean another way to bring the bytes.
+        // An empty array may have no address, and NULL would select a read callback.
         let place = bytes.isEmpty ? [0] : bytes
         try check(
             unsafe place.withUnsafeBytes { place in
@@ -178,25 +179,25 @@ internal import CLibCurl
             })
     }
 
-    /// Sends these lines with each request, until the next `reset`.
+    /// Sets header lines for each request, until the next `reset`.
     func setUsualHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
         usualHeaderFields = StringList(lines)
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head))
     }
 
-    /// Sends these lines instead of the usual ones, until the next `rest`.
+    /// Sets header lines instead of the usual ones, until the next `rest`.
     func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
         headerFields = StringList(lines)
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
     }
 
-    /// Changes entries of the DNS cache, as `ResolvedNames` says.
+    /// Sets changes of the DNS cache; see `ResolvedNames`.
     func setResolve(_ lines: [String]) throws(CurlError) {
         resolve = StringList(lines.map { Array($0.utf8) })
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))
     }
 
-    /// Has libcurl hand header lines and body to the two functions with `context`, which must outlive the transfer.
+    /// Installs the callbacks for header lines and body. `context` must outlive the transfer.
     func setCallbacks(
         header: @escaping curl_write_callback, body: @escaping curl_write_callback, context: UnsafeMutableRawPointer
     ) throws(CurlError) {
@@ -207,8 +208,7 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
     }
 
-    /// Has libcurl ask before it connects, and before it sends a request, with `context`, which must outlive the
-    /// transfer.
+    /// Installs the callbacks before a connection and before a request. `context` must outlive the transfer.
     func setAddressCallbacks(
         open: @escaping curl_opensocket_callback, request: @escaping curl_prereq_callback,
         context: UnsafeMutableRawPointer
@@ -219,7 +219,7 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
     }
 
-    /// Has libcurl report to `notes`, which must outlive the connections, each socket that it closes.
+    /// Installs the callback for closed sockets. `notes` must outlive the connections.
     func setCloseCallback(_ notes: MultiNotes) throws(CurlError) {
         guard !hasCloseCallback else { return }
         try check(unsafe curlshim_easy_set_closesocket_callback(pointer, socketClosing))
@@ -228,18 +228,18 @@ internal import CLibCurl
         hasCloseCallback = true
     }
 
-    /// The TLS session of the connection that it uses; nil without TLS. To be asked while a request is under way.
+    /// TLS session of its connection; nil without TLS. Valid only during a request.
     var tlsSession: UnsafeMutableRawPointer? { unsafe curlshim_easy_tls(pointer) }
 
-    /// Whether received bytes wait in the TLS session of its connection.
+    /// Whether its connection's TLS session has buffered input.
     var hasPendingInput: Bool {
         guard let session = unsafe tlsSession else { return false }
         return unsafe curlshim_tls_has_pending(session) != 0
     }
 
-    /// Reports the peer's close_notify on the TLS session of its connection to `notes`, which must outlive the session.
+    /// Reports the peer's close_notify on its connection's TLS session to `notes`, which must outlive the session.
     ///
-    /// - Returns: the session's number there; nil without TLS.
+    /// - Returns: Number of the session in `notes`; nil without TLS.
     func followSession(_ notes: MultiNotes) -> UInt? {
         guard let session = unsafe tlsSession else { return nil }
         let number = notes.sessions.enter()
@@ -247,13 +247,13 @@ internal import CLibCurl
         return number
     }
 
-    /// Whether client and server agreed on HTTP/2.
+    /// Whether HTTP/2 was negotiated.
     var speaksHTTP2: Bool {
         guard let session = unsafe tlsSession else { return false }
         return unsafe curlshim_tls_speaks_http2(session) != 0
     }
 
-    /// Notes the transfer that the handle is used for, which must outlive the use.
+    /// Sets the transfer that uses the handle. It must outlive the use.
     func setOwner(_ owner: UnsafeMutableRawPointer) throws(CurlError) {
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PRIVATE, owner))
     }
@@ -272,14 +272,14 @@ internal import CLibCurl
         return result == CURLE_OK ? Int(value) : 0
     }
 
-    /// A time that libcurl gives in microseconds.
+    /// Returns a time that libcurl reports in microseconds.
     func time(_ info: CURLINFO) -> Duration {
         var value: curl_off_t = 0
         let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
         return result == CURLE_OK ? .microseconds(value) : .zero
     }
 
-    /// libcurl's sentence about the failure.
+    /// libcurl's error message.
     var errorSentence: String { unsafe String(cString: errorText) }
 
     private func check(_ result: CURLcode) throws(CurlError) {

@@ -1,7 +1,7 @@
-/// A transfer that ended by itself, as `Multi.takeFinished()` hands it over.
+/// Completed transfer, as returned by `Multi.takeFinished()`.
 public struct FinishedTransfer {
     public let transfer: Transfer
-    /// Whom the bytes went to.
+    /// Sink that received the bytes.
     public let sink: any TransferSink
     public let result: TransferResult
 }

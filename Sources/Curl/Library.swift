@@ -1,9 +1,9 @@
 internal import CLibCurl
 
-/// The library as a whole.
+/// Loading and global initialization of libcurl.
 enum Library {
-    /// Why it cannot be used; nil once it is loaded and set up. Done once however many threads ask: a static's
-    /// initialiser guards that.
+    /// Reason why libcurl cannot be used; nil after successful initialization. The initializer of a static runs once,
+    /// however many threads call.
     private static let failure: CurlError? = {
         if let sentence = unsafe curlshim_load(goodbyeSaid) {
             return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
@@ -12,11 +12,11 @@ enum Library {
         return result == CURLE_OK ? nil : CurlError(.noHandle, underlying: Int(result.rawValue))
     }()
 
-    /// Whether the ends of HTTP/2 streams are detected, as a request to a canned response showed. Without that libcurl
-    /// reports a reset stream as whole, and HTTP/2 is not used.
+    /// Whether the ends of HTTP/2 streams are detected, as determined by a request to a canned response. Otherwise
+    /// libcurl reports a reset stream as complete, and HTTP/2 is not used.
     static let followsStreams: Bool = unsafe failure == nil && curlshim_follow_streams(streamNoted) != 0
 
-    /// Loads the library and sets it up, if that was not done yet; before it nothing of it may be called.
+    /// Loads and initializes libcurl on the first call. Must precede all other calls.
     static func initialize() throws(CurlError) {
         if let failure { throw failure }
     }

@@ -1,38 +1,39 @@
 internal import CLibCurl
 
-/// Many transfers on one thread, driven by descriptors and a timer that the owner watches (curl_multi_socket_action).
+/// Multi handle: many transfers on one thread, driven by descriptors and a timer that the owner watches
+/// (curl_multi_socket_action).
 ///
-/// The owner calls `descriptorReady` and `timerFired` as the world says, and after each call to anything here takes
-/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. Each transfer costs libcurl time in
-/// proportion to the connections of its multi handle: beyond some hundreds spread them over several.
+/// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
+/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. The cost of a transfer in libcurl grows with
+/// the connections of its multi handle: use several handles beyond some hundreds of connections.
 @safe public final class Multi {
-    /// The most bytes of header lines a transfer may receive, all blocks and trailers together.
+    /// Maximum total length of a transfer's header lines in bytes, including all blocks and trailers.
     public static let headerBytesLimit = 64 * 1024
 
-    /// Transfers that share a connection at most; servers commonly allow 100 to 128.
+    /// Maximum number of transfers per connection; servers commonly allow 100 to 128.
     private static let streamsPerConnection = 100
 
-    /// How many handles are kept for transfers to come.
+    /// Maximum number of idle easy handles kept for reuse.
     private static let idleHandlesLimit = 256
 
-    /// Seconds after which an idle connection makes room for others while the connections are as many as they may be.
+    /// Idle timeout of connections in seconds while the number of connections is at its limit.
     public static let crowdedIdleSeconds = 5
 
-    /// Owned; cleaned up by `deinit`.
+    /// Owned handle; cleaned up by `deinit`.
     private let pointer: UnsafeMutableRawPointer
     private let notes = MultiNotes()
     private let crowdedIdleSeconds: Int
-    /// By `EasyHandle.address`. Keeps what the callbacks point to alive.
+    /// Running transfers by `EasyHandle.address`. Keeps the callbacks' contexts alive.
     private var running: [UInt: Transfer] = [:]
     private var idle: [EasyHandle] = []
     private var finished: [FinishedTransfer] = []
     private var names = ResolvedNames()
-    /// Calls of curl_multi_socket_action so far. Each runs all transfers that were added before it.
+    /// Number of calls of curl_multi_socket_action so far. Each runs all transfers added before it.
     private var turns: UInt64 = 0
-    /// Whether libcurl is on the stack: it may not be entered again.
+    /// Whether libcurl is on the call stack, so that it must not be entered again.
     private var isInside = false
 
-    /// How many transfers run.
+    /// Number of running transfers.
     public var runningCount: Int { running.count }
 
     /// Number of open connections that have carried a request.
@@ -44,10 +45,8 @@ internal import CLibCurl
     }
 
     /// - Parameters:
-    ///   - maxConnections: Number of connections from which on a new one is closed at the end of its transfer, those in
-    ///     use included. With fewer than the transfers at once plus the idle ones worth keeping, every request opens a
-    ///     connection.
-    ///   - crowdedIdleSeconds: Seconds after which an idle connection makes room while there are so many.
+    ///   - maxConnections: Number of connections, including active ones, from which on a new one is closed at the end of its transfer. If it is less than the concurrent transfers plus useful idle connections, every request opens a connection.
+    ///   - crowdedIdleSeconds: Idle timeout in seconds while there are so many connections.
     public static func make(
         maxConnections: Int, crowdedIdleSeconds: Int = crowdedIdleSeconds
     ) throws(CurlError) -> Multi {
@@ -63,14 +62,15 @@ internal import CLibCurl
         return multi
     }
 
-    /// Whether HTTP/2 can be used: its streams' ends are detected. The first call takes a fraction of a millisecond.
+    /// Whether HTTP/2 can be used, because the ends of its streams are detected. The first call takes a fraction of a
+    /// millisecond.
     public static var speaksHTTP2: Bool { Library.followsStreams }
 
     /// Changes `maxConnections`; see `make(maxConnections:crowdedIdleSeconds:)`.
     public func keepConnections(_ maxConnections: Int) {
         notes.connectionsLimit = maxConnections
-        // More than the connections that are kept and those of running transfers, so that libcurl itself evicts none:
-        // `connectionsLimit` says why. It takes any number.
+        // Higher than the number of kept and active connections, so that libcurl itself never evicts one: see
+        // `connectionsLimit`. libcurl accepts any number.
         _ = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, 4 * maxConnections)
     }
 
@@ -81,9 +81,9 @@ internal import CLibCurl
 
     // MARK: Transfers
 
-    /// Starts a transfer: `takeTimeout()` then says "at once".
+    /// Starts a transfer. `takeTimeout()` then returns an immediate timeout.
     ///
-    /// - Throws: when the request cannot be told to libcurl. What is wrong with a URL shows at the end of the transfer.
+    /// - Throws: `CurlError` if libcurl rejects the request. An invalid URL is reported at the end of the transfer.
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
         let (lines, use) = names.begin(request.resolve)
         do throws(CurlError) {
@@ -105,27 +105,27 @@ internal import CLibCurl
         }
     }
 
-    /// Ends a transfer now. Its sink hears nothing more. Unless the response was whole, its socket is closed when this
-    /// returns; if others use the same HTTP/2 connection, its stream is reset with their next frame instead. Does nothing
-    /// for one that has ended.
+    /// Cancels a transfer. Its sink is not called again. Unless the response was complete, its socket is closed on
+    /// return; if other transfers use the same HTTP/2 connection, its stream is reset with their next frame instead. No
+    /// effect on a completed transfer.
     public func cancel(_ transfer: Transfer) {
         finished.removeAll { $0.transfer === transfer }
         guard running[transfer.easy.address] === transfer else { return }
         remove(transfer, isReusable: false)
     }
 
-    /// Continues a transfer whose sink postponed bytes: it gets them again before this returns. Does nothing for one
-    /// that has ended.
+    /// Resumes a transfer whose sink postponed bytes. The sink receives them again before this returns. No effect on a
+    /// completed transfer.
     public func resume(_ transfer: Transfer) {
         guard running[transfer.easy.address] === transfer else { return }
         let resumed = inside { unsafe curlshim_easy_pause(transfer.easy.pointer, Int32(CURLPAUSE_CONT)) }
-        // Only the sink's refusal makes it fail, and nothing else would tell of that.
+        // Fails only if the sink refuses the bytes, which nothing else would report.
         if resumed != CURLE_OK { finish(transfer, transfer.result(resumed)) }
     }
 
     // MARK: Events
 
-    /// The descriptor can be read or written, or has failed.
+    /// Handles a descriptor that is readable, writable or failed.
     public func descriptorReady(_ descriptor: Int32, reads: Bool, writes: Bool, fails: Bool) {
         var events: Int32 = 0
         if reads { events |= CURL_CSELECT_IN }
@@ -134,14 +134,14 @@ internal import CLibCurl
         act(descriptor, events)
     }
 
-    /// The time that `takeTimeout()` told is there. Harmless when called early.
+    /// Handles the timeout that `takeTimeout()` returned. An early call has no effect.
     public func timerFired() {
         act(CURL_SOCKET_TIMEOUT, 0)
     }
 
-    // MARK: What the owner takes
+    // MARK: Results for the owner
 
-    /// The descriptors to watch otherwise than before, each once.
+    /// Returns changed interests, at most one per descriptor.
     public func takeInterests() -> [DescriptorInterest] {
         let interests = notes.takeInterests()
         for interest in interests where !interest.isForgotten {
@@ -150,13 +150,13 @@ internal import CLibCurl
         return interests
     }
 
-    /// When to call `timerFired()`; nil if nothing changed.
+    /// Returns when to call `timerFired()`; nil if unchanged.
     public func takeTimeout() -> TimeoutChange? {
         defer { notes.timeout = nil }
         return notes.timeout
     }
 
-    /// The transfers that ended, in the order in which they did.
+    /// Returns completed transfers in the order of completion.
     public func takeFinished() -> [FinishedTransfer] {
         guard !finished.isEmpty else { return [] }
         defer { finished.removeAll(keepingCapacity: true) }
@@ -174,9 +174,10 @@ internal import CLibCurl
         tryNextAddresses()
     }
 
-    /// Has libcurl connect to the next address of each transfer for which one has failed.
+    /// Makes libcurl try the next address of each transfer with a failed attempt.
     ///
-    /// Before version 8.4 it waits for an event or a timer of another purpose, which can be half of the time to connect.
+    /// Before version 8.4, libcurl waits for an event or an unrelated timer, which may take half of the connection
+    /// timeout.
     private func tryNextAddresses() {
         for address in notes.takeFailedAttempts() {
             guard let transfer = running[address], transfer.isConnecting else { continue }
@@ -189,7 +190,7 @@ internal import CLibCurl
         while let message = unsafe curlshim_multi_info_read(pointer, &left) {
             let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
             guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
-            // The message is gone once its handle is removed.
+            // Removing the handle invalidates the message.
             let code = unsafe curlshim_message_result(message)
             if transfer.hasStaleConnection || transfer.wasConnectionOver(code) {
                 startAnew(transfer)
@@ -199,7 +200,7 @@ internal import CLibCurl
         }
     }
 
-    /// Starts a transfer once more, with a connection of its own. Nothing of its request was sent, or it can be repeated.
+    /// Restarts a transfer on a new connection. Nothing of its request was sent, or the request is repeatable.
     private func startAnew(_ transfer: Transfer) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
@@ -211,12 +212,12 @@ internal import CLibCurl
 
     private func finish(_ transfer: Transfer, _ result: TransferResult) {
         guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
-        // libcurl 7.88 leaves a buffer in the handle if others still use the connection, and then refuses options.
+        // libcurl 7.88 leaves a buffer in the handle if others still use the connection, and then rejects options.
         remove(transfer, isReusable: result.failure == nil && !transfer.usesHTTP2)
         finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
     }
 
-    /// - Parameter isReusable: whether another transfer can use its handle.
+    /// - Parameter isReusable: Whether another transfer can use its handle.
     private func remove(_ transfer: Transfer, isReusable: Bool) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
@@ -225,8 +226,8 @@ internal import CLibCurl
         transfer.leaveSession()
         running[easy.address] = nil
         names.end(transfer.names, wasRun: transfer.turn < turns)
-        // What another transfer leaves behind is not looked into: one that never had a connection leaves a buffer and a
-        // list of addresses in libcurl 7.88, which then refuses options.
+        // Other handles are not reused: after a transfer that never had a connection, libcurl 7.88 leaves a buffer and
+        // a list of addresses, and then rejects options.
         guard isReusable, idle.count < Self.idleHandlesLimit else { return }
         easy.rest()
         idle.append(easy)

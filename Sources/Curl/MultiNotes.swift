@@ -1,32 +1,32 @@
 internal import CLibCurl
 internal import Glibc
 
-/// What a multi handle's callbacks were told, kept until the owner asks: inside a callback nothing is done.
+/// Events recorded by the callbacks of a multi handle until the owner takes them, because a callback must not act.
 final class MultiNotes {
-    /// The last word on each descriptor since the owner last took them.
+    /// Latest interest in each descriptor since the owner last took them.
     private var interests: [Int32: DescriptorInterest] = [:]
-    /// Descriptors that were opened since the owner was last told of them.
+    /// Descriptors opened since the last report of their number.
     private var opened: Set<Int32> = []
-    /// Transfers by the sockets that they opened, until a request goes out.
+    /// Connecting transfers by the sockets that they opened, until a request is sent.
     private var connecting: [Int32: UInt] = [:]
-    /// Transfers with an address that could not be connected to since the last `takeFailedAttempts`.
+    /// Transfers with a failed connection attempt since the last `takeFailedAttempts`.
     private var failedAttempts: Set<UInt> = []
-    /// The last word on the timer; nil if it did not change.
+    /// Latest timeout; nil if unchanged.
     var timeout: TimeoutChange?
     /// Number of open connections from which on new ones are closed at the end of their transfers.
     ///
-    /// libcurl 7.88 evicts a connection by walking all hosts of its cache, and keeps the empty entry of the evicted host.
-    /// So evictions take time in proportion to the hosts that were ever evicted. Connections closed at the end of a
-    /// transfer, or because they were idle for too long, leave no entry.
+    /// libcurl 7.88 evicts a connection by scanning all hosts of its cache, and keeps an empty entry of the host. The
+    /// cost of an eviction therefore grows with the number of hosts ever evicted. A connection closed at the end of a
+    /// transfer or by the idle timeout leaves no entry.
     var connectionsLimit = 0
-    /// Whether there are that many.
+    /// Whether the number of connections has reached the limit.
     var isCrowded: Bool { sockets.count >= connectionsLimit }
-    /// The sockets of its connections.
+    /// Sockets of its connections.
     var sockets = SocketTable()
-    /// The TLS sessions of its transfers.
+    /// TLS sessions of its transfers.
     var sessions = SessionTable()
 
-    /// - Parameter owner: `EasyHandle.address` of a transfer that the socket is for.
+    /// - Parameter owner: `EasyHandle.address` of a transfer that uses the socket.
     func note(descriptor: Int32, what: Int32, owner: UInt) {
         if what == CURL_POLL_REMOVE, !connecting.isEmpty, let transfer = connecting.removeValue(forKey: descriptor) {
             failedAttempts.insert(transfer)
@@ -38,30 +38,30 @@ final class MultiNotes {
             isNew: opened.contains(descriptor))
     }
 
-    /// Notes a socket for a connection to one address.
+    /// Records a socket opened for a connection attempt.
     ///
     /// - Parameters:
-    ///   - descriptor: The socket; negative if none could be opened.
-    ///   - transfer: `EasyHandle.address` of the transfer that connects.
+    ///   - descriptor: Socket; negative if none could be opened.
+    ///   - transfer: `EasyHandle.address` of the connecting transfer.
     func noteOpened(_ descriptor: Int32, by transfer: UInt) {
         guard descriptor >= 0 else {
             failedAttempts.insert(transfer)
             return
         }
         opened.insert(descriptor)
-        // The number of a socket that failed at once can be used again at once.
+        // The number of a socket that failed at once may be reused at once.
         if let failed = connecting.updateValue(transfer, forKey: descriptor) { failedAttempts.insert(failed) }
     }
 
-    /// Notes that a connection of these sockets is ready for a request.
+    /// Records that a connection with one of these sockets is ready for a request.
     func noteConnected(_ descriptors: [Int32]) {
         for descriptor in descriptors { connecting[descriptor] = nil }
     }
 
-    /// Hands out the transfers with an address that could not be connected to, each once. Called before `takeInterests`.
+    /// Returns the transfers with a failed connection attempt, without duplicates. Called before `takeInterests`.
     func takeFailedAttempts() -> Set<UInt> {
         guard !opened.isEmpty || !failedAttempts.isEmpty else { return [] }
-        // libcurl closes a socket that fails at once before it has it watched.
+        // libcurl closes a socket that fails at once without reporting an interest in it.
         for descriptor in opened where interests[descriptor] == nil {
             if let transfer = connecting.removeValue(forKey: descriptor) { failedAttempts.insert(transfer) }
         }
@@ -69,7 +69,7 @@ final class MultiNotes {
         return failedAttempts
     }
 
-    /// Hands out what changed, each descriptor once.
+    /// Returns changed interests, at most one per descriptor.
     func takeInterests() -> [DescriptorInterest] {
         guard !interests.isEmpty else { return [] }
         defer { interests.removeAll(keepingCapacity: true) }
@@ -81,7 +81,7 @@ final class MultiNotes {
         timeout = milliseconds < 0 ? .cancel : .after(milliseconds: milliseconds)
     }
 
-    /// Installs the callbacks on `multi`, which must go before this object.
+    /// Installs the callbacks on `multi`, which must be released before this object.
     func attach(to multi: UnsafeMutableRawPointer) -> CURLMcode {
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         let results = [
@@ -104,7 +104,7 @@ private func interestChanged(
     return 0
 }
 
-/// Closes a socket that `connectionPlanned` opened. libcurl calls it for each connection, also for those in its cache.
+/// Closes a socket opened by `connectionPlanned`. libcurl calls it for every connection, including cached ones.
 func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t) -> Int32 {
     if let context = unsafe context {
         unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().sockets.remove(descriptor)
@@ -112,7 +112,7 @@ func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t)
     return close(descriptor)
 }
 
-/// For `curlshim_load`: the peer of a TLS session has said close_notify.
+/// Callback for `curlshim_load`: the peer of a TLS session has sent close_notify.
 func goodbyeSaid(context: UnsafeMutableRawPointer?, number: UInt) {
     guard let context = unsafe context else { return }
     let notes = unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()

@@ -1,7 +1,7 @@
-/// The answer of a sink to bytes of a body.
+/// Result of offering body bytes to a sink.
 public enum Reception: Hashable, Sendable {
     case taken
-    /// The sink took none of them and wants no more for now: they come again after `Multi.resume(_:)`, first of all.
+    /// No byte was accepted, and the transfer pauses. `Multi.resume(_:)` offers the same bytes again.
     case postponed
     /// Aborts the transfer.
     case refused

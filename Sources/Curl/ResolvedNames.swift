@@ -1,27 +1,27 @@
-/// Entries of CURLOPT_RESOLVE in the DNS cache of one multi handle, and the number of transfers that need each.
+/// Reference counts of the CURLOPT_RESOLVE entries in the DNS cache of a multi handle.
 ///
-/// libcurl 7.88 walks its whole DNS cache at the end of each transfer, so the cache holds the entries of running
-/// transfers only. Entries for numeric hosts expire at once (CURLOPT_DNS_CACHE_TIMEOUT is 0). The entries given to
-/// libcurl never expire, and the next request removes those that no transfer needs. So libcurl finds an entry also when
-/// it connects once more, and never looks up a name itself.
+/// libcurl 7.88 scans its whole DNS cache at the end of each transfer, so the cache contains only entries of running
+/// transfers. Entries for numeric hosts expire at once (CURLOPT_DNS_CACHE_TIMEOUT is 0). Entries passed to libcurl
+/// never expire, and the next request removes those without a transfer. libcurl therefore finds an entry for a
+/// reconnection too, and never resolves a name itself.
 struct ResolvedNames {
-    /// The entries that one transfer adds and removes, each as `HOST:PORT`.
+    /// Entries that one transfer adds and removes, each as `HOST:PORT`.
     struct Use {
         fileprivate var added: [String] = []
         fileprivate var removed: [String] = []
-        /// Those of `added` that libcurl had already, for no transfer.
+        /// Added entries that libcurl already had without a transfer.
         fileprivate var revived: [String] = []
     }
 
     private var transfers: [String: Int] = [:]
-    /// Entries that libcurl has and no transfer needs: at most those of the transfers that ended since the last start.
+    /// Entries in libcurl without a transfer: at most those of transfers that ended since the last start.
     private var unused: Set<String> = []
 
-    /// Adds a transfer.
+    /// Adds the entries of a transfer.
     ///
-    /// - Parameter entries: Its addresses, each as `HOST:PORT:ADDRESS,ADDRESS`. A plus sign in front, which would let an
-    ///   entry expire, is dropped.
-    /// - Returns: the lines of CURLOPT_RESOLVE, and what `end` takes.
+    /// - Parameter entries: Addresses, each as `HOST:PORT:ADDRESS,ADDRESS`. A leading plus sign, which would make an
+    ///   entry expire, is removed.
+    /// - Returns: Lines for CURLOPT_RESOLVE, and the argument of `end`.
     mutating func begin(_ entries: [String]) -> (lines: [String], use: Use) {
         var use = Use()
         guard !entries.isEmpty || !unused.isEmpty else { return ([], use) }
@@ -37,9 +37,9 @@ struct ResolvedNames {
         return (use.removed.map { "-\($0)" } + entries, use)
     }
 
-    /// Removes a transfer that has left the multi handle.
+    /// Removes the entries of a transfer that has left the multi handle.
     ///
-    /// - Parameter wasRun: whether libcurl has read its lines.
+    /// - Parameter wasRun: Whether libcurl has processed its lines.
     mutating func end(_ use: Use, wasRun: Bool) {
         for name in use.added {
             let count = transfers[name, default: 0] - 1
@@ -50,7 +50,7 @@ struct ResolvedNames {
         for name in use.removed where transfers[name] == nil { unused.insert(name) }
     }
 
-    /// The entry without its addresses.
+    /// Returns the entry without its addresses.
     private static func name(of entry: String) -> String {
         let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
         return parts.count == 3 ? "\(parts[0]):\(parts[1])" : entry

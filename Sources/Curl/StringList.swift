@@ -1,13 +1,13 @@
 internal import CLibCurl
 
-/// A list of strings that libcurl reads while a transfer runs (struct curl_slist). Owned; freed by `deinit`.
+/// List of strings that libcurl reads during a transfer (struct curl_slist). Owned; freed by `deinit`.
 @safe struct StringList: ~Copyable {
     private(set) var head: UnsafeMutablePointer<curl_slist>?
 
-    /// Whether there is no string.
+    /// Whether the list is empty.
     var isEmpty: Bool { unsafe head == nil }
 
-    /// Takes copies of `lines`, which hold no NUL.
+    /// Copies `lines`, which must not contain NUL.
     init(_ lines: [[UInt8]] = []) {
         unsafe head = nil
         for line in lines { append(line) }
@@ -17,7 +17,7 @@ internal import CLibCurl
         unsafe curlshim_slist_free_all(head)
     }
 
-    /// Adds a copy of `line`. Stops the process when there is no memory for it.
+    /// Appends a copy of `line`. Traps if memory is exhausted.
     private mutating func append(_ line: [UInt8]) {
         let text = line.map { CChar(bitPattern: $0) } + [0]
         guard let grown = unsafe curlshim_slist_append(head, text) else {

@@ -1,7 +1,7 @@
-/// What libcurl last said about its one timer.
+/// Latest state of libcurl's single timer.
 public enum TimeoutChange: Hashable, Sendable {
-    /// There is nothing to wait for.
+    /// The timer is off.
     case cancel
-    /// `Multi.timerFired()` is due so many milliseconds from now; 0 is at once.
+    /// `Multi.timerFired()` is due after this many milliseconds; 0 means immediately.
     case after(milliseconds: Int)
 }

@@ -1,43 +1,43 @@
 internal import CLibCurl
 internal import Glibc
 
-/// A transfer that a `Multi` runs: a name for its owner to hold, and what libcurl calls back with.
+/// Transfer run by a `Multi`: a handle for its owner, and the context of libcurl's callbacks.
 public final class Transfer {
-    /// Nil once the transfer has ended: nothing of it reaches the sink after that.
+    /// Sink; nil after the transfer has ended, so that it is not called again.
     var sink: (any TransferSink)?
     let easy: EasyHandle
-    /// Its entries in the DNS cache of its multi handle.
+    /// Entries in the DNS cache of its multi handle.
     let names: ResolvedNames.Use
-    /// The number of calls of curl_multi_socket_action before it was added.
+    /// Number of calls of curl_multi_socket_action before it was added.
     let turn: UInt64
-    /// Those of its multi handle.
+    /// Notes of its multi handle.
     private let notes: MultiNotes
-    /// The socket that libcurl last had watched for it; nil before.
+    /// Socket last watched for it; nil before the first one.
     private var descriptor: Int32?
-    /// The header bytes seen so far, in all blocks.
+    /// Bytes of header lines received so far, in all blocks.
     private var headerBytes = 0
-    /// What we stopped it for; libcurl only says that a callback failed.
+    /// Reason for which a callback stopped it. libcurl reports only that a callback failed.
     private(set) var stoppedFor: TransferFailure?
-    /// Whether an address was not admitted, and whether a connection to another was begun.
+    /// Whether an address was denied, and whether a connection to another one was started.
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
-    /// Whether it connects to an address, up to the request.
+    /// Whether it is connecting; false once a request is sent.
     private(set) var isConnecting = false
-    /// Whether it waited for TLS or a proxy: for bytes before the request.
+    /// Whether it waited for input before the request: for TLS or a proxy.
     private var isPreparing = false
-    /// The sockets that were opened since a request last went out.
+    /// Sockets opened since the last request was sent.
     private var newSockets: [Int32] = []
-    /// Whether the connection that libcurl chose cannot be used again: nothing was sent on it, and another is needed.
+    /// Whether the connection chosen by libcurl is unusable. Nothing was sent on it, and another one is needed.
     private(set) var hasStaleConnection = false
-    /// Whether it had such a connection, and began anew with one of its own.
+    /// Whether it was restarted on a new connection.
     private var hasBegunAnew = false
-    /// The number of the TLS session that the request went out on; nil without TLS.
+    /// Number of the TLS session that carried the request; nil without TLS.
     private var session: UInt?
-    /// Whether it is a stream of an HTTP/2 connection; nil for a request that allows HTTP/1.1 only.
+    /// Whether it is a stream of an HTTP/2 connection; nil if the request permits only HTTP/1.1.
     private var isStream: Bool?
     /// Whether a frame of its stream has arrived.
     private var hasStreamArrived = false
-    /// Bytes of body in the frames of its stream.
+    /// Number of body bytes in the frames of its stream.
     private var streamBytes = 0
     /// Whether a frame has ended its stream.
     private var hasStreamEnded = false
@@ -54,7 +54,7 @@ public final class Transfer {
         self.sink = sink
     }
 
-    /// Installs the callbacks. The transfer must be kept alive until it has left the multi handle.
+    /// Installs the callbacks. The transfer must stay alive until it has left the multi handle.
     func attach() throws(CurlError) {
         try unsafe easy.setCallbacks(
             header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
@@ -64,55 +64,56 @@ public final class Transfer {
         if isStream != nil { try unsafe easy.setOwner(Unmanaged.passUnretained(self).toOpaque()) }
     }
 
-    /// Whether its response comes by HTTP/2.
+    /// Whether its response arrives over HTTP/2.
     var usesHTTP2: Bool { isStream ?? false }
 
-    /// Milliseconds since its connection last received bytes, parts of lines included; nil without a connection of its
-    /// own, and once it has ended.
+    /// Milliseconds since its connection last received bytes, even parts of lines. Nil without an exclusive connection,
+    /// and after the transfer has ended.
     public var silentMilliseconds: Int? {
         guard sink != nil, !usesHTTP2, let descriptor else { return nil }
         let milliseconds = curlshim_socket_silence(descriptor)
         return milliseconds < 0 ? nil : milliseconds
     }
 
-    /// Whether a connection to this address may be opened.
+    /// Returns whether a connection to this address may be opened.
     func mayConnect(to address: String) -> Bool {
         let isAdmitted = sink?.admits(address: address) ?? false
         if isAdmitted { hasOpenedSocket = true } else { hasRefusedAddress = true }
         return isAdmitted
     }
 
-    /// Notes the socket that is watched for it.
+    /// Records the socket watched for it.
     func watched(_ interest: DescriptorInterest) {
         descriptor = interest.descriptor
         if interest.reads, isConnecting { isPreparing = true }
     }
 
-    /// Notes the socket for a connection to one address; negative if there is none.
+    /// Records the socket of a connection attempt; negative if none could be opened.
     func opened(_ descriptor: Int32) {
         isConnecting = true
         notes.noteOpened(descriptor, by: easy.address)
         if descriptor >= 0 { newSockets.append(descriptor) }
     }
 
-    /// Prepares for a start with a connection of its own.
+    /// Prepares for a restart on a new connection.
     func beginAnew() {
         hasStaleConnection = false
         hasBegunAnew = true
         easy.forbidReuse()
     }
 
-    /// Whether the request may go out on a connection to this address, which may have been opened for another.
+    /// Returns whether the request may be sent on a connection to this address. The connection may have been opened for
+    /// another transfer.
     func maySend(to address: String) -> Bool {
         guard let sink, stoppedFor == nil else { return false }
         if !sink.admits(address: address) { stoppedFor = .addressRefused }
         return stoppedFor == nil
     }
 
-    /// Whether the request may go out on the connection with these ends.
+    /// Returns whether the request may be sent on the connection with these endpoints.
     ///
-    /// Bytes that wait on a used HTTP/1.1 connection are no answer to this request: they came before it. libcurl before
-    /// 8.0 takes them for one. An HTTP/2 server may send frames at any time.
+    /// Input on an idle HTTP/1.1 connection arrived before the request, so it is not its response. libcurl before 8.0
+    /// accepts it as one. An HTTP/2 server may send frames at any time.
     func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
         if isStream != nil { beginStream() }
         isConnecting = false
@@ -128,10 +129,10 @@ public final class Transfer {
         return !hasStaleConnection
     }
 
-    /// Prepares for a response by the version that client and server agreed on.
+    /// Prepares for a response over the negotiated version.
     ///
-    /// The connection of a stream is kept only if the stream ends: libcurl 7.88 announces a cancelled stream with its next
-    /// frame, and until then the server goes on sending.
+    /// A stream's connection is kept only if the stream ends. libcurl 7.88 sends the reset of a cancelled stream with
+    /// its next frame, and until then the server continues to send.
     private func beginStream() {
         isStream = easy.speaksHTTP2
         streamBytes = 0
@@ -140,8 +141,8 @@ public final class Transfer {
         easy.setKeeping(!usesHTTP2)
     }
 
-    /// Whether its request failed because the HTTP/2 connection, which was used before, is of no use any more, as after a
-    /// GOAWAY. Only GET and HEAD use HTTP/2, and they can be repeated: RFC 9110, section 9.2.2.
+    /// Returns whether the request failed because its reused HTTP/2 connection is no longer usable, for example after a
+    /// GOAWAY. Only GET and HEAD use HTTP/2, and they are idempotent: RFC 9110, section 9.2.2.
     func wasConnectionOver(_ code: CURLcode) -> Bool {
         guard usesHTTP2, !hasStreamArrived, !hasBegunAnew, stoppedFor == nil else { return false }
         switch code {
@@ -156,14 +157,14 @@ public final class Transfer {
         session = easy.followSession(notes)
     }
 
-    /// Forgets the TLS session. - Returns: whether its peer has said close_notify, or there was none.
+    /// Removes the TLS session. - Returns: Whether its peer has sent close_notify, or there was no session.
     @discardableResult func leaveSession() -> Bool {
         guard let session else { return true }
         self.session = nil
         return notes.sessions.leave(session)
     }
 
-    /// A frame of its stream has arrived.
+    /// Records a frame of its stream.
     func streamArrived(bytes: Int, isEnd: Bool) {
         hasStreamArrived = true
         streamBytes += bytes
@@ -190,12 +191,12 @@ public final class Transfer {
         return reception
     }
 
-    /// How it ended; read before the handle leaves the multi.
+    /// Returns its result. Must be called before the handle leaves the multi handle.
     func result(_ code: CURLcode) -> TransferResult {
         let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
         let hasGoodbye = leaveSession()
         let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : !hasGoodbye
-        // libcurl 7.88 can drop bytes that arrive with the end of their stream.
+        // libcurl 7.88 can lose bytes that arrive with the end of their stream.
         let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offset(CURLINFO_SIZE_DOWNLOAD_T)
         if code == CURLE_OK, stoppedFor == nil, !hasLost {
             return TransferResult(
@@ -203,7 +204,8 @@ public final class Transfer {
                 lacksGoodbye: lacksGoodbye, detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
-        // libcurl counts at least a microsecond for a step that was reached, but connecting as one with the handshake.
+        // libcurl reports at least one microsecond for a stage that was reached, but combines connecting and the
+        // handshake.
         let stage: TransferFailure.Stage =
             status > 0
             ? .answered
@@ -249,7 +251,7 @@ private func requestPlanned(
     return maySend ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
-/// For `curlshim_follow_streams`: a frame of a transfer's stream has arrived.
+/// Callback for `curlshim_follow_streams`: a frame of a transfer's stream has arrived.
 func streamNoted(handle: UnsafeMutableRawPointer?, bytes: Int, isEnd: Int32) {
     guard let handle = unsafe handle, let owner = unsafe curlshim_easy_private(handle) else { return }
     unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue().streamArrived(bytes: bytes, isEnd: isEnd != 0)
@@ -264,11 +266,11 @@ private func headerArrived(
 private func bodyArrived(
     bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
 ) -> Int {
-    // libcurl reports an empty body by a call with no bytes.
+    // libcurl reports an empty body by a call without bytes.
     size * count == 0 ? 0 : unsafe arrived(bytes, size * count, context) { $0.received(body: $1) }
 }
 
-/// - Returns: the value that libcurl expects of its data callbacks: all of `length`, or the code that pauses or aborts.
+/// - Returns: Value for libcurl's data callbacks: `length` for success, or the code that pauses or aborts.
 private func arrived(
     _ bytes: UnsafeMutablePointer<CChar>?, _ length: Int, _ context: UnsafeMutableRawPointer?,
     take: (Transfer, Span<UInt8>) -> Reception

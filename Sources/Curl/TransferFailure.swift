@@ -1,50 +1,50 @@
 internal import CLibCurl
 internal import Glibc
 
-/// Why a transfer did not end with a whole response.
+/// Reason why a transfer did not end with a complete response.
 public enum TransferFailure: Hashable, Sendable {
-    /// The host answered that nobody listens there.
+    /// The host refused the connection.
     case connectRefused
-    /// The host could not be reached.
+    /// The host is unreachable.
     case connectFailed
-    /// No connection was made in time.
+    /// No connection was established in time.
     case connectTimeout
-    /// A connection was made, but TLS or the proxy behind it was not ready in time.
+    /// A connection was established, but TLS or the proxy was not ready in time.
     case handshakeTimeout
-    /// The whole took longer than allowed.
+    /// The total timeout has expired.
     case timeout
-    /// The name has no address.
+    /// The host name has no address.
     case resolve
-    /// Handshake or certificate.
+    /// TLS handshake or certificate error.
     case tls
-    /// The server wants another client certificate, or one at all.
+    /// The server requires a client certificate, or another one.
     case clientCertificateRefused
-    /// The sink admitted no address of the host, and nothing was sent.
+    /// The sink denied all addresses of the host, and nothing was sent.
     case addressRefused
-    /// The connection broke before the answer was whole, or without any.
+    /// The connection broke before the response was complete, or before it began.
     case reset
-    /// The connection was closed in good order before the announced end.
+    /// The connection was closed in an orderly way before the announced end.
     case truncated
-    /// What came is not HTTP as we speak it, HTTP/0.9 included.
+    /// The response is not supported HTTP; includes HTTP/0.9.
     case protocolError
-    /// The content encoding is broken or unknown.
+    /// The content coding is corrupt or unknown.
     case encoding
-    /// The URL is none.
+    /// The URL is invalid.
     case malformedURL
     /// The URL's scheme is not `http` or `https`.
     case unsupportedScheme
-    /// The sink refused a byte.
+    /// The sink refused bytes.
     case aborted
-    /// The header lines together are longer than `Multi.headerBytesLimit`, or one is longer than libcurl keeps.
+    /// The header lines exceed `Multi.headerBytesLimit`, or one line exceeds libcurl's limit.
     case headerTooLarge
-    /// Something else; the number is libcurl's CURLcode.
+    /// Another error; the number is libcurl's CURLcode.
     case other(code: Int)
 }
 
 extension TransferFailure {
-    /// How far a transfer came.
+    /// Progress of a transfer.
     enum Stage: Comparable {
-        /// No connection was made.
+        /// No connection was established.
         case connecting
         /// TLS or a proxy was not ready.
         case preparing
@@ -54,9 +54,9 @@ extension TransferFailure {
         case answered
     }
 
-    /// The meaning of libcurl's result.
+    /// Maps libcurl's result.
     ///
-    /// - Parameter sentence: libcurl's error message. It alone tells some failures of receiving apart, which share a code.
+    /// - Parameter sentence: libcurl's error message, the only distinction of some receive failures with the same code.
     /// - Returns: nil for success.
     init?(_ result: CURLcode, osError: Int32, stage: Stage, sentence: String) {
         let isConnected = stage >= .connected
@@ -75,7 +75,7 @@ extension TransferFailure {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             self = .resolve
         case CURLE_RECV_ERROR where stage == .answered && sentence.contains("unexpected eof"):
-            // Result of libcurl 8 for a TLS connection that ends without close_notify.
+            // libcurl 8 returns this code if a TLS connection ends without close_notify.
             self = .truncated
         case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CLIENTCERT:
             self = Self.failure(sentence) ?? (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR ? .reset : .tls)
@@ -86,19 +86,20 @@ extension TransferFailure {
         case CURLE_WEIRD_SERVER_REPLY:
             self = .protocolError
         case CURLE_OUT_OF_MEMORY, CURLcode(100):
-            // One line of more than 100 KiB, or of more than 16 KiB of a proxy: CURLE_TOO_LARGE (100) since libcurl 8.6.
-            // Where memory is short Swift ends the process.
+            // A line of more than 100 KiB, or of more than 16 KiB from a proxy: CURLE_TOO_LARGE (100) since libcurl
+            // 8.6. Real memory exhaustion makes Swift end the process.
             self = .headerTooLarge
         case CURLE_BAD_FUNCTION_ARGUMENT where isConnected:
-            // Result of libcurl 7.88 for a header line that is a continuation of none, or has no colon.
+            // libcurl 7.88 returns this code for a continuation line without predecessor, and for a line without a
+            // colon.
             self = .protocolError
         case CURLE_UNSUPPORTED_PROTOCOL:
-            // Also what libcurl says to an answer without a status line (HTTP/0.9).
+            // libcurl returns this code also for a response without a status line (HTTP/0.9).
             self = isConnected ? .protocolError : .unsupportedScheme
         case CURLE_URL_MALFORMAT:
             self = .malformedURL
         case CURLE_BAD_CONTENT_ENCODING, CURLE_WRITE_ERROR:
-            // A write error that the sink did not ask for comes from a decoder.
+            // A write error not requested by the sink comes from a decoder.
             self = .encoding
         case CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_ENGINE_SETFAILED, CURLE_SSL_CERTPROBLEM,
             CURLE_SSL_CIPHER, CURLE_PEER_FAILED_VERIFICATION, CURLE_USE_SSL_FAILED, CURLE_SSL_ENGINE_INITFAILED,
@@ -109,13 +110,13 @@ extension TransferFailure {
             self = .other(code: Int(result.rawValue))
         }
     }
-    /// The failure that an error message of libcurl tells; nil if it is another one.
+    /// Returns the failure described by an error message of libcurl; nil for other messages.
     private static func failure(_ sentence: String) -> TransferFailure? {
         let sentence = sentence.lowercased()
         // `Illegal or missing hexadecimal sequence in chunked-encoding` and others.
         if sentence.contains("chunk") { return .protocolError }
         if sentence.contains("too large") { return .headerTooLarge }
-        // OpenSSL's names of the alerts of RFC 8446, section 6.2, with which a server answers a client's certificate.
+        // OpenSSL's names of the alerts (RFC 8446, section 6.2) by which a server rejects a client certificate.
         let isAnswer = ["certificate", "unknown ca", "access denied"].contains { sentence.contains($0) }
         return sentence.contains(" alert ") && isAnswer ? .clientCertificateRefused : nil
     }

@@ -1,19 +1,19 @@
-/// One transfer as it is asked of libcurl. Redirects are not followed: a 3xx is an answer like any other.
+/// Request of one transfer. Redirects are not followed: a 3xx is an ordinary response.
 public struct TransferRequest: Sendable {
-    /// What is asked of the server.
+    /// Method of the request.
     public enum Method: Hashable, Sendable {
         case get
         case head
-        /// A token. What may not be repeated goes over a connection of its own: over one that was used before, libcurl
-        /// sends it a second time if that ends without an answer.
+        /// Any token. A request that is not repeatable uses a new connection, because libcurl sends a request again if
+        /// a reused connection closes without a response.
         case other(String, isRepeatable: Bool)
     }
 
     /// A request header field.
     public struct HeaderField: Hashable, Sendable {
-        /// A token (RFC 9110, section 5.6.2); a space, a colon or a control character refuses the transfer.
+        /// Name, a token (RFC 9110, section 5.6.2). A space, colon or control character rejects the transfer.
         public let name: String
-        /// As it goes out: a value need not be UTF-8.
+        /// Value as sent; need not be UTF-8.
         public let value: [UInt8]
 
         public init(name: String, value: [UInt8]) {
@@ -26,41 +26,43 @@ public struct TransferRequest: Sendable {
         }
     }
 
-    /// The HTTP version to speak.
+    /// HTTP version of the request.
     public enum Version: Hashable, Sendable {
         /// HTTP/1.1 only.
         case http1
-        /// HTTP/2 where TLS negotiates it, else HTTP/1.1; for GET and HEAD where `Multi.speaksHTTP2` says so.
+        /// HTTP/2 if TLS negotiates it, otherwise HTTP/1.1. Only for GET and HEAD, and if `Multi.speaksHTTP2` is true.
         case http2OverTLS
     }
 
-    /// Absolute, `http` or `https`.
+    /// Absolute URL, `http` or `https`.
     public var url: String
     public var method = Method.get
-    /// What is sent, with its length; nil for none. A GET or HEAD has none.
+    /// Body to send; nil for none. A GET or HEAD has none.
     public var body: [UInt8]?
     public var headerFields: [HeaderField] = []
-    /// Addresses found elsewhere, each as `host:port:address,address`, IPv6 in brackets (CURLOPT_RESOLVE). Forgotten with
+    /// Resolved addresses, each as `host:port:address,address`, with IPv6 in brackets (CURLOPT_RESOLVE). Removed after
     /// the last transfer that needs them.
     public var resolve: [String] = []
-    /// What `User-Agent` says unless `headerFields` has one; empty for none.
+    /// Value of `User-Agent` unless `headerFields` contains one; empty for none.
     public var userAgent = ""
-    /// The content codings that `Accept-Encoding` names unless `headerFields` has one; empty for none. They are the
-    /// sink's to undo.
+    /// Value of `Accept-Encoding` unless `headerFields` contains one; empty for none. The sink must decode these
+    /// content codings.
     public var acceptEncoding = ""
-    /// From the start until a connection is ready for the request, TLS included. Zero is libcurl's 300 s.
+    /// Time from the start until a connection, including TLS, is ready for the request. Zero selects libcurl's 300 s.
     public var connectTimeout = Duration.zero
-    /// From the start until the last byte. Zero is no limit.
+    /// Time from the start until the last byte. Zero for no limit.
     public var totalTimeout = Duration.zero
-    /// A proxy's URL; empty for none. The environment's proxies are never used.
+    /// URL of a proxy; empty for none. Proxies of the environment are never used.
     public var proxy = ""
-    /// A file of certificates to trust instead of the system's, opened by libcurl, which waits for a FIFO's writer.
+    /// File of trusted certificates, instead of the system's. libcurl opens it, and blocks if it is a FIFO without a
+    /// writer.
     public var caFile: String?
-    /// Certificates to trust instead of those and the system's, in PEM.
+    /// Trusted certificates in PEM, instead of `caFile` and the system's.
     public var caCertificates: [UInt8]?
-    /// The certificate to show, in PEM.
+    /// Client certificate in PEM.
     public var clientCertificate: [UInt8]?
-    /// Its key, in PEM and without a passphrase; nil if it is beside the certificate.
+    /// Private key of the client certificate, in PEM without a passphrase; nil if it is included in
+    /// `clientCertificate`.
     public var clientKey: [UInt8]?
     public var version = Version.http1
 

@@ -1,18 +1,18 @@
-/// How a transfer ended.
+/// Result of a transfer.
 public struct TransferResult: Hashable, Sendable {
-    /// Nil for a whole response, whatever its status.
+    /// Failure; nil for a complete response of any status.
     public let failure: TransferFailure?
-    /// The last status line's code; 0 if none came.
+    /// Status code of the last status line; 0 without one.
     public let status: Int
-    /// The system's error number of the last connect that failed, else 0; 0 for a whole response.
+    /// System error number of the last failed connection attempt; otherwise 0, and 0 for a complete response.
     public let osError: Int32
-    /// How many connections were opened for it: 0 when one was used again.
+    /// Number of connections opened for it: 0 if one was reused.
     public let connectsMade: Int
-    /// Whether the response came by HTTP/2.
+    /// Whether the response arrived over HTTP/2.
     public let usedHTTP2: Bool
-    /// Whether the peer had not marked the end of the response: by close_notify for HTTP/1.1 over TLS, by END_STREAM for
-    /// HTTP/2. A body without a length of its own may then be cut off: RFC 9112, section 9.8.
+    /// Whether the response lacks an explicit end: close_notify for HTTP/1.1 over TLS, END_STREAM for HTTP/2. A body
+    /// without a length may then be truncated: RFC 9112, section 9.8.
     public let lacksGoodbye: Bool
-    /// libcurl's sentence about the failure, empty if it had none. It can hold what the peer sent: escape it.
+    /// libcurl's error message; empty without one. It may contain text from the peer, so escape it.
     public let detail: String
 }

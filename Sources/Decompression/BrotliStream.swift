@@ -7,7 +7,7 @@ internal import CDecompression
     private let state: OpaquePointer
 
     init() {
-        // Without functions to allocate, the library takes malloc. Windows of more than 16 MiB stay refused.
+        // Without allocation functions, the library uses malloc. Windows of more than 16 MiB stay rejected.
         guard let state = unsafe library.pointee.BrotliDecoderCreateInstance(nil, nil, nil) else {
             preconditionFailure("BrotliDecoderCreateInstance: out of memory")
         }

@@ -1,10 +1,10 @@
-/// Compressed bytes that are damaged, or not of their format.
+/// Compressed data that is corrupt or has another format.
 public struct DecompressionError: Error, Hashable, Sendable, CustomStringConvertible {
     public let format: CompressionFormat
-    /// The library's own code.
+    /// Error code of the library.
     public let code: Int
 
-    /// Holds no byte of the input.
+    /// Contains no byte of the input.
     public var description: String { "damaged \(format) data (\(code))" }
 
     init(_ format: CompressionFormat, _ code: some BinaryInteger) {

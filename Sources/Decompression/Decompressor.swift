@@ -1,14 +1,14 @@
-/// Decompresses one stream, step by step. Each step produces no more than its caller has room for.
+/// Incremental decompressor of one stream. Each step produces at most as much output as the caller has room for.
 ///
 /// Bytes after the end of a stream are ignored, except for another gzip member or zstd frame, which continues it.
 public struct Decompressor: ~Copyable {
     /// The effect of one step.
     public struct Step: Hashable, Sendable {
-        /// Bytes of input that were read.
+        /// Number of input bytes consumed.
         public let consumed: Int
-        /// Bytes of output that were written.
+        /// Number of output bytes produced.
         public let produced: Int
-        /// Whether the stream has come to its end, so that the input may end here.
+        /// Whether the stream is complete, so that the input may end here.
         public let isAtEnd: Bool
     }
 
@@ -17,11 +17,10 @@ public struct Decompressor: ~Copyable {
     private var brotli: BrotliStream?
     private var zstd: ZstdStream?
 
-    /// Loads the libraries, unless they are loaded already. Without this call, the first decompressor loads them and stops
-    /// the process on failure.
+    /// Loads the libraries if needed. Without this call, the first decompressor loads them, and traps on failure.
     public static func loadLibraries() throws(LibraryError) { try Library.load() }
 
-    /// A decompressor that has read nothing. Stops the process when there is no memory for it.
+    /// Creates a decompressor. Traps if memory is exhausted.
     public init(_ format: CompressionFormat) {
         switch format {
         case .gzip: zlib = ZlibStream(isGzip: true)
@@ -31,10 +30,10 @@ public struct Decompressor: ~Copyable {
         }
     }
 
-    /// Reads some of `input` and overwrites the beginning of `output`.
+    /// Consumes some of `input` and overwrites the beginning of `output`.
     ///
     /// A step that fills `output` may have more to write: call it again, even without input. A step that neither reads
-    /// nor writes has to wait for more input. After an error the decompressor is of no use.
+    /// nor writes needs more input. After an error the decompressor must not be used.
     public mutating func step(_ input: Span<UInt8>, into output: inout [UInt8]) throws(DecompressionError) -> Step {
         precondition(!output.isEmpty, "a decompression step without room for output")
         if let step = try zlib?.step(input, into: &output) { return step }

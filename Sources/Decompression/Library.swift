@@ -10,7 +10,7 @@ enum Library {
         if let loadFailure { throw LibraryError(detail: loadFailure) }
     }
 
-    /// The functions of all three. Stops the process if they cannot be loaded.
+    /// Functions of all three libraries. Traps if they cannot be loaded.
     static var functions: UnsafePointer<decshim_functions> {
         if let loadFailure { preconditionFailure(loadFailure) }
         return unsafe decshim_functions()

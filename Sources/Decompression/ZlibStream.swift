@@ -10,20 +10,20 @@ internal import CDecompression
     private enum Phase {
         case start
         case stream
-        /// After a gzip member, with so many bytes of the next one's signature read.
+        /// After a gzip member, with this many bytes of the next one's signature read.
         case member(Int)
         case rest
     }
 
-    /// The first two bytes of a gzip member.
+    /// First two bytes of a gzip member.
     private static let signature: [UInt8] = [0x1f, 0x8b]
-    /// The largest window of deflate, as a power of two.
+    /// Maximum window of deflate, as a power of two.
     private static let windowBits: Int32 = 15
-    /// Added to the window's size for a stream in gzip's wrapper.
+    /// Added to the window size for a stream in a gzip wrapper.
     private static let gzipWrapper: Int32 = 16
 
     private let library = unsafe Library.functions
-    /// At a fixed address, which zlib compares. Owned; freed by `deinit`.
+    /// Stable address, which zlib compares. Owned; freed by `deinit`.
     private let stream: UnsafeMutablePointer<z_stream>
     private let isGzip: Bool
     private var phase = Phase.start
@@ -32,7 +32,7 @@ internal import CDecompression
         self.isGzip = isGzip
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
-        // What the macro inflateInit2 does.
+        // Expansion of the macro inflateInit2.
         let result = unsafe library.pointee.inflateInit2_(
             stream, Self.windowBits + (isGzip ? Self.gzipWrapper : 0), ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size))
         precondition(result == Z_OK, "inflateInit2: \(result)")
@@ -75,15 +75,15 @@ internal import CDecompression
             }
             _ = unsafe library.pointee.inflateReset(stream)
             phase = .stream
-            // The signature's first byte came earlier, perhaps in another call.
+            // The signature's first byte was consumed earlier, possibly in another call.
             _ = try inflate(Self.signature.span, into: &output)
             return nothing(consumed: 1)
         case .rest: return nothing(consumed: input.count)
         }
     }
 
-    /// Whether a deflate stream that begins with this byte has zlib's wrapper: its method is 8, with a window of at most
-    /// 32 KiB. A stream without the wrapper begins so only with a stored block whose padding is not zero.
+    /// Returns whether a deflate stream with this first byte has a zlib wrapper: method 8, window of at most 32 KiB. A
+    /// stream without the wrapper begins so only with a stored block whose padding is not zero.
     private static func isWrapped(first byte: UInt8) -> Bool { byte & 0x0f == 8 && byte >> 4 <= 7 }
 
     private mutating func inflate(
@@ -104,7 +104,7 @@ internal import CDecompression
             }
         }
         switch result {
-        // A buffer error is that there is nothing to read, or no room.
+        // Z_BUF_ERROR: no input, or no room for output.
         case Z_OK, Z_BUF_ERROR: break
         case Z_STREAM_END: phase = isGzip ? .member(0) : .rest
         default: throw DecompressionError(isGzip ? .gzip : .deflate, result)
@@ -114,7 +114,7 @@ internal import CDecompression
             isAtEnd: isAtEnd)
     }
 
-    /// A step without output.
+    /// Returns a step without output.
     private func nothing(consumed: Int = 0) -> Decompressor.Step {
         Decompressor.Step(consumed: consumed, produced: 0, isAtEnd: isAtEnd)
     }

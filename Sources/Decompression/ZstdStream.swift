@@ -1,16 +1,16 @@
 internal import CDecompression
 
-/// Frames of Zstandard in a row, read by libzstd.
+/// Consecutive Zstandard frames, decoded by libzstd.
 @safe struct ZstdStream: ~Copyable {
-    /// The largest window, as a power of two: RFC 9659, section 3.
+    /// Maximum window, as a power of two: RFC 9659, section 3.
     private static let windowBits: Int32 = 23
 
     private let library = unsafe Library.functions
     /// Owned; freed by `deinit`.
     private let context: OpaquePointer
-    /// Whether the last byte read was the last one of a frame, and all of the frame has been written.
+    /// Whether the last byte read ended a frame, and all of the frame has been written.
     private var isAtEnd = false
-    /// Whether the next byte is the first one of a frame.
+    /// Whether the next byte begins a frame.
     private var isBetweenFrames = true
 
     init() {
@@ -29,7 +29,7 @@ internal import CDecompression
     mutating func step(
         _ input: Span<UInt8>, into output: inout [UInt8]
     ) throws(DecompressionError) -> Decompressor.Step {
-        // Called without input, the library would begin another frame.
+        // Without input, the library would begin another frame.
         guard !input.isEmpty || !isAtEnd else { return Decompressor.Step(consumed: 0, produced: 0, isAtEnd: true) }
         if isBetweenFrames, !input.isEmpty {
             guard Self.beginsFrame(input[0]) else {
@@ -57,7 +57,7 @@ internal import CDecompression
         return Decompressor.Step(consumed: consumed, produced: produced, isAtEnd: isAtEnd)
     }
 
-    /// Whether a frame of RFC 8878 can begin with this byte, which tells it from the frames of earlier versions: libzstd
-    /// may read those, with windows of any size.
+    /// Returns whether a frame of RFC 8878 can begin with this byte. This excludes frames of earlier versions, which
+    /// libzstd may support with windows of any size.
     private static func beginsFrame(_ byte: UInt8) -> Bool { byte == 0x28 || byte & 0xf0 == 0x50 }
 }

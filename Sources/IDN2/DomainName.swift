@@ -1,16 +1,16 @@
 internal import CLibIDN2
 internal import Glibc
 
-/// Internationalized host names: UTS 46, non-transitional, by libidn2.
+/// Internationalized host names according to UTS 46, non-transitional, by libidn2.
 public enum DomainName {
     /// Message of the dynamic linker if the library cannot be used; nil once it is loaded. The initializer of a static
-    /// runs once, however many threads ask.
+    /// runs once, however many threads call.
     private static let loadFailure: String? = unsafe idn2shim_load().map { unsafe String(cString: $0) }
 
     /// Returns the ASCII form of `name`, such as `xn--bcher-kva.example` for `bücher.example`.
     ///
-    /// The result may hold any ASCII character: UTS 46 maps a fullwidth solidus to `/`. The caller checks that it is a
-    /// host name.
+    /// The result may contain any ASCII character: UTS 46 maps a fullwidth solidus to `/`. The caller checks that it is
+    /// a host name.
     ///
     /// - Throws: `DomainNameError` for an invalid name, or if the library is not installed.
     public static func ascii(_ name: String) throws(DomainNameError) -> String {

@@ -11,7 +11,7 @@ public struct DomainNameError: Error, Hashable, Sendable, CustomStringConvertibl
     }
 
     public let code: Code
-    /// Message of libidn2 or of the dynamic linker. Holds nothing of the name.
+    /// Message of libidn2 or of the dynamic linker. Contains no part of the name.
     public let detail: String
 
     public var description: String { "libidn2: \(code.name) (\(detail))" }

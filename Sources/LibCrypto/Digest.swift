@@ -1,12 +1,12 @@
-/// A SHA-256 digest: 32 bytes, written as 64 lower-case hexadecimal digits.
+/// SHA-256 digest: 32 bytes, written as 64 lower-case hexadecimal digits.
 public struct Digest: Hashable, Sendable {
-    /// The length of a SHA-256 digest, in bytes.
+    /// Length of a SHA-256 digest in bytes.
     static let byteCount = 32
 
-    /// Always `byteCount` long.
+    /// Exactly `byteCount` bytes.
     public let bytes: [UInt8]
 
-    /// The digest in lower-case hexadecimal, 64 characters.
+    /// Digest in lower-case hexadecimal, 64 characters.
     public var hex: String { Hex.encode(bytes) }
 
     init(checked bytes: [UInt8]) {
@@ -14,7 +14,7 @@ public struct Digest: Hashable, Sendable {
         self.bytes = bytes
     }
 
-    /// A digest from 64 hexadecimal digits of either case; nil for anything else.
+    /// Parses 64 hexadecimal digits of either case; nil for anything else.
     public init?(hex: String) {
         guard let bytes = Hex.decode(hex), bytes.count == Self.byteCount else { return nil }
         self.bytes = bytes

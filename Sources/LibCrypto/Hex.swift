@@ -1,6 +1,6 @@
-/// Bytes as hexadecimal text (RFC 4648, section 8), lower case when written, either case when read.
+/// Hexadecimal encoding (RFC 4648, section 8): writes lower case, parses either case.
 public enum Hex {
-    /// Two lower-case digits a byte.
+    /// Returns two lower-case digits per byte.
     public static func encode(_ bytes: some Collection<UInt8>) -> String {
         unsafe String(unsafeUninitializedCapacity: bytes.count * 2) { digits in
             var place = 0
@@ -13,7 +13,7 @@ public enum Hex {
         }
     }
 
-    /// The bytes that `text` spells; nil when it has an odd number of characters or one that is no digit.
+    /// Decodes `text`; nil for an odd number of characters or an invalid digit.
     public static func decode(_ text: String) -> [UInt8]? {
         let digits = text.utf8
         guard digits.count.isMultiple(of: 2) else { return nil }

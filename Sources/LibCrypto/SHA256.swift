@@ -1,19 +1,19 @@
 internal import CLibCrypto
 
-/// An incremental SHA-256 (FIPS 180-4): bytes go in as they arrive, the digest comes out once.
+/// Incremental SHA-256 (FIPS 180-4).
 ///
-/// It can go from thread to thread: it cannot be copied, so one of them has it at a time.
+/// It can move between threads: it cannot be copied, so only one of them has it at a time.
 @safe public struct SHA256: ~Copyable, @unchecked Sendable {
-    /// Owned; freed by `deinit`.
+    /// Owned context; freed by `deinit`.
     private let context: OpaquePointer
 
-    /// The algorithm, looked up once: that takes as long as the hash of a small body. Nil if libcrypto has none.
-    // Never changed and never freed: libcrypto lets any thread use it.
+    /// Algorithm, looked up once, because that takes as long as hashing a small body. Nil if libcrypto lacks it.
+    // Immutable and never freed: libcrypto permits its use on any thread.
     private nonisolated(unsafe) static let algorithm = unsafe EVP_MD_fetch(nil, "SHA256", nil)
 
-    /// A hash that has seen no byte.
+    /// Creates a hash of no bytes.
     ///
-    /// Stops the process when libcrypto has no memory or no SHA-256: neither depends on anything a peer does.
+    /// Traps without memory or without SHA-256 in libcrypto: neither depends on a peer.
     public init() {
         guard let context = unsafe EVP_MD_CTX_new() else { preconditionFailure("EVP_MD_CTX_new: out of memory") }
         unsafe self.context = unsafe context
@@ -25,13 +25,13 @@ internal import CLibCrypto
         unsafe EVP_MD_CTX_free(context)
     }
 
-    /// Adds bytes. Any division of the input into calls gives the same digest.
+    /// Adds bytes. The digest does not depend on the division of the input into calls.
     public mutating func update(_ bytes: Span<UInt8>) {
         let added = unsafe bytes.withUnsafeBufferPointer { unsafe EVP_DigestUpdate(context, $0.baseAddress, $0.count) }
         precondition(added == 1, "EVP_DigestUpdate failed")
     }
 
-    /// The digest of all bytes added; the hash is spent.
+    /// Returns the digest of all bytes added, and consumes the hash.
     public consuming func finalize() -> Digest {
         var bytes = [UInt8](repeating: 0, count: Digest.byteCount)
         let finished = unsafe bytes.withUnsafeMutableBufferPointer { buffer in
@@ -41,7 +41,7 @@ internal import CLibCrypto
         return Digest(checked: bytes)
     }
 
-    /// The digest of bytes that are all there.
+    /// Returns the digest of `bytes`.
     public static func digest(of bytes: Span<UInt8>) -> Digest {
         var hash = SHA256()
         hash.update(bytes)

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// Source of random bytes for keys.
 public enum Secret {
-    /// Bytes of the kernel's cryptographic generator, getrandom(2).
+    /// Returns bytes from the kernel's cryptographic generator, getrandom(2).
     ///
     /// Blocks only early at boot, until the kernel has seeded its generator. Stops the process if the kernel lacks
     /// getrandom: there is no safe substitute.

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A DNS server on the loopback interface that runs inside the test's own loop. It knows how to read a question and to
-/// answer it with IPv4 addresses, with "no such name", or not at all.
+/// DNS server on the loopback interface that runs inside the test's loop. It responds to a question with IPv4
+/// addresses, with "no such name", or not at all.
 final class FakeNameServer {
     enum Answer {
         case addresses([[UInt8]], timeToLive: UInt32)
@@ -12,7 +12,7 @@ final class FakeNameServer {
 
     let port: UInt16
     let descriptor: Int32
-    /// The names asked for, once for each question (a name is asked for A and for AAAA).
+    /// Names of the received questions. A name appears for A and for AAAA.
     private(set) var questions: [String] = []
     private let answer: Answer
 
@@ -53,7 +53,7 @@ final class FakeNameServer {
         }
     }
 
-    /// RFC 1035, section 4: the header, the question as it came, and the answers.
+    /// Builds a response according to RFC 1035, section 4: header, original question, answers.
     private func reply(to query: [UInt8]) -> [UInt8]? {
         var end = 12
         var labels: [String] = []

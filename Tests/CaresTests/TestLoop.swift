@@ -1,7 +1,7 @@
 import Cares
 import Glibc
 
-/// The owner of a resolver as the tests need it: poll(2) over its descriptors and the name server's.
+/// Owner of a resolver for tests: poll(2) over its descriptors and those of the name server.
 final class TestLoop {
     let resolver: Resolver
     let server: FakeNameServer
@@ -15,7 +15,7 @@ final class TestLoop {
         resolver = try Resolver.make(options)
     }
 
-    /// The result for `name`; nil if there is none within ten seconds.
+    /// Returns the result for `name`; nil after ten seconds without one.
     func lookUp(_ name: String) -> Result<[ResolvedAddress], LookupFailure>? {
         resolver.resolve(name)
         for _ in 0..<200 {

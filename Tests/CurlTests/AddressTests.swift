@@ -2,10 +2,10 @@ import Curl
 import Glibc
 import Testing
 
-/// Whom a sink is asked about before anything is sent.
+/// Addresses that a sink is asked to admit before anything is sent.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-    /// libcurl takes half of it for each address. A test waits ten seconds.
+    /// libcurl spends half of it on each address. A test waits ten seconds.
     private static let connectTimeout = Duration.seconds(100)
 
     @Test func `an address is asked about before it is connected to, and before each request`() throws {
@@ -89,8 +89,8 @@ import Testing
 
     @Test func `an address that refuses late is followed by the next one at once`() throws {
         let (listener, port) = try Loopback.listen(backlog: 0)
-        // The queue of a listener holds one more than its backlog. The kernel drops the next SYN, and sends it again after
-        // a second.
+        // A listener's queue holds one more than its backlog. The kernel drops the next SYN, and the client sends it
+        // again after one second.
         let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
         defer { for descriptor in waiting { close(descriptor) } }
         let loop = try TestLoop(origin: LoopbackOrigin(""))

@@ -1,7 +1,7 @@
 import Curl
 import Testing
 
-/// Connections that a multi handle keeps while it fetches from many hosts.
+/// Connections kept by a multi handle that fetches from many hosts.
 @Suite struct ConnectionLimitTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -34,7 +34,7 @@ import Testing
     @Test func `connections that are idle for too long make room in a multi handle that is full`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4, crowdedIdleSeconds: 0)
         for number in 0..<4 { #expect(try loop.fetch(request("h\(number)", loop))?.failure == nil) }
-        // libcurl counts whole seconds, and looks for idle connections once in a second.
+        // libcurl counts whole seconds, and checks for idle connections once per second.
         let deadline = ContinuousClock.now + .seconds(10)
         var isKept = false
         while !isKept, ContinuousClock.now < deadline {

@@ -31,7 +31,7 @@ import Testing
             origin: LoopbackOrigin("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok"))
         let sink = RecordingSink()
         let failure = try #require(try loop.fetch(TransferRequest(url: loop.url), sink: sink)).failure
-        // libcurl 7.88 refuses it, libcurl 8 leaves that to the sink.
+        // libcurl 7.88 rejects the line; libcurl 8 passes it to the sink.
         #expect(failure == .protocolError || failure == nil && sink.head.contains("\r\n folded: first\r\n"))
     }
 
@@ -47,14 +47,14 @@ import Testing
 
     @Test func `a host that does not take the connection is a connect timeout`() throws {
         let (listener, port) = try Loopback.listen(backlog: 0)
-        // The queue of a listener holds one more than its backlog; what comes after waits.
+        // A listener's queue holds one more than its backlog; later connections wait.
         let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
         defer { for descriptor in waiting + [listener] { close(descriptor) } }
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         var request = TransferRequest(url: "http://127.0.0.1:\(port)/")
         request.connectTimeout = .milliseconds(100)
         #expect(try loop.fetch(request)?.failure == .connectTimeout)
-        // By a handle that was connected before.
+        // Connects once before with the same handle.
         var usual = TransferRequest(url: loop.url)
         usual.connectTimeout = .seconds(9)
         #expect(try loop.fetch(usual) != nil)
@@ -75,7 +75,7 @@ import Testing
 
     @Test func `an origin that stays silent is a timeout`() throws {
         var result: TransferResult?
-        // A process that does not come to its turn may not even have asked after so short a time.
+        // On a busy machine the process may not have sent its request within so short a time.
         for limit in [100, 1_000, 9_000] where result?.status != 200 {
             let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
             var request = TransferRequest(url: loop.url)

@@ -7,14 +7,14 @@ enum Loopback {
         let number: Int32
     }
 
-    /// A listening socket on a port of the kernel's choice.
+    /// Returns a listening socket on a port chosen by the kernel.
     static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
         let (descriptor, port) = try bind()
         guard Glibc.listen(descriptor, backlog) == 0 else { throw Failure(call: "listen", number: errno) }
         return (descriptor, port)
     }
 
-    /// A socket on a port of the kernel's choice, at which nobody else can listen.
+    /// Returns a socket bound to a port chosen by the kernel, on which no other socket can listen.
     static func bind() throws -> (descriptor: Int32, port: UInt16) {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }
@@ -28,7 +28,7 @@ enum Loopback {
         return (descriptor, port(of: descriptor))
     }
 
-    /// Begins to connect; the result is not awaited.
+    /// Starts to connect without awaiting the result.
     static func connect(port: UInt16) -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
         var address = address(port: port)
@@ -40,7 +40,7 @@ enum Loopback {
         return descriptor
     }
 
-    /// Makes the coming close an RST.
+    /// Makes the next close send an RST.
     static func breakOnClose(_ descriptor: Int32) {
         var option = linger(l_onoff: 1, l_linger: 0)
         unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))

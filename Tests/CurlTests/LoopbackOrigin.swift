@@ -1,15 +1,15 @@
 import Glibc
 
-/// An HTTP origin on the loopback interface that runs inside the test's own loop: no thread, so no race.
+/// HTTP origin on the loopback interface that runs inside the test's loop, without threads and races.
 final class LoopbackOrigin {
-    /// What to do with a request.
+    /// Response to a request.
     struct Reply {
         enum End {
-            /// Leave the connection open.
+            /// Keeps the connection open.
             case open
-            /// Close it in good order once all is sent.
+            /// Closes it in an orderly way after sending everything.
             case close
-            /// Break it (RST) once all is sent.
+            /// Resets it (RST) after sending everything.
             case reset
         }
 
@@ -24,9 +24,9 @@ final class LoopbackOrigin {
     }
 
     let port: UInt16
-    /// The request heads received, as text.
+    /// Received request heads as text.
     private(set) var requests: [String] = []
-    /// How many connections were accepted, and how many of them the other side closed.
+    /// Number of accepted connections, and number of those closed by the peer.
     private(set) var accepted = 0
     private(set) var closedByPeer = 0
 
@@ -39,7 +39,7 @@ final class LoopbackOrigin {
         (listener, port) = try Loopback.listen(backlog: 16)
     }
 
-    /// An origin that gives the same answer to all requests.
+    /// Creates an origin that sends the same response to every request.
     convenience init(_ text: String, body: [UInt8] = [], end: Reply.End = .open) throws {
         try self.init { _ in Reply(bytes: Array(text.utf8) + body, end: end) }
     }
@@ -49,7 +49,7 @@ final class LoopbackOrigin {
         for descriptor in connections.keys { close(descriptor) }
     }
 
-    /// What to poll for.
+    /// Descriptors and events to poll.
     var interests: [pollfd] {
         [pollfd(fd: listener, events: Int16(POLLIN), revents: 0)]
             + connections.map { descriptor, connection in
@@ -69,7 +69,7 @@ final class LoopbackOrigin {
         }
     }
 
-    /// Sends bytes on each open connection, whether or not a request came there.
+    /// Sends bytes on each open connection, even without a request.
     func sendUnsolicited(_ bytes: [UInt8]) {
         for descriptor in connections.keys {
             connections[descriptor]?.unsent += bytes

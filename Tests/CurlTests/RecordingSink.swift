@@ -1,19 +1,19 @@
 import Curl
 
-/// Keeps what arrives, and refuses when told.
+/// Sink that records its input, and refuses it on request.
 final class RecordingSink: TransferSink {
     private(set) var head = ""
     private(set) var body: [UInt8] = []
-    /// The body bytes after which it refuses more.
+    /// Number of body bytes after which it refuses more.
     var bodyLimit = Int.max
     var refusesHeader = false
-    /// Whether it takes no bytes for now.
+    /// Whether it postpones bytes.
     var isPostponing = false
-    /// How often it took none.
+    /// Number of postponed calls.
     private(set) var postponed = 0
-    /// The addresses that it does not admit.
+    /// Addresses that it does not admit.
     var refusedAddresses: Set<String> = []
-    /// The addresses it was asked about, in order.
+    /// Addresses that it was asked to admit, in order.
     private(set) var askedAddresses: [String] = []
 
     var text: String { String(decoding: body, as: UTF8.self) }

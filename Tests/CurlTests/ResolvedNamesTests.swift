@@ -2,7 +2,7 @@ import Testing
 
 @testable import Curl
 
-/// libcurl keeps addresses for running transfers only.
+/// libcurl stores addresses only for running transfers.
 @Suite struct ResolvedNamesTests {
     private var names = ResolvedNames()
 
@@ -42,7 +42,7 @@ import Testing
     @Test func `libcurl forgets an address with the last transfer that needs it`() throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         let loop = try TestLoop(origin: origin)
-        // A name that libcurl knows by itself, so that a forgotten address shows at once.
+        // A name that libcurl resolves itself, so that a removed address shows at once.
         var request = TransferRequest(url: "http://a.localhost:\(origin.port)/")
         request.resolve = ["a.localhost:\(origin.port):127.0.0.2"]
         let elsewhere = RecordingSink()

@@ -1,17 +1,17 @@
 import Foundation
 
-/// An HTTPS origin: openssl's own test server, with a certificate for `localhost` that signs itself.
+/// HTTPS origin: OpenSSL's test server with a self-signed certificate for `localhost`.
 final class TLSOrigin {
     let port: UInt16
-    /// The file of the certificate.
+    /// Path of the certificate.
     let certificate: String
-    /// The file of its key.
+    /// Path of its private key.
     let key: String
     private let folder: URL
     private let server: Process
     private let output = Pipe()
 
-    /// - Parameter arguments: More of them for `openssl s_server`.
+    /// - Parameter arguments: Additional arguments of `openssl s_server`.
     init(arguments: [String] = []) throws {
         folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -31,7 +31,7 @@ final class TLSOrigin {
         server.standardOutput = output
         server.standardError = FileHandle.nullDevice
         try server.run()
-        // It says `ACCEPT 127.0.0.1:PORT` when it listens.
+        // The server prints `ACCEPT 127.0.0.1:PORT` once it listens.
         var text = ""
         var found: UInt16?
         while found == nil {
@@ -45,13 +45,13 @@ final class TLSOrigin {
     }
 
     deinit {
-        // Not SIGTERM: the threads that tests run on block it, and a child inherits that.
+        // SIGTERM would have no effect: the threads that run tests block it, and a child inherits that.
         kill(server.processIdentifier, SIGKILL)
         server.waitUntilExit()
         try? FileManager.default.removeItem(at: folder)
     }
 
-    /// Its key, with a passphrase.
+    /// Returns its private key, encrypted with a passphrase.
     func encryptedKey() throws -> [UInt8] {
         let encrypted = folder.appending(path: "encrypted.pem")
         let maker = Self.openssl([

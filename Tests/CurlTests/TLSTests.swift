@@ -33,9 +33,9 @@ import Testing
         request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
         request.caCertificates = try contents(tls.certificate)
         let missing = try #require(try loop.fetch(request))
-        // TLS 1.2 has no alert for that: it is a failed handshake.
+        // TLS 1.2 has no alert for a missing certificate: the handshake fails.
         #expect(missing.failure == (version == "-tls1_3" ? .clientCertificateRefused : .tls), "\(missing)")
-        // The server does not trust it.
+        // The server does not trust this certificate.
         request.clientCertificate = try contents(tls.certificate)
         request.clientKey = try contents(tls.key)
         let refused = try #require(try loop.fetch(request))

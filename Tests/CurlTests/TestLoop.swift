@@ -1,15 +1,15 @@
 import Curl
 import Glibc
 
-/// The owner of a multi handle as the tests need it: poll(2) over its descriptors and those of an origin.
+/// Owner of a multi handle for tests: poll(2) over its descriptors and those of an origin.
 final class TestLoop {
     let origin: LoopbackOrigin
     private(set) var multi: Multi?
     private(set) var finished: [FinishedTransfer] = []
     private var interests: [Int32: DescriptorInterest] = [:]
-    /// The descriptors that were new when they were told of, in their order.
+    /// Descriptors reported as new, in order.
     private(set) var newDescriptors: [Int32] = []
-    /// When libcurl's timer is due, in milliseconds of the monotonic clock.
+    /// Deadline of libcurl's timer, in milliseconds of the monotonic clock.
     private var timerDue: Int?
 
     init(
@@ -39,7 +39,7 @@ final class TestLoop {
         take(multi)
     }
 
-    /// Gives the multi handle up, with all that runs in it.
+    /// Releases the multi handle with all running transfers.
     func dropMulti() {
         multi = nil
         interests = [:]
@@ -53,7 +53,7 @@ final class TestLoop {
         return run { $0.finished.count > count } ? finished.last?.result : nil
     }
 
-    /// Runs until the condition holds; false if it does not within ten seconds.
+    /// Runs until the condition holds; false after ten seconds.
     func run(until condition: (TestLoop) -> Bool) -> Bool {
         let deadline = now() + 10_000
         while !condition(self) {
@@ -63,7 +63,8 @@ final class TestLoop {
         return true
     }
 
-    /// Sends bytes on each connection of the origin, and awaits them at this end of so many.
+    /// Sends bytes on each connection of the origin, and waits until this many connections of the client have received
+    /// them.
     func sendUnsolicited(_ text: String, connections: Int) -> Bool {
         origin.sendUnsolicited(Array(text.utf8))
         return newDescriptors.suffix(connections).allSatisfy { descriptor in

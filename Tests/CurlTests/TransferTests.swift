@@ -30,7 +30,7 @@ import Testing
     func pathAsIs(target: String) throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         let loop = try TestLoop(origin: origin)
-        // With user information libcurl takes the URL apart in another way.
+        // libcurl parses a URL with user information in a different way.
         for userinfo in ["", "u@"] {
             let url = "http://\(userinfo)127.0.0.1:\(origin.port)\(target)"
             #expect(try loop.fetch(TransferRequest(url: url))?.failure == nil)
@@ -161,7 +161,7 @@ import Testing
 
     @Test func `a handle whose transfer was cancelled before it began keeps none of its addresses`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
-        // Each leaves a list behind, and the next finds its memory given to something else.
+        // Each cancelled transfer leaves a list behind, whose memory is then reused.
         for number in 0..<50 {
             var cancelled = TransferRequest(url: "http://h\(number).test/")
             cancelled.resolve = ["h\(number).test:80:127.0.0.1,[::1]"]

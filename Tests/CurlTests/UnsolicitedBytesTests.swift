@@ -1,7 +1,7 @@
 import Curl
 import Testing
 
-/// Bytes that a server sends on an idle connection.
+/// Bytes sent by a server on an idle connection.
 @Suite struct UnsolicitedBytesTests {
     private static func answer(_ body: String) -> String { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\(body)" }
 
@@ -21,7 +21,7 @@ import Testing
         #expect(loop.origin.accepted == 2)
         #expect(loop.run { $0.origin.closedByPeer == 1 })
 
-        // The new connection is as good as any.
+        // The new connection can be reused.
         let third = RecordingSink()
         #expect(try loop.fetch(TransferRequest(url: loop.url), sink: third)?.connectsMade == 0)
         #expect(third.text == "good")

@@ -26,9 +26,9 @@ import Testing
         (.gzip, gzip), (.deflate, zlib), (.deflate, deflate), (.brotli, brotli), (.zstd, zstd),
     ]
 
-    /// All that comes of `input`, given so many bytes at a time, with room for so many.
+    /// Decompresses `input` in pieces of at most `piece` bytes, with room for `room` bytes of output per step.
     ///
-    /// - Returns: the output, and whether it is at its end.
+    /// - Returns: Output, and whether the stream is complete.
     private func read(
         _ format: CompressionFormat, _ input: [UInt8], piece: Int = .max, room: Int = 1_000
     ) throws -> (output: [UInt8], isAtEnd: Bool) {
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test func `a zstd window of more than 8 MiB is refused`() {
-        // A frame header: magic, no single segment, a window of 16 MiB.
+        // A frame header: magic number, multiple segments, a window of 16 MiB.
         #expect(throws: DecompressionError.self) {
             try read(.zstd, [0x28, 0xb5, 0x2f, 0xfd, 0x00, (24 - 10) << 3, 0x01, 0, 0])
         }

@@ -1,7 +1,7 @@
 import LibCrypto
 import Testing
 
-/// The vectors of FIPS 180-2, appendix B, and the empty message.
+/// Vectors of FIPS 180-2, appendix B, and the empty message.
 @Suite struct SHA256Tests {
     static let twoBlocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
 

@@ -8,7 +8,7 @@ import Testing
         let other = Secret.randomBytes(32)
         #expect(one.count == 32)
         #expect(one != other)
-        // More than the 256 bytes that getrandom(2) promises to give in one piece.
+        // More than the 256 bytes that getrandom(2) returns in one call.
         #expect(Secret.randomBytes(100_000).count == 100_000)
     }
 

@@ -41,12 +41,11 @@ enum Wording {
     /// become superfluous.
     static let exempt = [
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
-        "Sources/Cares/", "Sources/Curl/", "Sources/Decompression/",
         "Sources/EarshotBroker/", "Sources/EarshotCache/", "Sources/EarshotClient/", "Sources/EarshotCore/",
         "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/",
         "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/earshot-lab/", "Sources/earshot/",
-        "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/", "Tests/CurlTests/", "Tests/DecompressionTests/",
+        "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotCacheTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotDurableTests/", "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
         "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/",
