@@ -1,17 +1,17 @@
 public import EarshotHTTP
 internal import LibCrypto
 
-/// A cache key as the index has it: SHA-256 over all of it and a salt, so that no credential is on the disk.
+/// Cache key in the index: SHA-256 of the key and a salt, so that no credentials are written to disk.
 public struct CacheDigest: Hashable, Sendable {
     let bytes: [UInt8]
 
-    /// The first bytes: what tells one key from nearly all others, to be kept for very many.
+    /// First eight bytes, which distinguish nearly all keys. Compact enough to keep for very many keys.
     public var prefix: UInt64 { bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) } }
 
-    /// The digest of a key under a salt.
+    /// Computes the digest of a key with a salt.
     public init(_ key: CacheKey, salt: [UInt8]) {
         var material = salt
-        // No URL and no client's own key has a LF.
+        // Neither a URL nor a client's partition key contains LF.
         material += key.url.description.utf8
         material.append(UInt8(ascii: "\n"))
         material += key.partition.utf8
@@ -24,7 +24,7 @@ public struct CacheDigest: Hashable, Sendable {
         self.bytes = bytes
     }
 
-    /// What the index has of the request fields by which a variant was chosen: empty for none.
+    /// Returns the digest of the request fields that selected a variant; empty without such fields.
     public static func variant(_ key: VaryKey, salt: [UInt8]) -> [UInt8] {
         key.canonical.isEmpty ? [] : SHA256.digest(of: (salt + key.canonical).span).bytes
     }

@@ -4,12 +4,12 @@ public import EarshotLoop
 internal import Glibc
 internal import LibCrypto
 
-/// Where a cache is on the disk: the index, the bodies that are files, a salt and a lock.
+/// Files of a cache on disk: the index, body files, a salt and a lock.
 ///
-/// One process at a time has it: open file description locks, so nothing is left behind by a crash. Who only looks
+/// One process at a time uses it, protected by open file description locks, so a crash leaves no lock behind. A reader
 /// (`CacheReport`) needs no lock.
 public struct CacheFolder: Sendable {
-    /// Absolute, without a slash at its end.
+    /// Absolute path without trailing slash.
     public let path: String
 
     public init(_ path: String) {
@@ -20,10 +20,10 @@ public struct CacheFolder: Sendable {
     var bodies: String { path + "/bodies" }
     var salt: String { path + "/salt" }
 
-    /// Held by the process that has the cache.
+    /// Lock file, held by the process that uses the cache.
     public var lock: String { path + "/cache.lock" }
 
-    /// Makes the folders, for this user alone.
+    /// Creates the folders, accessible to this user only.
     /// - Throws: `StoreError`.
     public func prepare() throws(StoreError) {
         try StoreFolder.prepare(path, with: "bodies", files: files)
@@ -35,14 +35,14 @@ public struct CacheFolder: Sendable {
 
     private var files: [String] { StoreFolder.files(of: "index.sqlite") + ["salt", "cache.lock"] }
 
-    /// Takes the lock.
-    /// - Throws: `StoreError`; its kind says whether another process has the cache.
+    /// Acquires the lock.
+    /// - Throws: `StoreError`; its kind says whether another process uses the cache.
     public func take() throws(StoreError) -> LockFile {
         try StoreFolder.take(lock, of: "the cache in \(path)")
     }
 
-    /// What keys and variants are digested with, made at the first call: credentials that are part of them cannot be
-    /// looked up in a table of common ones.
+    /// Returns the salt of the digests, created by the first call. It prevents a search for credentials in a table of
+    /// common ones.
     /// - Throws: `StoreError`.
     public func readSalt() throws(StoreError) -> [UInt8] {
         let wanted = 32
@@ -52,7 +52,7 @@ public struct CacheFolder: Sendable {
         var bytes = [UInt8](repeating: 0, count: wanted)
         if unsafe read(file, &bytes, wanted) == wanted { return bytes }
         bytes = Secret.randomBytes(wanted)
-        // One that was cut short made keys that nobody finds again.
+        // Keys with a truncated salt could not be found again.
         guard ftruncate(file, 0) == 0, unsafe pwrite(file, bytes, wanted, 0) == wanted else {
             throw StoreError("cannot write \(salt): \(SystemError("write", number: errno))")
         }

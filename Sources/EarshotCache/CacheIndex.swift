@@ -2,23 +2,23 @@ internal import EarshotHTTP
 internal import Foundation
 internal import GRDB
 
-/// The table of what is kept, and the statements over it. To be used on the cache's thread.
+/// Table of stored responses, and its statements. Used only on the cache's thread.
 struct CacheIndex {
-    /// Variants of one key: more than honest servers have, and few enough to look at.
+    /// Maximum number of variants per key: more than ordinary servers have, and few enough to scan.
     static let variants = 8
-    /// Rows at most, whatever their size: their keys are in the broker's memory.
+    /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let rows = 1 << 20
     private static let version = 1
 
     private let database: DatabaseQueue
 
-    /// Opens the index, making it if need be.
+    /// Opens the index, and creates it if needed.
     init(_ path: String, isReadOnly: Bool = false) throws {
         var configuration = Configuration()
         configuration.readonly = isReadOnly
         configuration.label = "cache"
         configuration.busyMode = .timeout(2)
-        // SQLite's own words quote nothing of what is kept.
+        // SQLite's messages then contain no stored values.
         configuration.publicStatementArguments = false
         configuration.prepareDatabase { db in
             if !isReadOnly {
@@ -65,7 +65,7 @@ struct CacheIndex {
 
     func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
 
-    /// One transaction.
+    /// Runs `body` in a transaction.
     func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.write(body) }
 
     func items(of key: CacheDigest) throws -> [CacheItem] {
@@ -75,7 +75,7 @@ struct CacheIndex {
         }
     }
 
-    /// The body of an answer, or the sum under which it is a file; nil if there is no such answer.
+    /// Returns the body of a response, or the digest of its file; nil if there is no such response.
     func body(of entry: UInt64) throws -> (bytes: [UInt8]?, sha256: String?, length: Int)? {
         try read { db in
             let statement = try db.cachedStatement(sql: "SELECT body, sha256, length FROM response WHERE entry = ?")
@@ -85,12 +85,12 @@ struct CacheIndex {
         }
     }
 
-    /// Sums of all bodies that are files.
+    /// Returns the digests of all body files.
     static func files(_ db: Database) throws -> Set<String> {
         try String.fetchSet(db, sql: "SELECT sha256 FROM response WHERE body IS NULL AND length > 0")
     }
 
-    /// Whether there is an answer under the key.
+    /// Returns whether a response is stored under the key.
     static func has(_ key: Data, _ db: Database) throws -> Bool {
         let statement = try db.cachedStatement(sql: "SELECT 1 FROM response WHERE key = ? LIMIT 1")
         return try Int.fetchOne(statement, arguments: [key]) != nil
@@ -134,7 +134,7 @@ struct CacheIndex {
         var cost: Int
     }
 
-    /// Removes the rows that `condition` names.
+    /// Removes the rows that satisfy `condition`.
     static func remove(
         _ db: Database, where condition: String, _ arguments: StatementArguments
     ) throws -> [Removed] {

@@ -1,23 +1,23 @@
 public import EarshotHTTP
 
-/// One kept answer, between the loop and the index.
+/// Stored response, exchanged between the loop and the index.
 public struct CacheItem: Sendable {
-    /// Its name, 0 to 2^63 - 1.
+    /// Identifier, 0 to 2^63 - 1.
     public var entry: UInt64
     public var key: CacheDigest
-    /// As in the cache key, for people and for invalidation.
+    /// URL of the cache key, for reports and invalidation.
     public var url: String
-    /// Whether it was asked for with credentials.
+    /// Whether the request had credentials.
     public var isPrivate: Bool
-    /// The digest of its `VaryKey`, empty for none.
+    /// Digest of its `VaryKey`; empty without one.
     public var variant: [UInt8]
-    /// Its `VaryKey` is `variant` where it comes from the index and there is one.
+    /// Response. Its `VaryKey` is `variant` if it was read from the index and has one.
     public var response: StoredResponse
-    /// Decoded bytes of body.
+    /// Length of the decoded body in bytes.
     public var length: Int
-    /// Of the decoded body, 64 hexadecimal digits; nil if there is none.
+    /// Digest of the decoded body, 64 hexadecimal digits; nil without a body.
     public var sha256: String?
-    /// The body, if it is kept in the index.
+    /// Body, if it is stored in the index.
     public var body: [UInt8]?
 
     public init(
@@ -35,6 +35,6 @@ public struct CacheItem: Sendable {
         self.body = body
     }
 
-    /// What it counts for in the limit: its bytes, and about what a row takes besides.
+    /// Size counted toward the limit in bytes: its content, and an estimate of the row's overhead.
     var cost: Int { length + response.fields.bytes.count + url.utf8.count + 256 }
 }

@@ -6,29 +6,29 @@ internal import GRDB
 internal import Glibc
 internal import LibCrypto
 
-/// What a cache's thread does: it keeps index and bodies together, within the limit.
+/// Persistent store of the cache: keeps index and body files consistent, and within the limit.
 ///
-/// A file is there before the row that names it, and goes after it. So after a crash there may be files without a row,
-/// and after the machine's also rows without a file: both go when the index is opened, at the cost of listing the files
-/// once. An index that cannot be read is moved aside and begun anew.
+/// A file is created before the row that names it, and removed after it. A crash can therefore leave files without a
+/// row, and a power failure also rows without a file. Both are removed when the index is opened, at the cost of listing
+/// the files once. An unreadable index is moved aside and replaced.
 final class CacheKeeper: StoreKeeper {
-    /// A full disk is told of once in so many seconds, however much is not kept.
+    /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
 
     private let folder: CacheFolder
     private let answers: Mailbox<CacheAnswer>
     private let bodies: BodyFolder?
     private let spoolPath: String
-    /// Nil when there is no index to be had: then everything is a miss.
+    /// Index; nil if it cannot be opened, in which case all lookups miss.
     private var index: CacheIndex?
     private var limit: Int
-    /// What all rows count for.
+    /// Total size of all rows, as counted toward the limit.
     private var cost = 0
     private var rows = 0
-    /// Counts uses: what has the lowest number goes first.
+    /// Logical clock of uses, for LRU eviction.
     private var turn: Int64 = 0
     private var parts = 0
-    /// Seconds since 1970 at which it was told last that something failed.
+    /// Time of the last report of a failure, in seconds since 1970.
     private var complainedAt = 0
 
     init(_ folder: CacheFolder, spool: String, limit: Int, _ answers: Mailbox<CacheAnswer>) {
@@ -89,7 +89,7 @@ final class CacheKeeper: StoreKeeper {
         try evict()
     }
 
-    /// Moves a damaged index aside. When that does not help, there is no cache in this life.
+    /// Moves a corrupt index aside and creates a new one. If that fails, this process has no cache.
     private func begin(anewAfter error: any Error) {
         index = nil
         guard DatabaseFault.isDamage(error) else {
@@ -136,7 +136,7 @@ final class CacheKeeper: StoreKeeper {
         write(&writes)
     }
 
-    /// Does something with the index, if there is one, and begins it anew if it turns out to be damaged.
+    /// Runs `body` with the index, if there is one. Replaces the index if it turns out to be corrupt.
     private func attempt<Value>(_ body: (CacheIndex) throws -> Value) -> Value? {
         guard let index else { return nil }
         do {
@@ -152,7 +152,7 @@ final class CacheKeeper: StoreKeeper {
         }
     }
 
-    /// Whether the body in a row is what it was when it was stored.
+    /// Returns whether the body in a row is unchanged since it was stored.
     private func isIntact(_ item: CacheItem) -> Bool {
         guard let body = item.body, !body.isEmpty else { return true }
         return SHA256.digest(of: body.span).hex == item.sha256
@@ -162,12 +162,12 @@ final class CacheKeeper: StoreKeeper {
         guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
         guard let sha256 = row.sha256 else { return .missing }
         if let bytes = row.bytes { return SHA256.digest(of: bytes.span).hex == sha256 ? .bytes(bytes) : .missing }
-        // Each time: the broker makes a spool again that was removed.
+        // Opened each time, because the broker recreates a spool that was removed.
         let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard spool >= 0 else { return .missing }
         defer { close(spool) }
         parts += 1
-        // A name as workers give them: what nobody takes is swept when this process has gone.
+        // A name like those of workers' files: if it is never taken, it is removed after this process has ended.
         let part = "\(getpid())-cache.\(parts).part"
         guard bodies?.give(sha256, length: row.length, to: spool, as: part) == true else { return .missing }
         return .file(part: part, sha256: sha256, length: row.length)
@@ -181,7 +181,7 @@ final class CacheKeeper: StoreKeeper {
         var kept: Set<UInt64> = []
         var removed: [CacheIndex.Removed] = []
         let isDone: Void? = attempt { index in
-            // Before: a body that is taken is there, whatever becomes of its row.
+            // Before the transaction: a stored body exists regardless of the success of its row.
             let items = requests.filter(takeFile)
             try index.write { db in
                 for request in items { try carryOut(request, db, &kept, &removed) }
@@ -203,7 +203,7 @@ final class CacheKeeper: StoreKeeper {
         evictNow()
     }
 
-    /// Whether a request can be carried out: the body of what is to be stored is there.
+    /// Returns whether a request can be executed. Stores the body file of a response.
     private func takeFile(_ request: CacheRequest) -> Bool {
         guard case .store(let item, let file?) = request else { return true }
         guard let sha256 = item.sha256, let bodies, item.cost <= limit else { return false }
@@ -216,8 +216,7 @@ final class CacheKeeper: StoreKeeper {
         switch request {
         case .store(let item, _):
             let key = Data(item.key.bytes)
-            // For a key that is new, as most are, there is nothing to make way: to ask costs a third of looking for it
-            // twice.
+            // Most keys are new and have nothing to replace. This query costs a third of two unnecessary deletions.
             let isKnown = try CacheIndex.has(key, db)
             if isKnown {
                 removed += try CacheIndex.remove(db, where: "key = ? AND variant = ?", [key, Data(item.variant)])
@@ -259,7 +258,7 @@ final class CacheKeeper: StoreKeeper {
 
     // MARK: Removing
 
-    /// Counts removed rows, and removes the files that no row names any more.
+    /// Subtracts removed rows from the totals, and removes the files that no row names any more.
     private func forget(_ removed: [CacheIndex.Removed]) {
         guard !removed.isEmpty else { return }
         for row in removed { cost -= row.cost }
@@ -288,7 +287,7 @@ final class CacheKeeper: StoreKeeper {
 
     private func evictNow() { _ = attempt { _ in try evict() } }
 
-    /// Removes what was used longest ago, until all is within the limit.
+    /// Removes the least recently used rows until the total is within the limit.
     private func evict() throws {
         while let index, cost > limit || rows > CacheIndex.rows {
             let excess = cost - limit
@@ -305,7 +304,7 @@ final class CacheKeeper: StoreKeeper {
                 for entry in entries { removed += try CacheIndex.remove(db, where: "entry = ?", [entry]) }
                 return removed
             }
-            // A count that is not that of the rows would have this go on for ever.
+            // Totals that do not match the rows would make this loop endless.
             guard !removed.isEmpty else {
                 cost = 0
                 rows = 0

@@ -1,45 +1,45 @@
 public import EarshotHTTP
 
-/// What a loop asks of the cache's thread. Answers come in the order of the questions.
+/// Requests from a loop to the cache's thread. Results arrive in the order of the requests.
 public enum CacheRequest: Sendable {
-    /// All variants of a key: `found`.
+    /// Returns all variants of a key: `found`.
     case lookUp(ticket: UInt64, CacheDigest)
-    /// The body of an answer: `body`.
+    /// Returns the body of a response: `body`.
     case read(ticket: UInt64, entry: UInt64)
-    /// Keep this, in the place of one of the same key and variant; `stored` follows. A body that is a file is given as
-    /// a descriptor, which is closed.
+    /// Stores a response, replacing one with the same key and variant: `stored`. A body file is passed as a descriptor,
+    /// which is closed.
     case store(CacheItem, file: Int32?)
-    /// An answer was found unchanged.
+    /// Updates a revalidated response.
     case refresh(entry: UInt64, StoredResponse, variant: [UInt8])
     case discard(entry: UInt64)
-    /// Answers for these URLs are to be validated before use.
+    /// Marks responses for these URLs for revalidation before use.
     case invalidate([String])
-    /// These answers were used, in this order.
+    /// Records uses of responses, in this order.
     case used([UInt64])
-    /// Keep so many bytes at most.
+    /// Sets the maximum total size.
     case limit(bytes: Int)
 }
 
-/// What the cache's thread answers.
+/// Results from the cache's thread.
 public enum CacheAnswer: Sendable {
-    /// The index is open: the prefixes of all keys in it.
+    /// The index is open; contains the prefixes of all its keys.
     case opened(Set<UInt64>)
-    /// The index was damaged, was moved aside and is begun anew, or there is none any more.
+    /// The index was corrupt and has been replaced, or no index is available any more.
     case emptied
     case found(ticket: UInt64, [CacheItem])
     case body(ticket: UInt64, CacheBody)
-    /// A `store` was carried out, or could not be.
+    /// Result of a `store`.
     case stored(key: CacheDigest, isKept: Bool)
-    /// Of these keys nothing is kept any more.
+    /// No response of these keys is stored any more.
     case gone([CacheDigest])
-    /// Something that a person should know.
+    /// Problem to report to an administrator.
     case trouble(String)
 }
 
-/// The body of a kept answer.
+/// Body of a stored response.
 public enum CacheBody: Sendable {
     case missing
     case bytes([UInt8])
-    /// A file of the spool, not named by its content yet.
+    /// File in the spool, not yet named by its content.
     case file(part: String, sha256: String, length: Int)
 }

@@ -5,44 +5,44 @@ internal import GRDB
 internal import Glibc
 internal import LibCrypto
 
-/// What is in a cache, read from its files alone: also beside a broker that has it.
+/// Contents of a cache, read from its files. Works while a broker uses the cache.
 public struct CacheReport {
-    /// All of it in numbers.
+    /// Totals of a cache.
     public struct Numbers: Equatable, Sendable {
-        /// Kept answers.
+        /// Number of stored responses.
         public var answers = 0
-        /// Those that were asked for with credentials.
+        /// Number of responses to requests with credentials.
         public var privateAnswers = 0
-        /// Bodies that are files.
+        /// Number of body files.
         public var files = 0
-        /// Bytes of all bodies.
+        /// Total length of all bodies in bytes.
         public var bodyBytes = 0
-        /// What counts for the limit.
+        /// Size counted toward the limit in bytes.
         public var costBytes = 0
     }
 
-    /// One kept answer.
+    /// Description of a stored response.
     public struct Line: Equatable, Sendable {
-        /// Without user information, as all kept URLs.
+        /// URL without user information, as in all stored responses.
         public let url: String
-        /// As the server sent it.
+        /// Status sent by the server.
         public let status: Int
-        /// Decoded bytes of body.
+        /// Length of the decoded body in bytes.
         public let length: Int
-        /// Whether it was asked for with credentials.
+        /// Whether the request had credentials.
         public let isPrivate: Bool
-        /// Whether it has to be validated before use.
+        /// Whether it must be revalidated before use.
         public let isInvalidated: Bool
-        /// Whether it can be used without asking a server.
+        /// Whether it can be used without revalidation.
         public let isFresh: Bool
-        /// When it came or was validated, seconds since 1970.
+        /// Time of receipt or of the last revalidation, in seconds since 1970.
         public let responseTime: Int64
     }
 
     private let folder: CacheFolder
     private let index: CacheIndex?
 
-    /// Opens a cache to look at it; one that is not there is empty.
+    /// Opens a cache for reading; a missing one is empty.
     /// - Throws: `StoreError`.
     public init(_ folder: CacheFolder) throws(StoreError) {
         self.folder = folder
@@ -57,7 +57,7 @@ public struct CacheReport {
         }
     }
 
-    /// All of it in numbers. O(answers).
+    /// Returns the totals. O(responses).
     public func numbers() throws -> Numbers {
         guard let index else { return Numbers() }
         return try index.read { db in
@@ -77,7 +77,7 @@ public struct CacheReport {
         }
     }
 
-    /// Tells of each kept answer, those used last first.
+    /// Calls `body` for each stored response, most recently used first.
     public func forEachLine(now: Int64, _ body: (Line) throws -> Void) throws {
         try index?.read { db in
             let rows = try Row.fetchCursor(
@@ -98,7 +98,7 @@ public struct CacheReport {
         }
     }
 
-    /// Reads all of it, and tells what is not as it should be, a sentence each. O(bytes).
+    /// Verifies all contents, and returns a message for each fault. O(bytes).
     public func faults() throws -> [String] {
         guard let index else { return [] }
         var faults = try index.read { db in
@@ -107,7 +107,7 @@ public struct CacheReport {
         let entries = try index.read { try Int64.fetchAll($0, sql: "SELECT entry FROM response") }
         let bodies = try? BodyFolder(folder.bodies)
         for entry in entries {
-            // One that went meanwhile is no fault.
+            // A response evicted meanwhile is not a fault.
             guard let row = try index.body(of: UInt64(bitPattern: entry)) else { continue }
             guard let sum = row.sha256 else {
                 if row.length > 0 { faults.append("answer \(entry) has no sum") }
@@ -126,9 +126,9 @@ public struct CacheReport {
         return faults
     }
 
-    /// Removes a cache that no process has.
-    /// - Returns: how many answers it had.
-    /// - Throws: `StoreError`; its kind says whether a broker has it.
+    /// Deletes the contents of an unused cache.
+    /// - Returns: Number of responses deleted.
+    /// - Throws: `StoreError`; its kind says whether a broker uses the cache.
     public static func clear(_ folder: CacheFolder) throws -> Int {
         guard try folder.check() else { return 0 }
         try folder.prepare()

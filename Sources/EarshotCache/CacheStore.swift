@@ -2,21 +2,21 @@ internal import EarshotDisk
 public import EarshotLoop
 internal import Synchronization
 
-/// A cache on the disk, on a thread of its own.
+/// Persistent cache on a dedicated thread.
 ///
-/// A loop puts requests in, in order, and takes answers out of `answers`. What is asked before the index is open waits.
-/// Requests that write and come together are one transaction.
+/// A loop submits requests in order, and takes results from `answers`. Requests before the index is open wait.
+/// Consecutive write requests form one transaction.
 public final class CacheStore: Sendable {
-    /// Where answers come; readable when some wait.
+    /// Results; readable while some are pending.
     public let answers: Mailbox<CacheAnswer>
     private let thread: StoreThread<CacheKeeper>
     private let lock: LockFile
 
-    /// Takes a cache that was prepared; the index is opened on its thread.
+    /// Opens a prepared cache. The index is opened on the dedicated thread.
     ///
     /// - Parameters:
-    ///   - spool: the folder where bodies that are files are put when they are read.
-    ///   - limit: bytes to keep at most.
+    ///   - spool: Folder in which requested body files are placed.
+    ///   - limit: Maximum total size in bytes.
     public init(_ folder: CacheFolder, lock: LockFile, spool: String, limit: Int) throws(SystemError) {
         let answers = try Mailbox<CacheAnswer>()
         self.answers = answers
@@ -24,14 +24,14 @@ public final class CacheStore: Sendable {
         thread = StoreThread("cache") { CacheKeeper(folder, spool: spool, limit: limit, answers) }
     }
 
-    /// Asks for something. From one thread, so that there is an order.
+    /// Submits a request. All calls come from one thread, which defines the order.
     public func ask(_ request: CacheRequest) { thread.ask(request) }
 
-    /// Waits until all is done that was asked for.
+    /// Blocks until all submitted requests are executed.
     public func finish() { thread.finish() }
 
-    /// The same, at the end of the process, which closes the index: closing it here would write it through to the disk,
-    /// and have whoever waits for this process wait for that.
+    /// Variant of `finish` for the end of the process, which leaves closing the index to the system. Closing it here
+    /// would flush it to disk, and delay the exit of this process.
     public func finishForGood() {
         finish()
         Self.finished.withLock { $0.append(self) }

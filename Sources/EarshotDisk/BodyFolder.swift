@@ -2,12 +2,12 @@ internal import EarshotLoop
 internal import Glibc
 internal import LibCrypto
 
-/// The bodies that are files: one for each content, named by its SHA-256, and never changed.
+/// Content-addressed store of body files: each is named by its SHA-256 and never changed.
 ///
-/// They are other links to the files of a spool where both are on one file system, and copies where not. So neither
-/// side has to ask the other before it removes its own.
+/// A body is a hard link to a file of the spool if both are on one file system, otherwise a copy. Either side can
+/// therefore remove its own without asking the other.
 public final class BodyFolder {
-    /// What changes when somebody writes to a file, or puts another in its place.
+    /// Attributes that change when a file is written or replaced.
     private struct Identity: Equatable {
         let inode: UInt
         let length: Int
@@ -23,10 +23,10 @@ public final class BodyFolder {
     }
 
     private let folder: Int32
-    /// Files of which it is known that they are what their name says, as they were then.
+    /// Attributes of files whose contents were verified against their names.
     private var intact: [String: Identity] = [:]
 
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     /// - Throws: `StoreError`.
     public init(_ path: String) throws(StoreError) {
         folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -35,23 +35,23 @@ public final class BodyFolder {
 
     deinit { close(folder) }
 
-    /// Takes a whole file, given by a descriptor, under its sum, which was made while it was written.
+    /// Stores a complete file, given by a descriptor, under the digest that was computed while it was written.
     ///
-    /// - Parameter isForGood: whether its content is to be on the disk before this returns; `flush` is for its name.
-    /// - Returns: whether it is there now.
+    /// - Parameter isForGood: Whether to flush its contents to disk before returning; `flush` does so for its name.
+    /// - Returns: Whether the body is stored.
     public func take(_ file: Int32, as sha256: String, isForGood: Bool = false) -> Bool {
-        // What is there by that name may have been spoiled.
+        // An existing file of that name may be corrupt.
         if isThere(sha256) { return true }
         if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 {
             guard !isForGood || fsync(file) == 0 else {
-                // The next one who brings it is not to take it for flushed.
+                // A later request for this body must not treat it as flushed.
                 remove(sha256)
                 return false
             }
             noteIntact(file, sha256)
             return true
         }
-        // Another file system, or a file that has no name any more.
+        // Another file system, or a file without a name.
         let part = "\(getpid()).part"
         unsafe unlinkat(folder, part, 0)
         let copy = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
@@ -73,8 +73,8 @@ public final class BodyFolder {
         return true
     }
 
-    /// Puts a body into a spool under a name of its own.
-    /// - Returns: whether it is there, as it was.
+    /// Links or copies a body into a spool under the name `part`.
+    /// - Returns: Whether it is there with unchanged contents.
     public func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
         guard let file = openIntact(sha256, length: length) else { return false }
         defer { close(file) }
@@ -87,19 +87,19 @@ public final class BodyFolder {
         return false
     }
 
-    /// Nothing happens if it is not there.
+    /// Removes a body. No effect if it does not exist.
     public func remove(_ name: String) {
         intact[name] = nil
         unsafe unlinkat(folder, name, 0)
     }
 
-    // MARK: Whether they are what they were
+    // MARK: Verification
 
-    /// Opens a body that is what its name says; what is not is removed, so that it can be kept anew. One that was
-    /// written or put there since it was looked at is read for that: O(bytes).
+    /// Opens a body whose contents match its name. A corrupt one is removed, so that it can be stored again. A body
+    /// changed since its last verification is read again: O(bytes).
     private func openIntact(_ sha256: String, length: Int?) -> Int32? {
         guard let file = open(sha256) else {
-            // A link is spoiled; too few descriptors or a disk that fails are nobody's fault, and pass.
+            // A symbolic link is removed. A shortage of descriptors or a disk error is temporary.
             if errno == ELOOP { remove(sha256) }
             return nil
         }
@@ -123,7 +123,7 @@ public final class BodyFolder {
         if unsafe fstat(file, &status) == 0 { intact[sha256] = Identity(status) }
     }
 
-    /// The sum of a file of that length; nil if it has another.
+    /// Returns the digest of a file; nil if its length is not `length`.
     public static func digest(of file: Int32, length: Int) -> String? {
         var digest = SHA256()
         var piece = [UInt8](repeating: 0, count: 1 << 16)
@@ -136,20 +136,20 @@ public final class BodyFolder {
         }
     }
 
-    /// Has the names of all that was taken on the disk.
-    /// - Returns: whether they are.
+    /// Flushes the names of all stored bodies to disk.
+    /// - Returns: Whether it succeeded.
     public func flush() -> Bool { fsync(folder) == 0 }
 
     // MARK: Reading
 
-    /// Opens a body to read.
+    /// Opens a body for reading.
     public func open(_ name: String) -> Int32? {
         let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
-    /// Names and lengths of all that is there, unfinished copies included.
-    /// - Throws: `StoreError` when not all can be read: what is missing in the list counts as lost.
+    /// Returns names and lengths of all files, including unfinished copies.
+    /// - Throws: `StoreError` if the list is incomplete, because missing bodies would count as lost.
     public func list() throws(StoreError) -> [(name: String, length: Int)] {
         let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = unsafe fdopendir(copy) else {

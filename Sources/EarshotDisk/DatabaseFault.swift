@@ -1,14 +1,14 @@
 internal import GRDB
 
-/// What an error of SQLite means to who keeps something in a database.
+/// Classification of SQLite errors.
 public enum DatabaseFault {
-    /// Whether the file is damaged, or no database. SQLITE_ERROR is about a statement, and says nothing of the file.
+    /// Returns whether the file is corrupt or not a database. SQLITE_ERROR concerns a statement, not the file.
     public static func isDamage(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
         return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB
     }
 
-    /// SQLite's words, without arguments of statements: they hold URLs.
+    /// Returns SQLite's message without the arguments of statements, which contain URLs.
     public static func words(_ error: any Error) -> String {
         guard let error = error as? DatabaseError else { return "\(error)" }
         return "\(error.resultCode) \(error.message ?? "")"

@@ -1,14 +1,14 @@
 public import EarshotLoop
 
-/// Why what is kept on the disk cannot be used; a sentence that says what to do.
+/// Reason why stored data cannot be used, as a message with the remedy.
 public struct StoreError: Error, CustomStringConvertible {
-    /// Kinds of reasons, by who can do something about them.
+    /// Kinds of reasons, by their remedy.
     public enum Kind: Equatable, Sendable {
-        /// Another process has it.
+        /// Another process holds the lock.
         case taken
         /// Another user could have prepared or could change it.
         case distrusted
-        /// It is of a newer version, or not this program's.
+        /// It belongs to a newer version or another program.
         case foreign
         case other
     }
@@ -21,7 +21,7 @@ public struct StoreError: Error, CustomStringConvertible {
         self.kind = kind
     }
 
-    /// A folder that cannot be used.
+    /// Creates an error for an unusable folder.
     public init(_ error: FolderError) {
         self.init(error.description, error.isDistrust ? .distrusted : .other)
     }

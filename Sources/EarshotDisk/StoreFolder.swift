@@ -1,14 +1,14 @@
 public import EarshotLoop
 
-/// Folders of what a broker keeps, for this user alone and one process at a time.
+/// Folders of a broker's persistent data, for one user and one process at a time.
 ///
-/// Open file description locks: nothing is left behind by a crash.
+/// Protected by open file description locks, so a crash leaves no lock behind.
 public enum StoreFolder {
-    /// Makes a folder and one in it, or checks that those there are this user's alone.
+    /// Creates a folder and a subfolder, or checks that existing ones are private to this user.
     ///
     /// - Parameters:
-    ///   - inner: the name of a folder in `path`.
-    ///   - files: names in `path` that are opened by path, and therefore must not be links.
+    ///   - inner: Name of a folder in `path`.
+    ///   - files: Names in `path` that are opened by path, and therefore must not be links.
     /// - Throws: `StoreError`.
     public static func prepare(_ path: String, with inner: String, files: [String]) throws(StoreError) {
         do throws(FolderError) {
@@ -20,7 +20,7 @@ public enum StoreFolder {
         }
     }
 
-    /// Returns whether the folder exists, after the same checks; nothing is made or changed.
+    /// Returns whether the folder exists, after the same checks, without changes.
     /// - Throws: `StoreError`.
     public static func check(_ path: String, files: [String]) throws(StoreError) -> Bool {
         do throws(FolderError) {
@@ -32,15 +32,15 @@ public enum StoreFolder {
         }
     }
 
-    /// A database and the files that SQLite keeps beside it, by name.
+    /// Returns the names of a database and of SQLite's auxiliary files.
     public static func files(of database: String) -> [String] {
         ["", "-wal", "-shm", "-journal"].map { database + $0 }
     }
 
-    /// Takes a lock.
+    /// Acquires a lock.
     ///
-    /// - Parameter name: what it is of, for people: `the cache in …`.
-    /// - Throws: `StoreError`; its kind says whether another process has it.
+    /// - Parameter name: Description of the protected data for messages: `the cache in …`.
+    /// - Throws: `StoreError`; its kind says whether another process holds the lock.
     public static func take(_ path: String, of name: String) throws(StoreError) -> LockFile {
         let lock: LockFile?
         do throws(SystemError) {

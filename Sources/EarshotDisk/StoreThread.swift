@@ -1,28 +1,29 @@
 internal import Dispatch
 internal import Synchronization
 
-/// What keeps something on the disk. Made and used on one thread of its own.
+/// Persistent store, created and used on one dedicated thread.
 public protocol StoreKeeper: AnyObject, SendableMetatype {
     associatedtype Request: Sendable
 
-    /// Does what was asked for, in its order. What came together comes together, so that it can be one transaction.
+    /// Executes requests in order. Requests that arrived together are passed together, so that they can form one
+    /// transaction.
     func carryOut(_ requests: [Request])
 }
 
-/// A thread for a keeper, so that no loop waits for the disk.
+/// Dedicated thread for a keeper, so that no loop blocks on the disk.
 public final class StoreThread<Keeper: StoreKeeper>: Sendable {
     private let requests = Mutex<[Keeper.Request]>([])
     private let queue: DispatchQueue
-    /// Used on `queue` alone; nil before it is made.
+    /// Keeper, used only on `queue`; nil before it is created.
     private let keeper = Mutex<Keeper?>(nil)
 
-    /// - Parameter make: called on the thread. What is asked for meanwhile waits.
+    /// - Parameter make: Called on the thread. Requests wait until it returns.
     public init(_ label: String, make: @escaping @Sendable () -> sending Keeper) {
         queue = DispatchQueue(label: label)
         queue.async { [self] in keeper.withLock { $0 = make() } }
     }
 
-    /// Asks for something. From one thread, so that there is an order.
+    /// Submits a request. All calls come from one thread, which defines the order.
     public func ask(_ request: Keeper.Request) {
         let isFirst = requests.withLock { requests in
             requests.append(request)
@@ -31,7 +32,7 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
         if isFirst { queue.async { [self] in work() } }
     }
 
-    /// Waits until all is done that was asked for.
+    /// Blocks until all submitted requests are executed.
     public func finish() { queue.sync { work() } }
 
     private func work() {

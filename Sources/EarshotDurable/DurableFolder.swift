@@ -1,9 +1,9 @@
 public import EarshotDisk
 public import EarshotLoop
 
-/// Where durable requests are on the disk: a database, the bodies that are files, and a lock.
+/// Files of durable requests on disk: a database, body files, and a lock.
 public struct DurableFolder: Sendable {
-    /// Absolute, without a slash at its end.
+    /// Absolute path without trailing slash.
     public let path: String
 
     public init(_ path: String) {
@@ -14,15 +14,15 @@ public struct DurableFolder: Sendable {
     var bodies: String { path + "/bodies" }
     var lock: String { path + "/durable.lock" }
 
-    /// Makes the folders, for this user alone.
+    /// Creates the folders, accessible to this user only.
     /// - Throws: `StoreError`.
     public func prepare() throws(StoreError) {
         try StoreFolder.prepare(
             path, with: "bodies", files: StoreFolder.files(of: "requests.sqlite") + ["durable.lock"])
     }
 
-    /// Takes the lock.
-    /// - Throws: `StoreError`; its kind says whether another process has it.
+    /// Acquires the lock.
+    /// - Throws: `StoreError`; its kind says whether another process holds it.
     public func take() throws(StoreError) -> LockFile {
         try StoreFolder.take(lock, of: "the durable requests in \(path)")
     }

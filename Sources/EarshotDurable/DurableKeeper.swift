@@ -3,30 +3,30 @@ internal import EarshotLoop
 internal import GRDB
 internal import Glibc
 
-/// What the thread of durable requests does: it keeps table and bodies together, within the limit.
+/// Persistent store of durable requests: keeps table and body files consistent, and within the limit.
 ///
-/// What came together is one transaction and one flush of the disk. A body that is a file is there, and flushed, before
-/// the row that names it, and goes after it. So after a crash there may be files without a row, which go when the table
-/// is opened. A row whose file is missing or short all the same lets its request begin anew.
+/// Requests that arrive together form one transaction with one flush. A body file is created and flushed before the row
+/// that names it, and removed after it. A crash can therefore leave files without a row, which are removed when the
+/// table is opened. A row with a missing or truncated file makes its request start again.
 final class DurableKeeper: StoreKeeper {
-    /// What a row takes besides what is in it.
+    /// Estimated overhead of a row in bytes.
     private static let rowBytes = 256
-    /// A disk that fails is told of once in so many seconds.
+    /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
 
     private let folder: DurableFolder
     private let spoolPath: String
     private let answers: Mailbox<DurableAnswer>
-    /// Nil when there is none to be had: then everything is refused.
+    /// Table; nil if it cannot be opened, in which case all requests are refused.
     private var table: DurableTable?
     private var bodies: BodyFolder?
     private var limit = Int.max
-    /// What all rows count for.
+    /// Total size of all rows, as counted toward the limit.
     private var cost = 0
     private var parts = 0
-    /// Forgotten, and still in the table: the disk took no change.
+    /// Requests forgotten by the loop but still in the table, because the disk rejected the change.
     private var unforgotten: [UInt64] = []
-    /// Seconds since 1970 at which it was told last that something failed.
+    /// Time of the last report of a failure, in seconds since 1970.
     private var complainedAt = 0
 
     init(_ folder: DurableFolder, spool: String, _ answers: Mailbox<DurableAnswer>) {
@@ -42,7 +42,7 @@ final class DurableKeeper: StoreKeeper {
 
     // MARK: Opening
 
-    /// - Throws: `StoreError` of the kind `foreign`; other errors leave this life without durable requests.
+    /// - Throws: `StoreError` of the kind `foreign`. After other errors this process has no durable requests.
     private func open() throws(StoreError) -> [DurableRow] {
         do {
             bodies = try BodyFolder(folder.bodies)
@@ -60,7 +60,7 @@ final class DurableKeeper: StoreKeeper {
         let table = try DurableTable(folder.database)
         guard let bodies else { throw StoreError("there is no folder for bodies") }
         let files = try bodies.list()
-        // Bodies without any table are results whose table was lost.
+        // Bodies without a table are results of a lost table.
         guard !table.isNew || files.isEmpty else {
             try setAside(["bodies"])
             answers.put(
@@ -82,12 +82,13 @@ final class DurableKeeper: StoreKeeper {
         return rows
     }
 
-    /// Moves a damaged table aside with the bodies that it named, for a person to look at. When that does not help,
-    /// nothing is kept in this life.
+    /// Moves a corrupt table and its bodies aside, for recovery by an administrator, and creates a new one. If that
+    /// fails, this process stores nothing.
     private func begin(anewAfter error: any Error) -> [DurableRow] {
         cost = 0
         do {
-            // The bodies first: a table without bodies is read again at the next start, bodies without one are not.
+            // Bodies first: after a crash in between, a table without bodies is read again, but bodies without a table
+            // are not.
             try setAside(["bodies"] + StoreFolder.files(of: "requests.sqlite"))
             answers.put(
                 .trouble(
@@ -99,10 +100,10 @@ final class DurableKeeper: StoreKeeper {
         }
     }
 
-    /// The folder for what this life moves aside, named by the time of its start.
+    /// Folder for data moved aside by this process, named by time and process ID.
     private lazy var aside = "\(folder.path)/damaged-\(CalendarTime.now())-\(getpid())"
 
-    /// Moves files and folders of `folder` to `aside`, where nothing has their names yet.
+    /// Moves files and folders of `folder` to `aside`, in which their names are unused.
     private func setAside(_ names: [String]) throws {
         try PrivateFolder.make(aside)
         for name in names {
@@ -148,12 +149,12 @@ final class DurableKeeper: StoreKeeper {
             guard let end = try table?.end(of: id) else { return nil }
             if let bytes = end.body { return DurableReading(head: end.head, body: .bytes(bytes)) }
             guard let sha256 = end.sha256 else { return DurableReading(head: end.head, body: .none) }
-            // Each time: the broker makes a spool again that was removed.
+            // Opened each time, because the broker recreates a spool that was removed.
             let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
             guard spool >= 0 else { return nil }
             defer { close(spool) }
             parts += 1
-            // A name as workers give them: what nobody takes is swept when this process has gone.
+            // A name like those of workers' files: if it is never taken, it is removed after this process has ended.
             let part = "\(getpid())-durable.\(parts).part"
             guard bodies?.give(sha256, length: end.length, to: spool, as: part) == true else { return nil }
             return DurableReading(head: end.head, body: .file(part: part, sha256: sha256, length: end.length))
@@ -165,11 +166,11 @@ final class DurableKeeper: StoreKeeper {
 
     // MARK: Writing
 
-    /// What a transaction changes besides the table, if it comes to its end.
+    /// Effects of a transaction outside the table, applied after its commit.
     private struct Changes {
         var answers: [DurableAnswer] = []
         var cost: Int
-        /// Files that a row named.
+        /// Body files of deleted rows.
         var released: [String] = []
     }
 
@@ -200,8 +201,8 @@ final class DurableKeeper: StoreKeeper {
         requests = []
     }
 
-    /// Takes the bodies that are files, for good.
-    /// - Returns: for each request, whether its body is there if it has one.
+    /// Stores the body files of requests and flushes them.
+    /// - Returns: For each request, whether its body is stored; true without a body.
     private func takeFiles(of requests: [DurableRequest]) -> [Bool] {
         var hasTaken = false
         var taken = requests.map { request in
@@ -253,7 +254,7 @@ final class DurableKeeper: StoreKeeper {
         if let file = held.file { changes.released.append(file) }
     }
 
-    /// Nothing of it was written.
+    /// Reports a failure of requests whose transaction was rolled back.
     private func refuse(_ requests: [DurableRequest]) {
         for request in requests {
             switch request {
@@ -265,7 +266,7 @@ final class DurableKeeper: StoreKeeper {
         }
     }
 
-    /// Removes those of these files that no row names.
+    /// Removes those of the given files that no row names.
     private func removeFiles(_ sums: [String]) {
         guard !sums.isEmpty, let table else { return }
         do {

@@ -1,27 +1,26 @@
-/// What a loop asks of the thread that keeps durable requests. Answers come in the order of the questions.
+/// Requests from a loop to the thread of durable requests. Results arrive in the order of the requests.
 public enum DurableRequest: Sendable {
-    /// Keep this request: `stored` or `refused`. Seconds since 1970; the head is that of its FETCH.
+    /// Stores a request: `stored` or `refused`. Time in seconds since 1970; the head of its FETCH.
     case store(id: UInt64, acceptedAt: Int64, head: [UInt8])
-    /// Keep how it ended: `recorded`. A body that is a file is given as a descriptor, which
-    /// is closed.
+    /// Stores the result of a request: `recorded`. A body file is passed as a descriptor, which is closed.
     case record(id: UInt64, DurableEnd, file: Int32?)
-    /// How it ended: `read`.
+    /// Returns the result of a request: `read`.
     case read(id: UInt64)
-    /// Keep nothing of it any longer. Not answered; one that is not there is none the less forgotten.
+    /// Deletes a request. Has no result; a missing one is ignored.
     case forget(id: UInt64)
-    /// Keep so many bytes at most.
+    /// Sets the maximum total size.
     case limit(bytes: Int)
 }
 
-/// How a request ended.
+/// Result of a request.
 public struct DurableEnd: Equatable, Sendable {
-    /// That of its terminal.
+    /// Head of its terminal.
     public var head: [UInt8]
-    /// Bytes of its body; 0 if it has none.
+    /// Length of its body in bytes; 0 without one.
     public var length: Int
-    /// Of its body, 64 hexadecimal digits; nil if it has none.
+    /// Digest of its body, 64 hexadecimal digits; nil without one.
     public var sha256: String?
-    /// The body, if it is kept in the database.
+    /// Body, if it is stored in the database.
     public var body: [UInt8]?
 
     public init(head: [UInt8], length: Int, sha256: String?, body: [UInt8]?) {
@@ -32,50 +31,50 @@ public struct DurableEnd: Equatable, Sendable {
     }
 }
 
-/// What that thread answers. What it says is kept, is on the disk.
+/// Results from the thread of durable requests. Confirmed data is flushed to disk.
 public enum DurableAnswer: Sendable {
-    /// First of all: what earlier processes left, oldest first.
+    /// First result: the requests of earlier processes, oldest first.
     case opened([DurableRow])
-    /// In place of `opened`: the table is of a newer version, or of another program. Nothing was changed; a sentence
-    /// that says what to do.
+    /// Sent instead of `opened` if the table belongs to a newer version or another program. Nothing was changed.
+    /// Contains a message with the remedy.
     case foreign(String)
     case stored(id: UInt64)
-    /// - isFull: it would have been more than the limit; else the disk failed.
+    /// - isFull: The limit would be exceeded; otherwise the disk failed.
     case refused(id: UInt64, isFull: Bool)
     case recorded(id: UInt64, isStored: Bool)
-    /// Nil for what is not there.
+    /// Nil for a missing result.
     case read(id: UInt64, DurableReading?)
-    /// Something that a person should know.
+    /// Problem to report to an administrator.
     case trouble(String)
 }
 
-/// A request as an earlier process left it.
+/// Request stored by an earlier process.
 public struct DurableRow: Equatable, Sendable {
-    /// Rising from the oldest to the newest.
+    /// Identifier, ascending from the oldest to the newest.
     public let id: UInt64
-    /// Seconds since 1970.
+    /// Time of acceptance in seconds since 1970.
     public let acceptedAt: Int64
-    /// That of its FETCH.
+    /// Head of its FETCH.
     public let head: [UInt8]
-    /// Whether it has ended.
+    /// Whether it has a result.
     public let hasEnded: Bool
-    /// The sum of the body that is a file; nil if there is none.
+    /// Digest of the body file; nil without one.
     public let file: String?
-    /// Bytes of that file.
+    /// Length of that file in bytes.
     public let fileBytes: Int
 }
 
-/// How a request ended, as it was written.
+/// Stored result of a request.
 public struct DurableReading: Sendable {
-    /// Where its body is.
+    /// Location of its body.
     public enum Body: Equatable, Sendable {
         case none
         case bytes([UInt8])
-        /// A file of the spool, not named by its content yet.
+        /// File in the spool, not yet named by its content.
         case file(part: String, sha256: String, length: Int)
     }
 
-    /// That of its terminal.
+    /// Head of its terminal.
     public let head: [UInt8]
     public let body: Body
 }

@@ -1,19 +1,19 @@
 internal import EarshotDisk
 public import EarshotLoop
 
-/// Durable requests on the disk, on a thread of its own.
+/// Persistent store of durable requests on a dedicated thread.
 ///
-/// A loop puts requests in, in order, and takes answers out of `answers`; the first is `opened`. Requests that come
-/// together are one transaction, so that many cost no more flushes of the disk than one.
+/// A loop submits requests in order, and takes results from `answers`; the first is `opened`. Requests that arrive
+/// together form one transaction, so that many cost no more flushes than one.
 public final class DurableStore: Sendable {
-    /// Where answers come; readable when some wait.
+    /// Results; readable while some are pending.
     public let answers: Mailbox<DurableAnswer>
     private let thread: StoreThread<DurableKeeper>
     private let lock: LockFile
 
-    /// Takes a folder that was prepared; the table is opened on the thread.
+    /// Opens a prepared folder. The table is opened on the dedicated thread.
     ///
-    /// - Parameter spool: the folder where bodies that are files are put when they are read. It may be made later.
+    /// - Parameter spool: Folder in which requested body files are placed. It may be created later.
     public init(_ folder: DurableFolder, lock: LockFile, spool: String) throws(SystemError) {
         let answers = try Mailbox<DurableAnswer>()
         self.answers = answers
@@ -21,9 +21,9 @@ public final class DurableStore: Sendable {
         thread = StoreThread("durable") { DurableKeeper(folder, spool: spool, answers) }
     }
 
-    /// Asks for something. From one thread, so that there is an order.
+    /// Submits a request. All calls come from one thread, which defines the order.
     public func ask(_ request: DurableRequest) { thread.ask(request) }
 
-    /// Waits until the table is open and all is done that was asked for.
+    /// Blocks until the table is open and all submitted requests are executed.
     public func finish() { thread.finish() }
 }

@@ -3,26 +3,26 @@ internal import EarshotLoop
 internal import Foundation
 internal import GRDB
 
-/// The table of durable requests, and the statements over it. To be used on its thread.
+/// Table of durable requests, and its statements. Used only on its thread.
 struct DurableTable {
     private static let version = 1
 
     private let database: DatabaseQueue
     private let path: String
     private let file: FileIdentity?
-    /// Whether the database had no table before.
+    /// Whether the table was created by this call.
     let isNew: Bool
 
-    /// Opens the database, making it if need be.
-    /// - Throws: `StoreError` of the kind `foreign` for one that this version cannot read, errors of SQLite.
+    /// Opens the database, and creates it if needed.
+    /// - Throws: `StoreError` of the kind `foreign` for a table that this version cannot read; errors of SQLite.
     init(_ path: String) throws {
         var configuration = Configuration()
         configuration.label = "durable"
-        // SQLite's own words quote nothing of what is kept.
+        // SQLite's messages then contain no stored values.
         configuration.publicStatementArguments = false
         configuration.prepareDatabase { db in
             _ = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
-            // What was committed outlives a power cut: each commit is flushed.
+            // Every commit is flushed, so that it survives a power failure.
             try db.execute(sql: "PRAGMA synchronous = FULL")
             try db.execute(sql: "PRAGMA cache_size = -4096")
         }
@@ -40,8 +40,8 @@ struct DurableTable {
         file = FileIdentity(path: path)
     }
 
-    /// Whether the path still names the database. SQLite would go on writing to a removed one, which no later broker
-    /// finds.
+    /// Whether the path still names the database. SQLite would continue to write to a removed file, which no later
+    /// broker would find.
     var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
 
     private static func foreign(_ path: String, version: Int) -> StoreError {
@@ -52,7 +52,7 @@ struct DurableTable {
                 + " --durable-folder, or --no-durable", .foreign)
     }
 
-    /// `ended` is the head of the terminal; nil until there is one.
+    /// Schema. `ended` is the head of the terminal; nil before the request has ended.
     private static let schema = """
         CREATE TABLE request (
             id INTEGER PRIMARY KEY,
@@ -68,7 +68,7 @@ struct DurableTable {
 
     func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
 
-    /// One transaction.
+    /// Runs `body` in a transaction.
     func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.write(body) }
 
     // MARK: Statements
@@ -88,7 +88,7 @@ struct DurableTable {
         }
     }
 
-    /// What all rows count for.
+    /// Returns the total size of all rows, as counted toward the limit.
     static func cost(_ db: Database) throws -> Int { try Int.fetchOne(db, sql: "SELECT sum(cost) FROM request") ?? 0 }
 
     static func insert(_ db: Database, id: UInt64, acceptedAt: Int64, head: [UInt8], cost: Int) throws {
@@ -97,7 +97,7 @@ struct DurableTable {
         try statement.execute(arguments: [Int64(bitPattern: id), acceptedAt, Data(head), cost])
     }
 
-    /// What a row counts for, and the file of its body.
+    /// Size of a row as counted toward the limit, and its body file.
     struct Held {
         var cost: Int
         var file: String?
@@ -119,7 +119,7 @@ struct DurableTable {
         ])
     }
 
-    /// Lets a request be one that has not ended: its body is not there any more.
+    /// Removes the result of a request whose body is lost, so that the request starts again.
     static func reopen(_ db: Database, id: UInt64) throws {
         try db.execute(
             sql: """
@@ -134,7 +134,7 @@ struct DurableTable {
         try statement.execute(arguments: [Int64(bitPattern: id)])
     }
 
-    /// Whether a row has this file for its body.
+    /// Returns whether a row has this body file.
     static func names(_ db: Database, file: String) throws -> Bool {
         let statement = try db.cachedStatement(
             sql: "SELECT 1 FROM request WHERE sha256 = ? AND sha256 IS NOT NULL AND body IS NULL LIMIT 1")

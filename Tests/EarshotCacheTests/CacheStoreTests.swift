@@ -7,7 +7,7 @@ import Testing
 
 @testable import EarshotCache
 
-/// A cache on the disk: what is kept, what goes, and what is left after an end in the middle.
+/// Persistent cache: storage, eviction, and recovery after an abrupt end.
 final class CacheStoreTests {
     private let folder: CacheFolder
     private let spool: String
@@ -24,8 +24,8 @@ final class CacheStoreTests {
 
     deinit { try? FileManager.default.removeItem(atPath: folder.path) }
 
-    /// Carries requests out in a life of their own.
-    /// - Returns: the answers.
+    /// Executes requests in a new store.
+    /// - Returns: Its results.
     private func life(limit: Int = 1 << 30, _ requests: [CacheRequest]) throws -> [CacheAnswer] {
         let store = try CacheStore(folder, lock: try folder.take(), spool: spool, limit: limit)
         for request in requests { store.ask(request) }
@@ -52,7 +52,7 @@ final class CacheStoreTests {
             sha256: sum ?? body.map { SHA256.digest(of: $0.span).hex }, body: body)
     }
 
-    /// A file with this content, open, and its sum.
+    /// Returns an open file with this content, and its digest.
     private func file(_ content: [UInt8]) throws -> (descriptor: Int32, sum: String) {
         let path = spool + "/" + UUID().uuidString
         try Data(content).write(to: URL(fileURLWithPath: path))

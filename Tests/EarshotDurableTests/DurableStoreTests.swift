@@ -7,7 +7,7 @@ import Testing
 
 @testable import EarshotDurable
 
-/// Durable requests on the disk: what is there in the next life, whatever happened to this one.
+/// Durable requests on disk: recovery in a new store after each kind of end.
 final class DurableStoreTests {
     private let folder: DurableFolder
     private let spool: String
@@ -48,7 +48,7 @@ final class DurableStoreTests {
         }
     }
 
-    /// Carries requests out in a life of their own.
+    /// Executes requests in a new store.
     private func life(_ requests: [DurableRequest] = []) throws -> Life {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
         for request in requests { store.ask(request) }
@@ -70,10 +70,10 @@ final class DurableStoreTests {
             sha256: sum ?? body.map { _ in String(repeating: "a", count: 64) }, body: body)
     }
 
-    /// Of the bytes 7 and 8.
+    /// Digest of the bytes 7 and 8.
     private static let sum = SHA256.digest(of: [7, 8].span).hex
 
-    /// A request whose end is a file.
+    /// Returns a request that records a result with a body file.
     private func recordFile(_ id: UInt64, _ content: [UInt8], sum: String = DurableStoreTests.sum) throws
         -> DurableRequest
     {
@@ -149,7 +149,7 @@ final class DurableStoreTests {
         #expect(try life().rows.map(\.id) == [5])
     }
 
-    /// The folders for what was moved aside.
+    /// Folders of data moved aside.
     private var damaged: [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
         return names.filter { $0.hasPrefix("damaged-") }.map { "\(folder.path)/\($0)" }
@@ -227,7 +227,7 @@ final class DurableStoreTests {
         store.finish()
         let other = try DurableTable(folder.database)
         var life = Life()
-        // Another connection that is writing is, to this one, a disk that takes nothing.
+        // A write transaction of another connection makes writes fail, like a disk error.
         try other.write { db in
             try DurableTable.insert(db, id: 99, acceptedAt: 1, head: head(99), cost: 1)
             store.ask(.store(id: 2, acceptedAt: 1, head: head(2)))

@@ -41,13 +41,13 @@ enum Wording {
     /// become superfluous.
     static let exempt = [
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
-        "Sources/EarshotBroker/", "Sources/EarshotCache/", "Sources/EarshotClient/", "Sources/EarshotCore/",
-        "Sources/EarshotDisk/", "Sources/EarshotDurable/", "Sources/EarshotFuzz/",
+        "Sources/EarshotBroker/", "Sources/EarshotClient/", "Sources/EarshotCore/",
+        "Sources/EarshotFuzz/",
         "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
-        "Tests/EarshotBrokerTests/", "Tests/EarshotCacheTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
-        "Tests/EarshotDurableTests/", "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
+        "Tests/EarshotBrokerTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
+        "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
         "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/",
     ]
 
