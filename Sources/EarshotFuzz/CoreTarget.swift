@@ -1,15 +1,21 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A core with two clients and two workers that are told whatever the input says. Each worker holds an attempt of an
-/// earlier broker, `00000000000000ff.PEER.1`, where the first two have the numbers 3 and 4.
+/// Fuzz target: a core with two clients and two workers that send arbitrary messages. Each worker holds an attempt of
+/// an earlier broker, `00000000000000ff.PEER.1`; the first two workers have the numbers 3 and 4.
 ///
-/// The input is records that end with 0xff. The first byte says what happens: `0`, `1` a client says what follows; `2`,
-/// `3` a worker does; `4` so many times 100 ms pass as the next byte says; `5`, `6` a client goes and another comes,
-/// which says what follows, or HELLO; `7`, `8` a worker does; `9` the sockets refuse the next terminals; `w` they are
-/// writable again; `d` the broker drains.
+/// The input consists of records that end with 0xff. The first byte selects the event:
+///
+/// - `0`, `1`: a client sends the rest of the record.
+/// - `2`, `3`: a worker sends the rest of the record.
+/// - `4`: time advances by the next byte times 100 ms.
+/// - `5`, `6`: a client disconnects. A new one connects and sends the rest of the record, or HELLO if it is empty.
+/// - `7`, `8`: a worker disconnects and a new one connects.
+/// - `9`: the sockets refuse the next terminals.
+/// - `w`: the sockets are writable again.
+/// - `d`: the broker drains.
 struct CoreTarget {
-    /// Records of one input, so that inputs stay quick to run.
+    /// Maximum number of records per input, so that inputs stay fast.
     private static let records = 400
 
     private var core: BrokerCore
@@ -42,7 +48,7 @@ struct CoreTarget {
         limits.departuresPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
-        // Few enough that an input comes upon them.
+        // Few different identities, so that inputs collide.
         core.identify = { FlightIdentity(high: 0, low: UInt64($0.count & 0xf)) }
         core.beginAdoption(now: now)
         clients = [connectClient(window: 3), connectClient(window: nil)]
@@ -131,7 +137,7 @@ struct CoreTarget {
     private mutating func connectClient(window: Int?, saying first: [UInt8] = []) -> ClientID {
         lastPeer += 1
         let client = ClientID(rawValue: lastPeer)
-        // Tokens that an input can name.
+        // Tokens that an input can contain.
         core.clientConnected(client, isRequestReply: false, token: SessionToken(high: 0, low: lastPeer))
         guard first.isEmpty else {
             clientSays(first, client)

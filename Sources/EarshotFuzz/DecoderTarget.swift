@@ -1,18 +1,18 @@
 internal import Decompression
 
-/// A decompressor that reads arbitrary input. However the input is split, the output is the same, and the
-/// stream ends in the same way. Damage may be seen in one case only.
+/// Fuzz target: a decompressor with arbitrary input. The output and the end of the stream must not depend on how the
+/// input is split. Corruption may be detected in only one of the two cases.
 ///
-/// The first byte chooses the format, by its remainder, and how many bytes come at a time.
+/// The first byte selects the format, by its remainder, and the number of bytes per step.
 enum DecoderTarget {
-    /// The effect of one input.
+    /// Result of one input.
     private struct Outcome: Equatable {
         var output: [UInt8] = []
         var isAtEnd = false
         var isDamaged = false
     }
 
-    /// Bytes of output that are looked at, so that bombs stay quick to run.
+    /// Maximum number of output bytes compared, so that decompression bombs stay fast.
     private static let outputBytes = 1 << 16
 
     static func run(_ bytes: [UInt8]) {
@@ -22,8 +22,8 @@ enum DecoderTarget {
         let input = Array(bytes.dropFirst())
         let whole = outcome(of: input, format, pieceBytes: max(1, input.count), room: 1 << 12)
         let cut = outcome(of: input, format, pieceBytes: Int(first) / formats.count + 1, room: 61)
-        // The pieces decide how far a damaged stream is read, and libzstd sees some damage only in a whole frame: a wrong
-        // content size before an empty block.
+        // The split determines how far a corrupt stream is read. libzstd detects some corruption only in a complete
+        // frame, such as a wrong content size before an empty block.
         guard !whole.isDamaged, !cut.isDamaged else { return }
         precondition(whole == cut, "\(whole.output.count) bytes, and cut \(cut.output.count)")
     }

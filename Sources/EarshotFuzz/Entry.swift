@@ -1,16 +1,16 @@
 internal import Glibc
 
-/// What is fuzzed: `wire`, the default, `core`, `stream` or `decoder`; from the environment, EARSHOT_FUZZ_TARGET.
+/// Fuzz target from the environment variable EARSHOT_FUZZ_TARGET: `wire`, the default, `core`, `stream` or `decoder`.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
-/// Whether there is a trap to be found, to show that finds are told: EARSHOT_FUZZ_CANARY.
+/// Whether EARSHOT_FUZZ_CANARY requests an artificial trap, to show that the fuzzer reports finds.
 let hasCanary = environment("EARSHOT_FUZZ_CANARY") != nil
 
 private func environment(_ name: String) -> String? {
     unsafe getenv(name).map { unsafe String(cString: $0) }
 }
 
-/// libFuzzer's door: it calls this with one input after the other, and keeps those that trap.
+/// Entry point of libFuzzer, which calls it for each input and keeps those that trap.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = unsafe [UInt8](UnsafeBufferPointer(start: start, count: count))

@@ -2,19 +2,19 @@ internal import EarshotLoop
 internal import Glibc
 internal import ZMTP
 
-/// A connection at whose other end is whatever the input says. However the bytes are cut, the same messages come of
-/// them, and the connection ends in the same way.
+/// Fuzz target: a connection with an arbitrary peer. The messages and the end of the connection must not depend on how
+/// the bytes are split.
 ///
-/// The first byte is odd for one that says its greeting itself, and its half is how many bytes come at a time.
+/// An odd first byte means that the input contains the greeting. Half of the byte is the number of bytes per read.
 enum StreamTarget {
-    /// What came of an input.
+    /// Result of an input.
     private struct Outcome: Equatable {
         var messages: [Message] = []
         var isOpen = false
         var isRefused = false
     }
 
-    /// Pieces of one input at most, so that inputs stay quick to run.
+    /// Maximum number of pieces per input, so that inputs stay fast.
     private static let pieces = 64
     private static let opening: [UInt8] =
         [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1] + Array("NULL".utf8) + [UInt8](repeating: 0, count: 48)
@@ -29,7 +29,7 @@ enum StreamTarget {
         precondition(whole == cut, "\(whole), and cut \(cut)")
     }
 
-    /// Nil without descriptors.
+    /// Returns nil without descriptors.
     private static func outcome(of input: [UInt8], pieceBytes: Int) -> Outcome? {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
@@ -38,7 +38,7 @@ enum StreamTarget {
         guard let stream = try? MessageStream(
             ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
         else { return nil }
-        // It looks once for what was written, and never waits.
+        // Makes the loop poll once for the written bytes without blocking.
         _ = loop.addHook { .none }
         var outcome = Outcome()
         var rest = input[...]

@@ -1,13 +1,13 @@
 internal import EarshotWire
 
-/// The decoders of all four kinds of messages: they take any bytes, and what they read they read again when it is
-/// written.
+/// Fuzz target: the decoders of all four kinds of messages. They accept any bytes, and a decoded message survives
+/// encoding and decoding.
 enum WireTarget {
     static func run(_ bytes: [UInt8]) {
         if let message = try? ClientMessage(head: bytes) {
             check(message, try? ClientMessage(head: message.encoded()))
             if hasCanary, case .acknowledge(let sequence) = message, sequence % 10 == 7 {
-                // What the fuzzer is to find.
+                // The artificial trap that the fuzzer must find.
                 fatalError("the canary")
             }
         }

@@ -42,7 +42,6 @@ enum Wording {
     static let exempt = [
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
         "Sources/EarshotBroker/", "Sources/EarshotClient/", "Sources/EarshotCore/",
-        "Sources/EarshotFuzz/",
         "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
