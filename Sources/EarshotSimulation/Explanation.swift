@@ -1,14 +1,14 @@
 internal import EarshotCore
 
-/// A failure, made as small as it could be.
+/// Failure, minimized as far as possible.
 public struct Explanation: Sendable, CustomStringConvertible {
-    /// How the run fails with the fewest kinds of faults.
+    /// Failure with the fewest kinds of faults.
     public var failure: Failure
-    /// Faults that were on.
+    /// Enabled faults.
     public var faults: Set<Fault>
-    /// What is wrong at the end of the history: the same disagreement, about what is left in it.
+    /// Violation at the end of the history: the same one as in the failure, with the names left in it.
     public var violation: Violation
-    /// All a core has to be told.
+    /// Events that a core must receive to reproduce it.
     public var history: [HistoryEntry]
 
     public var description: String {

@@ -1,19 +1,19 @@
 public import EarshotCore
 
-/// What happened in a run that broke no invariant.
+/// Statistics of a run without violations.
 public struct Report: Sendable {
-    /// Events the core was told.
+    /// Number of events passed to the core.
     public var steps: Int
-    /// The ledgers of brokers that died on the way, in their order.
+    /// Ledgers of earlier brokers, in order.
     public var earlier: [Ledger]
-    /// That of the last broker.
+    /// Ledger of the last broker.
     public var ledger: Ledger
     public var fakeSeconds: Int
-    /// Faults that were switched on.
+    /// Enabled faults.
     public var faults: Set<Fault>
 }
 
-/// The invariant that did not hold, and after how many events.
+/// Violated invariant, and the number of events before it.
 public struct Failure: Error, Sendable, Equatable {
     public var violation: Violation
     public var step: Int

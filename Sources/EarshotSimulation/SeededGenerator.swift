@@ -1,6 +1,6 @@
 internal import EarshotCore
 
-/// The one source of chance in a run.
+/// Only source of randomness in a run.
 struct SeededGenerator: RandomNumberGenerator {
     private var numbers: SplitMix
 
@@ -10,14 +10,14 @@ struct SeededGenerator: RandomNumberGenerator {
 
     mutating func next() -> UInt64 { numbers.next() }
 
-    /// 0 to `bound` - 1.
+    /// Returns a number from 0 to `bound` - 1.
     mutating func below(_ bound: Int) -> Int {
         Int(next().multipliedFullWidth(by: UInt64(bound)).high)
     }
 
-    /// True so many times of a thousand.
+    /// Returns true with a probability of `chance` per mille.
     mutating func perMille(_ chance: Int) -> Bool { below(1_000) < chance }
 
-    /// A length of time around `mean` nanoseconds, 0 to twice that.
+    /// Returns a random duration with the mean `mean` in nanoseconds, 0 to twice that.
     mutating func around(_ mean: Int64) -> Int64 { Int64(below(Int(mean) * 2 + 1)) }
 }

@@ -1,10 +1,10 @@
 internal import EarshotCore
 
-/// Runs of a whole system in one process, each from one seed.
+/// Simulations of a whole system in one process, each determined by a seed.
 public enum Simulation {
-    /// Runs once.
-    /// - Returns: what happened in it.
-    /// - Throws: the first invariant that did not hold, and where.
+    /// Runs one simulation.
+    /// - Returns: Statistics of the run.
+    /// - Throws: The first violated invariant, and its position.
     public static func run(_ options: SimulationOptions) throws(Failure) -> Report {
         var world = World(options, keepsHistory: false)
         do throws(Violation) {
@@ -17,8 +17,8 @@ public enum Simulation {
             fakeSeconds: Int(world.now / 1_000_000_000), faults: world.setting.faults)
     }
 
-    /// The shortest history that can be found for a failure of `run`.
-    /// - Parameter budget: events that may be told to cores in the search.
+    /// Searches for the shortest history that reproduces a failure of `run`.
+    /// - Parameter budget: Maximum number of events passed to cores during the search.
     public static func explain(_ failure: Failure, of options: SimulationOptions, budget: Int) -> Explanation {
         var shrinker = Shrinker(failure.violation, budget: budget)
         let (smaller, found) = shrinker.fewerFaults(options, failure)

@@ -1,14 +1,14 @@
-/// What a run is made from.
+/// Parameters of a run.
 public struct SimulationOptions: Sendable {
     public var seed: UInt64
-    /// Events the core is told, until everything is let run out.
+    /// Number of events passed to the core before all work is allowed to finish.
     public var steps: Int
     public var handlers = 200
-    /// URLs.
+    /// Number of URLs.
     public var keys = 100
-    /// Faults switched off besides those the seed switches off.
+    /// Faults disabled in addition to those that the seed disables.
     public var without: Set<Fault> = []
-    /// A fault between core and model that has to be caught.
+    /// Deliberate fault between core and model that must be detected.
     public var canary: Canary?
 
     public init(seed: UInt64, steps: Int) {

@@ -1,14 +1,14 @@
 import EarshotSimulation
 import Testing
 
-/// The reference model objects to what breaks an invariant, and with that invariant's number.
+/// The reference model detects each violation of an invariant, and reports the invariant's number.
 struct CanaryTests {
     @Test func `there is a canary for each invariant from 1 to 12, for 14 and for 15`() {
         #expect(Set(Canary.allCases.flatMap(\.invariants)) == Set(1...12).union([14, 15]))
     }
 
-    /// A canary needs its occasion, which not every world gives it; what is caught must be it, in any world. More seeds
-    /// are tried for one that twelve worlds did not catch.
+    /// A canary needs a suitable situation, which not every simulated world contains. Any violation found must be the
+    /// canary's. More seeds are tried if twelve worlds did not detect it.
     @Test(arguments: Canary.allCases)
     func `a broken broker is caught with the number of an invariant it breaks`(canary: Canary) {
         var caught = 0

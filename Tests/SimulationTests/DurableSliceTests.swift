@@ -1,7 +1,7 @@
 import EarshotSimulation
 import Testing
 
-/// A slice of what `earshot-lab durable` runs at length.
+/// Short version of `earshot-lab durable`.
 struct DurableSliceTests {
     @Test(arguments: 1...4 as ClosedRange<UInt64>)
     func `durable requests outlive brokers that are killed at any moment`(seed: UInt64) {

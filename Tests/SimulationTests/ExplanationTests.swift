@@ -1,10 +1,10 @@
 import EarshotSimulation
 import Testing
 
-/// What is made of a failure is the failure that was found, and not another of the same invariant.
+/// The explanation of a failure concerns that failure, not another one of the same invariant.
 struct ExplanationTests {
     private static func failure(of canary: Canary) throws -> (SimulationOptions, Failure) {
-        // The rarest canaries have their occasion in one world of twenty.
+        // The rarest canaries show in one of twenty worlds.
         for seed in 1...40 as ClosedRange<UInt64> {
             var options = SimulationOptions(seed: seed, steps: 3_000)
             options.canary = canary
@@ -33,7 +33,7 @@ struct ExplanationTests {
         #expect(explanation.history.count <= 12, "\(explanation)")
         let lines = explanation.description.split(separator: "\n")
         #expect(lines.last.map(String.init) == explanation.violation.description)
-        // A terminal that is not due is of a request that the history asks for.
+        // An unexpected terminal belongs to a request in the history.
         let name = try #require(explanation.violation.detail.firstMatch(of: /terminal of (\S+ \S+) that/)?.1)
         #expect(explanation.history.contains { "\($0.event)".contains("FETCH \(name) ") }, "\(explanation)")
     }

@@ -3,7 +3,7 @@ import EarshotSimulation
 import Foundation
 import Testing
 
-/// A slice of what `bin/simulate` runs at length: every invariant holds in whatever the simulated world does.
+/// Short version of `bin/simulate`: every invariant holds in all simulated worlds.
 struct SliceTests {
     /// Fixed seeds, and one from the environment (in CI the commit hash). In 1046 a message overtakes an overdue timer.
     static let seeds: [UInt64] = {

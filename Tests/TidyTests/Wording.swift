@@ -42,12 +42,12 @@ enum Wording {
     static let exempt = [
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
         "Sources/EarshotBroker/", "Sources/EarshotClient/", "Sources/EarshotCore/",
-        "Sources/EarshotSimulation/", "Sources/EarshotWire/", "Sources/EarshotWorker/",
+        "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/earshot-lab/", "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
-        "Tests/Integration/", "Tests/ProtocolTests/", "Tests/SimulationTests/",
+        "Tests/Integration/", "Tests/ProtocolTests/",
     ]
 
     /// Whether the rules apply to a file. They do not apply to the list of forbidden phrases and its tests.

@@ -1,12 +1,12 @@
-/// A fault of the simulated disk, put there on purpose: the run has to fail with this invariant's number.
+/// Deliberate fault of the simulated disk. The run must fail with its invariant's number.
 public enum DurableCanary: String, CaseIterable, Sendable {
-    /// A request is said to be on the disk, and is not.
+    /// A request is confirmed as stored but is not stored.
     case unwritten
-    /// What is to be forgotten stays.
+    /// A request is not deleted when it should be.
     case unforgotten
-    /// A result comes back as another request's.
+    /// A result is returned for another request.
     case exchanged
 
-    /// The invariant it breaks.
+    /// Invariant that it violates.
     public var invariant: Int { 1 }
 }

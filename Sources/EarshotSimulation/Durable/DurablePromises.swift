@@ -1,59 +1,59 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What was promised for durable requests over all lives of a broker, held against what is said.
+/// Expectations for durable requests over the lifetimes of several brokers.
 ///
-/// Accepted means on the disk; what was accepted is told to whoever listens, once each, until somebody has acknowledged
-/// it or it was removed, and never again when the disk has forgotten it. For whom it waited then, it waits all the
-/// same.
+/// An accepted request is on disk. Its result is delivered to each subscriber once, until a subscriber acknowledges it
+/// or it is removed, and never again after it is deleted from disk. Deliveries already waiting at that time still take
+/// place.
 struct DurablePromises {
     private struct Promise {
         let url: String
-        /// With which it is asked for: an earlier one of its name had another.
+        /// Tag in its requests. An earlier request of the same name has another tag.
         let tag: String
-        /// Those that its terminals may have: of what is on the disk when a broker begins any may be it.
+        /// Tags permitted in its terminals, including those of rows on disk when a broker starts.
         var tags: Set<String>
-        /// By which the disk names it; nil before it was given to it.
+        /// Identifier on disk; nil before it was submitted to the disk.
         var id: DurableID?
         var isAccepted = false
-        /// Acknowledged by somebody, or removed.
+        /// Whether it was acknowledged or removed.
         var isClosed = false
-        /// Forgotten by the disk as well.
+        /// Whether it was also deleted from disk.
         var isForgotten = false
-        /// Connections that were told, in this life.
+        /// Connections to which this broker has delivered it.
         var told: Set<ClientID> = []
-        /// Connections for whose windows it may have waited when it was closed.
+        /// Connections with a full window when it was closed, for which it may still wait.
         var waiting: Set<ClientID> = []
     }
 
-    /// A promise that was closed, whose name is another's.
+    /// Closed expectation whose name was reused.
     private struct Earlier: Hashable {
         let name: RequestName
         let tag: String
     }
 
-    /// Codes of what nothing was promised for.
+    /// Failure codes that carry no durability guarantee.
     private static let settled: Set<String> = ["removed", "queue-full"]
 
     private var promises: [RequestName: Promise] = [:]
     private var byURL: [String: RequestName] = [:]
-    /// To whom they may still be told.
+    /// Connections to which earlier results may still be delivered.
     private var earlier: [Earlier: Set<ClientID>] = [:]
     private var lastTag = 0
-    /// What may be asked again or removed, in the order in which it was asked first.
+    /// Names that may be requested again or removed, in the order of the first request.
     private(set) var names: [RequestName] = []
 
-    /// Names that were accepted and are open still.
+    /// Names of accepted requests that are still open.
     var open: [RequestName] { promises.filter { $0.value.isAccepted && !$0.value.isClosed }.map(\.key) }
 
     func url(of name: RequestName) -> String? { promises[name]?.url }
 
     func tag(of name: RequestName) -> String? { promises[name]?.tag }
 
-    /// A request is asked for: again, or anew when an earlier one of its name is over.
+    /// Records a request: a repetition, or a new one if an earlier one of its name is closed.
     mutating func asked(_ name: RequestName, _ url: String, by client: ClientID) {
         defer {
-            // As long as its owner has not acknowledged it, an earlier one is told to whoever asks.
+            // An earlier request is delivered to new subscribers until its owner has acknowledged it.
             for each in earlier.keys where each.name == name { earlier[each]?.insert(client) }
         }
         guard promises[name]?.isClosed != false else { return }
@@ -64,12 +64,12 @@ struct DurablePromises {
         promises[name] = Promise(url: url, tag: "\(lastTag)", tags: ["\(lastTag)"])
     }
 
-    /// It is on the disk, be there somebody to be told or not.
+    /// Records that a request is on disk.
     mutating func stored(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == false { promises[name]?.isAccepted = true }
     }
 
-    /// It was given to the disk.
+    /// Records that a request was submitted to the disk.
     mutating func given(_ name: RequestName, _ id: DurableID) { promises[name]?.id = id }
 
     mutating func accepted(_ name: RequestName, isOnDisk: Bool) throws(Violation) {
@@ -84,11 +84,11 @@ struct DurablePromises {
         guard isOnDisk(name) else { throw Violation(1, "\(name) is fetched and not on the disk") }
     }
 
-    /// - Parameter content: of the body that comes along; nil if there is none.
+    /// - Parameter content: Content of the delivered body; nil without one.
     mutating func told(_ terminal: Terminal, _ content: String?, to client: ClientID) throws(Violation) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
-        // Of a removal or a refusal there is nothing to be told again, and its name is free: it may have been asked for
-        // anew while that waited for a window.
+        // After a removal or refusal the name is free. It may have been requested again while this terminal waited for
+        // a window.
         if case .failed(let failure) = terminal.outcome, Self.settled.contains(failure.code) { return }
         guard let promise = promises[name], let tag = terminal.tag else {
             throw Violation(1, "\(name) is told and was not asked for")
@@ -116,8 +116,8 @@ struct DurablePromises {
         }
     }
 
-    /// Acknowledged by somebody, or removed: by the answer to that nothing of it follows.
-    /// - Parameter waiting: others whose windows are full.
+    /// Records an acknowledgement or removal, after which no new delivery may begin.
+    /// - Parameter waiting: Other clients with a full window.
     mutating func closed(_ name: RequestName, waiting: Set<ClientID>) {
         guard let promise = promises[name], !promise.isClosed else { return }
         promises[name]?.isClosed = true
@@ -128,7 +128,7 @@ struct DurablePromises {
         if promises[name]?.told.contains(client) == true { closed(name, waiting: waiting) }
     }
 
-    /// Nothing of it follows for one who removed it, whatever waited for its window.
+    /// Records that a client removed it, after which it must not receive even waiting deliveries.
     mutating func withdrawn(_ name: RequestName, by client: ClientID) {
         promises[name]?.waiting.remove(client)
         for each in earlier.keys where each.name == name { earlier[each]?.remove(client) }
@@ -138,8 +138,8 @@ struct DurablePromises {
         if promises[name]?.id == id, promises[name]?.isClosed == true { promises[name]?.isForgotten = true }
     }
 
-    /// A broker was killed. What was closed in its last moments may be back; what was accepted must be there.
-    /// - Parameter kept: what is on the disk of each request, of two of one name the older, and the tags of both.
+    /// Records that the broker was killed. Recently closed requests may reappear; accepted ones must.
+    /// - Parameter kept: Rows on disk by request name; of two with the same name the older ID, with the tags of both.
     mutating func restarted(kept: [RequestName: (id: DurableID, tags: Set<String>)]) throws(Violation) {
         earlier = [:]
         for (name, promise) in promises {
@@ -155,7 +155,7 @@ struct DurablePromises {
                 promises[name]?.isClosed = false
                 promises[name]?.isAccepted = true
             } else if !isKept {
-                // Over, or never there: whoever is told of it now is told of what nobody asked for.
+                // Closed, or never stored: a later delivery would be unexpected.
                 byURL[promise.url] = nil
                 promises[name] = nil
             } else {

@@ -1,8 +1,8 @@
-/// Runs of durable requests over the lives of many brokers, each run from one seed.
+/// Simulations of durable requests over the lifetimes of many brokers, each determined by a seed.
 public enum DurableSimulation {
-    /// Runs once.
-    /// - Returns: what happened in it.
-    /// - Throws: the first promise that was not kept, and where.
+    /// Runs one simulation.
+    /// - Returns: Statistics of the run.
+    /// - Throws: The first violated expectation, and its position.
     public static func run(
         seed: UInt64, steps: Int, canary: DurableCanary? = nil
     ) throws(Failure) -> DurableReport {
@@ -21,12 +21,12 @@ public enum DurableSimulation {
     }
 }
 
-/// What happened in a run in which each promise was kept.
+/// Statistics of a run without violations.
 public struct DurableReport: Equatable, Sendable {
-    /// Kills of the broker.
+    /// Number of times the broker was killed.
     public var restarts = 0
-    /// Times that ACCEPTED was said.
+    /// Number of ACCEPTED messages.
     public var accepted = 0
-    /// Results that waited at the end.
+    /// Number of results delivered at the end.
     public var claimed = 0
 }

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Clients, a worker and a disk around cores that are killed at any moment; from one seed.
+/// Clients, a worker and a disk around cores that are killed at random times, determined by a seed.
 struct DurableWorld {
     private struct Client {
         let window: Int
@@ -24,10 +24,10 @@ struct DurableWorld {
     private var clients: [ClientID: Client] = [:]
     private var worker = WorkerID(rawValue: 0)
     private var jobs: [Job] = []
-    /// What each body that the core holds is of.
+    /// Contents of the bodies held by the core.
     private var contents: [BodyID: String] = [:]
     private var spool = SimulatedWaiting()
-    /// Clients whose connections the core has closed, and those for whom a terminal could not be read back.
+    /// Clients whose connections the core has closed, and clients with an unreadable terminal.
     private var closed: Set<ClientID> = []
     private var unread: Set<ClientID> = []
     private var lastNumber: UInt64 = 0
@@ -38,7 +38,7 @@ struct DurableWorld {
     init(seed: UInt64, canary: DurableCanary?) {
         random = SeededGenerator(seed: seed)
         disk = SimulatedDisk(canary: canary)
-        // All terminals that wait are in the file, some, or none; and so are bodies.
+        // Waiting terminals are in the file entirely, partly or not at all; likewise bodies.
         limits.waitingTerminalBytes = [0, 3_000, 1 << 20][random.below(3)]
         limits.waitingBytes = [0, 60, 1 << 20][random.below(3)]
         limits.spoolRetryMilliseconds = [20, 1_000][random.below(2)]
@@ -83,7 +83,7 @@ struct DurableWorld {
         try pass()
     }
 
-    /// Lets everything run out, kills once more, and claims all that is there.
+    /// Lets all work finish, kills the broker once more, and claims all results.
     mutating func finish() throws(Violation) {
         disk.isFull = false
         spool.isFull = false
@@ -118,7 +118,7 @@ struct DurableWorld {
         return root
     }
 
-    /// Until nothing happens for longer than a failed attempt waits for the next.
+    /// Runs until nothing happens for longer than the delay of a retry.
     private mutating func settle() throws(Violation) {
         var quiet = 0
         while quiet < 20 {
@@ -131,7 +131,7 @@ struct DurableWorld {
         }
     }
 
-    /// A pass, and what it asks for.
+    /// Runs a pass and executes its actions.
     private mutating func pass() throws(Violation) {
         core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
@@ -200,7 +200,7 @@ struct DurableWorld {
         }
     }
 
-    /// What a terminal has for a body, in memory or in the spool.
+    /// Returns the content of a terminal's body, in memory or in the spool.
     private func content(of terminal: Terminal, _ body: BodyID?) -> String? {
         if let body { return contents[body] }
         return terminal.waitingName.flatMap { spool.bodies[$0] }
@@ -208,14 +208,14 @@ struct DurableWorld {
 
     private mutating func told(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
         guard let client = clients[id] else { throw Violation(2, "a client that is gone is told something") }
-        // Nothing overtakes one that could not be read back.
+        // Terminals behind an unreadable one are not delivered.
         guard terminal.sequence == client.sequence + 1 else { return }
         try promises.told(terminal, content, to: id)
         clients[id]?.sequence = terminal.sequence
         clients[id]?.heard.append(RequestName(handler: terminal.handler, request: terminal.request))
     }
 
-    // MARK: What happens
+    // MARK: Events
 
     private mutating func ask() throws(Violation) {
         guard let client = someClient() else { return }
@@ -274,7 +274,7 @@ struct DurableWorld {
         }
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.length = job.url.utf8.count
-        // A name of its own for each content.
+        // A distinct digest for each content.
         let digits = job.url.utf8.reduce(into: "") { $0 += String($1, radix: 16) }.suffix(64)
         completion.sha256 = String(repeating: "0", count: 64 - digits.count) + digits
         let body = BodyID(rawValue: number())
@@ -316,7 +316,7 @@ struct DurableWorld {
         }
     }
 
-    /// A request is removed.
+    /// Records the removal of a request.
     private mutating func closed(_ name: RequestName, by client: ClientID) {
         promises.closed(name, waiting: fullClients(but: client))
         promises.withdrawn(name, by: client)
@@ -358,7 +358,7 @@ struct DurableWorld {
         core.workerSaid(.ready(Ready(slots: 8)), body: nil, by: worker, now: now)
     }
 
-    /// `kill -9` of the broker: clients and workers are new ones to the next.
+    /// Simulates `kill -9` of the broker: all connections are new to the next one.
     private mutating func restart() throws(Violation) {
         report.restarts += 1
         disk.kill()

@@ -1,8 +1,8 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A disk for durable requests: what is asked for waits, is written some of it at a time and all or nothing, and is
-/// answered later. A kill loses what waits and what was not answered, and leaves what was written.
+/// Simulated disk for durable requests. Requests are queued, executed in batches that are atomic, and confirmed later.
+/// A kill loses queued and unconfirmed requests, and keeps written rows.
 struct SimulatedDisk {
     struct Row {
         var name: RequestName
@@ -12,7 +12,7 @@ struct SimulatedDisk {
         var result: (DurableResult, content: String?)?
     }
 
-    /// What the core is to be told.
+    /// Results for the core.
     enum Answer {
         case stored(DurableID)
         case refused(DurableID)
@@ -21,14 +21,14 @@ struct SimulatedDisk {
     }
 
     private(set) var rows: [DurableID: Row] = [:]
-    /// How many rows a request has: an earlier one of its name may not be forgotten yet.
+    /// Number of rows of a request; an earlier one of the same name may not be deleted yet.
     private var counts: [RequestName: Int] = [:]
-    /// Asked for, with the content of the body that came along.
+    /// Queued requests, with the content of their bodies.
     private var waiting: [(action: Action, content: String?)] = []
     var answers: [Answer] = []
-    /// Requests that were forgotten since this was looked at last.
+    /// Requests deleted since the last check.
     var forgotten: [(name: RequestName, id: DurableID)] = []
-    /// Whether it takes nothing more.
+    /// Whether it rejects writes.
     var isFull = false
     private let canary: DurableCanary?
 
@@ -47,7 +47,7 @@ struct SimulatedDisk {
         answers = []
     }
 
-    /// Writes the oldest of what waits, as one.
+    /// Executes the oldest queued requests as one batch.
     mutating func work(_ count: Int) {
         let taken = waiting.prefix(count)
         waiting.removeFirst(taken.count)

@@ -1,26 +1,26 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What waits too long for memory, as the shell keeps it: in the spool, or in its own memory when that is full.
+/// Simulated shell storage for terminals and bodies that wait too long: in the spool, or in memory while that is full.
 struct SimulatedWaiting {
-    /// Whether nothing can be written.
+    /// Whether writes fail.
     var isFull = false
     private(set) var terminals: [WaitingID: (terminal: Terminal, content: String?)] = [:]
-    /// Contents of bodies by their names.
+    /// Contents of bodies by name.
     private(set) var bodies: [String: String] = [:]
-    /// Names of those that could not be written: they are there for who looks for them meanwhile.
+    /// Names of bodies that could not be written, but are available in memory.
     private var unwritten: Set<String> = []
 
-    /// - Returns: false if another waits there.
+    /// - Returns: false if another terminal has this ID.
     mutating func keep(_ terminal: Terminal, _ content: String?, as id: WaitingID) -> Bool {
         terminals.updateValue((terminal, content), forKey: id) == nil
     }
 
-    /// - Returns: false if none waits there.
+    /// - Returns: false if no terminal has this ID.
     mutating func forget(_ id: WaitingID) -> Bool { terminals.removeValue(forKey: id) != nil }
 
-    /// Keeps a body. What is there under its name is not written again.
-    /// - Returns: whether that can be.
+    /// Stores a body. An existing one of the same name is not written again.
+    /// - Returns: Whether it is stored.
     mutating func keep(_ content: String?, as name: String) -> Bool {
         let isWritten = bodies[name] != nil && !unwritten.contains(name)
         bodies[name] = content

@@ -1,13 +1,13 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What a JOB shows of a flight.
+/// Content of a JOB, as visible to a worker.
 struct JobContent: Hashable, CustomStringConvertible {
     static let webSchemes: Set<Substring> = ["http", "https"]
 
     var method: String
     var url: String
-    /// Without the LF at the end.
+    /// Header fields without the trailing LF.
     var fields: [UInt8]
 
     init(method: String, url: String, fields: [UInt8]) {
@@ -16,20 +16,20 @@ struct JobContent: Hashable, CustomStringConvertible {
         self.fields = fields.last == UInt8(ascii: "\n") ? fields.dropLast() : fields
     }
 
-    /// Whether the fields are credentials: the simulated clients send a cookie, or what tells requests apart.
+    /// Whether the fields are credentials. The simulated clients send a cookie, or a field that distinguishes requests.
     var hasCredentials: Bool { fields.starts(with: "cookie: ".utf8) }
 
-    /// Whether it may be tried again by itself.
+    /// Whether it may be retried automatically.
     var isRepeatable: Bool { Fetch.Options.idempotentMethods.contains(method) }
 
     var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
 
     var scheme: Substring { url.prefix { $0 != ":" } }
 
-    /// Whether it is for the supervisor's children.
+    /// Whether the supervisor's child workers serve it.
     var isOfWeb: Bool { Self.webSchemes.contains(scheme) }
 
-    /// `scheme://host:port`, as written; `scheme:` where no host is.
+    /// `scheme://host:port` as written; `scheme:` without a host.
     var origin: Substring {
         guard url.dropFirst(scheme.count).starts(with: "://") else { return url.prefix(scheme.count + 1) }
         var slashes = 0
@@ -41,76 +41,76 @@ struct JobContent: Hashable, CustomStringConvertible {
     }
 }
 
-/// What must be equal for requests to share a flight.
+/// Attributes that must be equal for requests to share a flight.
 struct FlightContent: Hashable {
     var job: JobContent
     var redirect: RedirectMode
     var key: String?
-    /// The request that it is for alone; nil for one that others may share.
+    /// Serial of the only request; nil for a flight that others may share.
     var alone: Int?
 }
 
-/// What the model knows of one flight.
+/// Model's state of one flight.
 final class FlightRecord {
     enum Phase: Equatable {
-        /// Wants a worker.
+        /// Waits for a worker.
         case waiting
         case running(WorkerID)
-        /// An attempt failed; another will come.
+        /// An attempt failed; a retry is scheduled.
         case pausing
         case following
-        /// Has its ending, and no requests that it could be told: some may rejoin it.
+        /// The result is known, but no request is left to receive it. Requests may still rejoin.
         case ended
         case over
     }
 
     let content: FlightContent
-    /// The number in attempts; nil until the first JOB tells it.
+    /// Number in attempt IDs; nil until the first JOB.
     var id: UInt64?
     var phase = Phase.waiting
-    /// By serial.
+    /// Requests by serial.
     var requests: [Int: RequestRecord] = [:]
     var parents: [FlightRecord] = []
     var child: FlightRecord?
     var attempts: UInt32 = 0
     var failures = 0
     var deaths = 0
-    /// Whether it is accused of the last death of its workers.
+    /// Whether it is blamed for the last death of its workers.
     var isAccused = false
-    /// Whether it is to run in a worker of its own.
+    /// Whether it must run in isolation.
     var isSuspect = false
     var retries = 0
-    /// The running attempt, or the last one.
+    /// Running attempt, or the last one.
     var attempt: AttemptID?
-    /// Of the running attempt, raises included.
+    /// Maximum body size of the running attempt, including raises.
     var maxBytes: Int?
     /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
     var isLeft = false
-    /// The client that removed that request, and how many messages it had said by then.
+    /// Client that removed that request, and the number of messages received from it by then.
     var leaver: (ClientID, heard: UInt64)?
-    /// How it ended since.
+    /// Its result, if it ended after that.
     var ending: Ending?
-    /// Whether its last attempt was lost with a worker: it goes before the queue then.
+    /// Whether its last attempt was lost with a worker, so that it precedes the queue.
     var isReturned = false
 
     init(_ content: FlightContent) {
         self.content = content
     }
 
-    /// The flight that is fetched for this one.
+    /// The flight at the end of its chain of redirects.
     var leaf: FlightRecord {
         var flight = self
         while let child = flight.child { flight = child }
         return flight
     }
 
-    /// Whether anybody waits for it.
+    /// Whether a request or another flight waits for it.
     var isWanted: Bool { !requests.isEmpty || !parents.isEmpty }
 
-    /// Redirects from it to its leaf.
+    /// Number of redirects from it to its leaf.
     var distance: Int { child.map { $0.distance + 1 } ?? 0 }
 
-    /// All requests that wait for it, those redirected to it included.
+    /// Calls `body` for all waiting requests, including those redirected to it.
     func forEachRequest(_ body: (RequestRecord) -> Void) {
         for request in requests.values { body(request) }
         for parent in parents { parent.forEachRequest(body) }

@@ -1,20 +1,20 @@
 internal import EarshotCore
 
-/// What the model knows of one origin: invariant 9. It is kept for good; there are few.
+/// Model's state of one origin: invariant 9. Never deleted, because there are few.
 struct OriginRecord {
     /// `scheme://host:port`, as in URLs.
     let name: Substring
-    /// Transfers, cancelled ones included until confirmed.
+    /// Number of transfers, including cancelled ones until they are confirmed.
     private(set) var running = 0
-    /// Those of lower classes than `high`.
+    /// Number of transfers of classes below `high`.
     private(set) var lower = 0
-    /// Flights that are open.
+    /// Number of open flights.
     private(set) var flights = 0
     private(set) var limit = 0
     private(set) var spacingMilliseconds = 0
     private var lastStart = Tick(nanoseconds: .min)
-    /// Whether there was a time since the last start when nobody wanted anything there and another start would have
-    /// been right: then a longer spacing that comes later need not count from it.
+    /// Whether the origin was idle at some time since the last start when spacing permitted another start. The core may
+    /// then have forgotten it, and a later increase of the spacing need not count from that start.
     private var mayBeForgotten = false
 
     init(_ name: Substring, _ rules: OriginRules) {
@@ -22,15 +22,15 @@ struct OriginRecord {
         setTerms(rules)
     }
 
-    /// When one more may start, as far as spacing goes.
+    /// Earliest time of the next start according to the spacing.
     var spacedUntil: Tick { lastStart.advanced(byMilliseconds: spacingMilliseconds) }
 
-    /// Whether the limit has room for one more; one slot of four or more is for `high`.
+    /// Returns whether the limit permits another transfer. Of four or more slots, one is reserved for `high`.
     func hasRoom(_ isHigh: Bool) -> Bool { running < limit && (isHigh || limit < 4 || lower < limit - 1) }
 
     func mayStart(now: Tick) -> Bool { mayBeForgotten || now >= spacedUntil }
 
-    /// Whether the spacing is over. Its timer must have fired by then.
+    /// Returns whether the spacing has elapsed, so that its timer must have fired.
     func mustStart(now: Tick) -> Bool { now >= spacedUntil }
 
     // MARK: Events
@@ -66,9 +66,10 @@ struct OriginRecord {
 
     // MARK: Rules
 
-    /// The most specific rule's word on each of the two: its own name, its host, the longest name above it, all others.
+    /// Sets limit and spacing by the most specific rule for each: the origin's own name, its host, the longest parent
+    /// domain, the default.
     private mutating func setTerms(_ rules: OriginRules) {
-        // For users' own workers their slots are the only limit.
+        // Workers of users are limited only by their slots.
         guard name.starts(with: "http") else {
             limit = .max
             return
@@ -80,7 +81,7 @@ struct OriginRecord {
         spacingMilliseconds = matching.lazy.compactMap(\.spacingMilliseconds).first ?? rules.spacingMilliseconds
     }
 
-    /// How specific a pattern is; nil if it is of others.
+    /// Returns how specific a pattern is; nil if it does not match.
     private func rank(of pattern: String) -> Int? {
         // The simulated origins have no ports.
         let host = name.drop { $0 != "/" }.drop { $0 == "/" }

@@ -1,56 +1,56 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What the model knows of one worker's connection.
+/// Model's state of one worker connection.
 final class PoolRecord {
-    /// An attempt it was given and has not ended.
+    /// Assigned attempt that has not ended.
     struct Lease {
         var origin: Substring
         var isHigh: Bool
-        /// What its JOB allowed; it may have been raised since.
+        /// Maximum body size in its JOB; possibly raised later.
         var maxBytes: Int?
-        /// What was asked for; `flight` is nil once nobody wants it.
+        /// Requested content. `flight` is nil once no request waits for it.
         let content: FlightContent
         /// Whether it was given the beginning of the body.
         let isResuming: Bool
-        /// Whether an earlier broker gave it, and nobody has asked for it of this one.
+        /// Whether an earlier broker assigned it and no request of this broker has adopted it.
         var isOrphan = false
-        /// When that one's JOB began it, and when its worker told of it.
+        /// Start according to the earlier broker's JOB, and the time of the worker's report.
         var held: (start: Tick, told: Tick)?
         var flight: FlightRecord?
-        /// Where its body grows, and the fields of the response whose body it is.
+        /// File of its growing body, and the header fields of its response.
         var file: String?
         var fields: [UInt8] = []
     }
 
     let id: WorkerID
     var isReady = false
-    /// What it fetches, once it is ready.
+    /// Schemes it serves, once it is ready.
     var schemes: Set<Substring> = []
     var pid = 0
-    /// Whether it gets nothing new.
+    /// Whether it gets no new work.
     var isLeaving = false
-    /// Whether it is told of a drain though it is a user's own.
+    /// Whether it receives DRAIN although it belongs to a user.
     var hearsDrain = false
     var slots = 0
-    /// By their names.
+    /// Leases by attempt ID.
     var leases: [AttemptID: Lease] = [:]
-    /// Attempts of other brokers it said it holds.
+    /// Attempts of other brokers that it reported to hold.
     var foreign: Set<AttemptID> = []
-    /// Those of them that it has to tell of before it gets work.
+    /// Reported attempts whose details it must send before it gets work.
     var untold: Set<AttemptID> = []
-    /// The suspect that it runs alone, and until when.
+    /// Suspect that it runs alone, and the end of the isolation.
     var isolation: (attempt: AttemptID, end: Tick)?
-    /// Whether all jobs since it was empty were of suspects.
+    /// Whether all jobs since it was last empty belong to suspects.
     var hasSuspectsOnly = false
-    /// When it was asked for a sign of life that it has not given.
+    /// Time of the unanswered PING.
     var askedAt: Tick?
 
     init(_ id: WorkerID) {
         self.id = id
     }
 
-    /// Whether it is a user's own.
+    /// Whether it belongs to a user instead of the supervisor.
     var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
     var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }

@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotCore
 internal import EarshotWire
 
-/// What the core asked its shell to do, held against what is owed.
+/// Checks the core's actions against the expectations.
 extension ReferenceModel {
     func take(_ action: Action, after event: BrokerEvent) {
         switch action {
@@ -43,7 +43,7 @@ extension ReferenceModel {
         case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
         case .sendWorker(let id, .cancel(let attempt)):
             guard owedCancellations.remove(attempt) == nil else { return }
-            // What it holds of an earlier broker may be stopped, if not for a flight of this one.
+            // An attempt of an earlier broker may be cancelled, but not for a flight of this one.
             let isForeign = attempt.broker != instance && pool[id]?.leases[attempt] == nil
             expect(isForeign, 4, "\(attempt) is cancelled although it is wanted")
         case .sendWorker(_, .raise(let attempt, let maxBytes)):
@@ -81,7 +81,7 @@ extension ReferenceModel {
         }
     }
 
-    // MARK: Words
+    // MARK: Messages
 
     private func said(_ message: BrokerMessage, to id: ClientID) {
         guard let client = connections[id] else {
@@ -105,7 +105,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Takes what a client is told as the reply to this event, or as one that is sent again.
+    /// Matches a message to a client with the expected reply to this event, or with one that is sent again.
     private func answered(_ told: String, to id: ClientID, isRight: (Reply) -> Bool) {
         let client = connections[id]
         if let (asker, expected) = reply, asker == id {
@@ -141,7 +141,7 @@ extension ReferenceModel {
 
     // MARK: Terminals
 
-    /// - Parameter isRead: whether it waited in a file, where its body is.
+    /// - Parameter isRead: Whether the terminal was stored in a file, together with its body.
     private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool, isRead: Bool) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
         if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
@@ -169,7 +169,7 @@ extension ReferenceModel {
         sent(request, terminal, body, to: client, isRead: isRead)
     }
 
-    /// The next terminal that has to be sent again, taken from those; numbers of withdrawn ones before it are used up.
+    /// Removes and returns the next terminal to send again. Consumes the sequence numbers of withdrawn ones before it.
     private func againFirst(of client: SessionRecord) -> RequestRecord? {
         while let first = client.told.popFirst() {
             if let first { return first }
@@ -224,7 +224,7 @@ extension ReferenceModel {
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
         let options = request.fetch.options
         let isFiled = isFiled(ending, for: request)
-        // A terminal that was read back is as it was when it was written.
+        // A terminal read back from a file is unchanged since it was written.
         let written = isRead ? terminal.waitingName : nil
         let spilled = isFiled || isRead && body != nil ? nil : written ?? ending.body.flatMap { self.spilled[$0] }
         expect(
@@ -259,7 +259,7 @@ extension ReferenceModel {
                 && response.source == source && response.attempts == ending.attempts
                 && response.httpFields == completion.httpFields,
             1, "\(request.name), \(told), comes with another's response: \(response)", kind: "another's response")
-        // Of what it goes on with, and else of the attempt that brought all of it.
+        // The generation is that of the resumed attempt, otherwise of the attempt that fetched the whole body.
         if let generation = response.generation, ending.code == nil {
             expect(
                 (generation == Generation(completion.attempt)) != ending.isResumed, 1,
@@ -292,7 +292,7 @@ extension ReferenceModel {
         expect(
             worker.leases.count + worker.foreign.count < worker.slots, 11,
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
-        // One that says anything else than PONG for so long is taken for alive.
+        // A worker that sends any other message than PONG for so long counts as alive.
         let isIsolating = worker.isolation.map { now < $0.end.advanced(byMilliseconds: limits.silenceMilliseconds) }
         expect(isIsolating != true, 8, "\(content) goes to a worker that isolates a suspect")
         clearSuspect(of: worker)
@@ -329,7 +329,7 @@ extension ReferenceModel {
         checkPart(of: job, flight, at: worker)
     }
 
-    /// Invariant 12: what is kept goes to its own flight, as it is.
+    /// Invariant 12: a stored partial body is given only to its own flight, unchanged.
     private func checkPart(of job: Job, _ flight: FlightRecord, at worker: PoolRecord) {
         let lent = lent
         self.lent = nil
@@ -345,7 +345,7 @@ extension ReferenceModel {
         expect(resume.bytes <= job.maxBytes ?? .max, 8, "\(job.attempt) goes on behind what it may bring")
     }
 
-    /// The open flight a JOB is of; its first JOB tells its number.
+    /// Returns the open flight of a JOB. The first JOB determines its number.
     private func named(_ id: UInt64, _ content: JobContent) -> FlightRecord? {
         if let flight = flightsByID[id] {
             expect(flight.content.job == content, 3, "flight \(id) is \(flight.content.job) and \(content)")
@@ -365,14 +365,14 @@ extension ReferenceModel {
         return flight
     }
 
-    /// Invariant 8: nobody's limit on size cuts off another's body.
+    /// Invariant 8: the size limit of one request must not truncate the body of another.
     private func checkSize(_ job: Job, _ flight: FlightRecord) {
         expect(
             job.maxBytes == largestSize(of: flight), 8,
             "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
     }
 
-    /// Invariants 7 and 9: the flight's class entitles it to the slot it takes, and its origin has room.
+    /// Invariants 7 and 9: the flight's class permits the slot it takes, and its origin has capacity.
     private func checkTurn(of flight: FlightRecord) {
         let job = flight.content.job
         guard let origin = origins[job.origin] else {
@@ -396,7 +396,7 @@ extension ReferenceModel {
             "\(job) starts beside \(slots.lower) of \(slots.total), the rest is kept for high")
     }
 
-    /// The highest class of a flight's requests whose owner can be served; nil if there is none.
+    /// Returns the highest class among a flight's requests whose owner can be served; nil without one.
     func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
@@ -406,12 +406,12 @@ extension ReferenceModel {
         return highest
     }
 
-    /// After `dispatch` nothing waits that has to be served and can be: nobody is forgotten. O(open flights).
+    /// Checks that after `dispatch` no flight waits that could run: no starvation. O(open flights).
     func auditProgress() -> Violation? {
         guard !isDraining, isOpen else { return violation }
         let schemes = Set(openFlights.keys.map(\.job.scheme))
         let slots = Dictionary(uniqueKeysWithValues: schemes.map { ($0, self.slots(for: $0)) })
-        // A worker that runs suspects gives away no other slot while one waits.
+        // While a worker isolates a suspect or a suspect waits, free slots may be withheld.
         guard !pool.values.contains(where: { $0.isolation != nil }),
             !openFlights.values.contains(where: { $0.phase == .waiting && $0.isSuspect })
         else { return violation }

@@ -1,30 +1,30 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A broker's life after another's: what workers still fetch, and who goes on with it.
+/// Takeover from an earlier broker: attempts that workers still run, and the requests that adopt them.
 extension ReferenceModel {
-    /// A new life begins.
+    /// Starts the adoption period of a new broker.
     func begins(expectedWorkers: Int, until: Tick, now: Tick) {
         adoptionEnd = now.advanced(byMilliseconds: limits.adoptionMilliseconds)
         awaited = (expectedWorkers, until)
         ownWorkersAwaitedUntil = now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds)
     }
 
-    /// Whether something may start: all workers were heard, and have told of all they hold, or were awaited long
-    /// enough.
+    /// Whether transfers may start: all workers have reported all attempts they hold, or the waiting time has expired.
     var isOpen: Bool {
         guard let awaited else { return true }
         return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.isOwn || $0.foreign.isEmpty }
     }
 
-    /// A pass ends: once all workers were heard, those that die later are not awaited again.
+    /// Called at the end of a pass. Once all expected workers have connected, workers that die later are not awaited
+    /// again.
     func countWorkers() {
         let known = pool.values.count { $0.isReady && !$0.isOwn }
         guard let awaited, !isDraining, known >= awaited.count else { return }
         self.awaited?.count = 0
     }
 
-    /// A worker tells of an attempt of an earlier life.
+    /// Handles a worker's report of an earlier broker's attempt.
     func told(_ held: HeldAttempt, by worker: PoolRecord) {
         worker.untold.remove(held.attempt)
         guard worker.foreign.contains(held.attempt), !isDraining, !worker.isOwn, adoptionEnd != nil, held.flight != nil,
@@ -49,7 +49,7 @@ extension ReferenceModel {
         }
     }
 
-    /// A flight wants a worker: one may be at it already.
+    /// Lets a new flight adopt a running attempt for the same content.
     func adopt(_ flight: FlightRecord) {
         switch orphans[flight.content] {
         case .running(let id, let attempt):
@@ -67,7 +67,7 @@ extension ReferenceModel {
         }
     }
 
-    /// What came before anybody asked goes to those who asked since.
+    /// Delivers responses that arrived before the requests for them.
     func useAnswers() {
         while let flight = answeredBefore.popLast() {
             guard flight.phase == .waiting, case .answered(let completion, let body, let end)? = orphans[flight.content]
@@ -80,13 +80,13 @@ extension ReferenceModel {
             }
             flight.attempts += 1
             var answer = completion
-            // Nobody gave it anything to go on with.
+            // This broker gave it no partial body to resume.
             answer.isResumed = false
             answered(flight, answer, body, hasRetried: false)
         }
     }
 
-    /// Whether all who wait want the body in the form in which it came before they asked.
+    /// Returns whether an early response has the form of body that all waiting requests want.
     func isAsWished(_ completion: Completion, _ body: BodyID?, for flight: FlightRecord) -> Bool {
         var isFit = true
         flight.forEachRequest { request in
@@ -98,33 +98,35 @@ extension ReferenceModel {
         return isFit
     }
 
-    /// Whether all requests of a flight had been made when an answer to an earlier broker was whole: invariant 1.
+    /// Returns whether all requests of a flight existed when the response to an earlier broker was complete: invariant
+    /// 1.
     private func wasWanted(_ flight: FlightRecord, at end: Tick) -> Bool {
         var isOlder = flight.isWanted
         flight.forEachRequest { if $0.askedAt > end { isOlder = false } }
         return isOlder
     }
 
-    /// When an answer was whole, by what its worker says.
+    /// Returns when a response was complete, according to its worker.
     private func end(of completion: Completion, startedAt start: Tick) -> Tick {
         min(now, start.advanced(byMilliseconds: completion.elapsedMilliseconds))
     }
 
-    /// Whether an answer was whole before its worker told of it, and before requests of its flight were made.
+    /// Returns whether a response was complete before its worker reported the attempt, and before requests of its
+    /// flight existed.
     func isTooOld(_ completion: Completion, of lease: PoolRecord.Lease, for flight: FlightRecord) -> Bool {
         guard let (start, heldAt) = lease.held else { return false }
         let end = end(of: completion, startedAt: start)
         return end <= heldAt && !wasWanted(flight, at: end)
     }
 
-    /// An attempt that nobody asked for came to its end: what may be an answer to somebody is kept.
+    /// Handles the end of an attempt without a request. A usable response is kept.
     func orphanEnded(_ lease: PoolRecord.Lease, _ answer: (Completion, BodyID?)?) {
         orphans[lease.content] = nil
         guard let (completion, body) = answer, completion.status < 400, let (start, _) = lease.held else { return }
         orphans[lease.content] = .answered(completion, body, at: end(of: completion, startedAt: start))
     }
 
-    /// Nobody asked in time.
+    /// Ends the adoption period: unclaimed attempts are cancelled.
     func adoptionEnded() {
         adoptionEnd = nil
         for orphan in orphans.values {
@@ -137,7 +139,7 @@ extension ReferenceModel {
         for worker in pool.values { worker.untold = [] }
     }
 
-    /// The largest body that its requests allow; nil for any.
+    /// Returns the largest body size that the flight's requests permit; nil for no limit.
     func largestSize(of flight: FlightRecord) -> Int? {
         var largest: Int? = 0
         flight.forEachRequest { request in

@@ -3,7 +3,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Clients: what they say, what they hear, how they go.
+/// Clients: messages, replies, and disconnection.
 extension ReferenceModel {
     func clientSaid(_ message: ClientMessage, by id: ClientID) {
         guard let client = connections[id] else { return }
@@ -36,21 +36,21 @@ extension ReferenceModel {
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query: reply = (id, .answer)
         case .set(let setting):
-            // The world draws none of those that change limits; what is no setting changes nothing.
+            // The simulated world generates no changes of limits; an invalid setting has no effect.
             let change = try? SettingChange(setting.words)
             reply = (id, change.map { .changed($0.words) } ?? .error("bad-setting"))
         case .bye:
             end(client)
             let next = SessionRecord(
                 id, isRequestReply: client.isRequestReply, token: client.token, connectedAt: now)
-            // Terminals are counted per connection, whatever is said on it.
+            // Terminals are numbered per connection, regardless of BYE.
             next.acknowledged = max(client.lastSequence, client.toldSequence)
             connections[id] = next
             sessions[id] = next
         }
     }
 
-    /// Purges all of a session.
+    /// Purges a session.
     func end(_ client: SessionRecord) {
         if connections[client.connection] === client { connections[client.connection] = nil }
         sessions[client.id] = nil
@@ -80,7 +80,7 @@ extension ReferenceModel {
         reply = (client.connection, .removed(pattern, count))
     }
 
-    /// Ends a request: its name is free, everybody who listens but `client` is told.
+    /// Ends a request. Its name becomes free, and all subscribers except `client` are notified.
     func remove(_ request: RequestRecord, by client: SessionRecord) {
         unlist(request)
         client.removed.insert(request.name)
@@ -91,7 +91,7 @@ extension ReferenceModel {
             request, Ending(code: "removed"), to: listeners(of: request.name.handler).filter { $0 != client.id })
     }
 
-    /// Invariant 2: from now on nothing of these requests may go to this client.
+    /// Invariant 2: from now on the client must not receive anything about these requests.
     func withdraw(_ names: [RequestName], from client: SessionRecord) {
         for request in client.withdraw(names) { deliveryLost(request, by: client) }
     }
@@ -145,7 +145,7 @@ extension ReferenceModel {
         for handler in handlers(.subtree(subtree), Array(listedByHandler.keys)) { listenerLeft(handler) }
     }
 
-    /// What was held is due to those who listen now.
+    /// Delivers held results to the new subscriber.
     private func listenerCame(to handler: HandlerID) {
         for request in requests(of: handler) where request.phase != .ended {
             request.abandonedUntil = nil
@@ -153,7 +153,7 @@ extension ReferenceModel {
         }
     }
 
-    /// The handler's own requests have a grace to find another listener in.
+    /// Starts the grace period in which requests owned by the handler wait for another subscriber.
     private func listenerLeft(_ handler: HandlerID) {
         guard listeners(of: handler).isEmpty else { return }
         let until = now.advanced(byMilliseconds: limits.graceMilliseconds)
@@ -163,7 +163,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Who hears a handler, each once.
+    /// Returns the subscribers of a handler, without duplicates.
     func listeners(of handler: HandlerID) -> Set<ClientID> {
         let direct = handlerListeners[handler] ?? []
         guard !subtreeListeners.isEmpty else { return direct }
@@ -186,7 +186,7 @@ extension ReferenceModel {
         }
     }
 
-    /// The requests of a handler whose names are taken.
+    /// Returns the requests of a handler that still occupy their names.
     func requests(of handler: HandlerID) -> [RequestRecord] {
         listedByHandler[handler].map { Array($0.values) } ?? []
     }
@@ -202,7 +202,7 @@ extension ReferenceModel {
             client.acknowledged += 1
             guard let request = numbered else { continue }
             ledger.deliveries.acknowledged += 1
-            // What belongs to its handler is everybody's: the first who has it frees the name.
+            // A terminal owned by its handler is shared: the first acknowledgement frees the name.
             if request.owner == nil { unlist(request) }
             deliverySettled(request, by: client)
         }
@@ -229,7 +229,7 @@ extension ReferenceModel {
         deliverySettled(request, by: client)
     }
 
-    /// The owner's delivery frees the name, whoever else has not acknowledged yet.
+    /// Records the end of a delivery. The owner's delivery frees the name, regardless of other subscribers.
     private func deliverySettled(_ request: RequestRecord, by client: SessionRecord) {
         ledger.deliveries.outstanding -= 1
         request.outstanding -= 1

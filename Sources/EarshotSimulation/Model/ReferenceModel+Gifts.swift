@@ -1,9 +1,10 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Bodies that are given away: invariant 15.
+/// Transfer of a file's ownership to a client: invariant 15.
 extension ReferenceModel {
-    /// The one request that waits for a flight, if it takes a file and one client alone will hear of it.
+    /// Returns the single request that waits for a flight, if it takes ownership of a file and has exactly one
+    /// subscriber.
     func taker(of flight: FlightRecord) -> RequestRecord? {
         var waiting: [RequestRecord] = []
         flight.forEachRequest { waiting.append($0) }
@@ -17,18 +18,19 @@ extension ReferenceModel {
             && listeners(of: request.name.handler).count == 1
     }
 
-    /// Whether the one request that a flight ends for gets its file: a file without its content's name.
+    /// Returns whether the single request of a flight gets ownership of its file, which is not named by its content.
     func isGiven(_ ending: Ending, to request: RequestRecord) -> Bool {
         guard ending.code == nil, ending.body == nil, let file = ending.completion?.file else { return false }
         return BrokerCore.isOwnName(file) && mayTake(request)
     }
 
-    /// Whether who asks for the same again may not get the same, since it is another's to change.
+    /// Returns whether a repeated request must not share an earlier file, because another client owns it and may change
+    /// it.
     func isAnothersGift(_ request: RequestRecord, _ fetch: Fetch, for client: SessionRecord) -> Bool {
         request.ending?.isGiven == true && fetch.options.subscribes && !isDue(request, to: client)
     }
 
-    /// A terminal says whether its file is the receiver's own: of one session alone.
+    /// Checks that a terminal grants ownership of its file to one session only.
     func checkGift(_ terminal: Terminal, of request: RequestRecord, _ ending: Ending, to client: SessionRecord) {
         let isYours = terminal.response?.isYours ?? false
         expect(
@@ -41,7 +43,7 @@ extension ReferenceModel {
             "\(file) of \(request.name) goes to client \(client.id.rawValue) and is client \(owner.rawValue)'s own")
     }
 
-    /// A body is a file from fewer bytes on where it will be given away.
+    /// Checks the minimum size of a file body, which is lower if the file will be given away.
     func checkForm(of job: Job, _ flight: FlightRecord) {
         let least = taker(of: flight).map { $0.fetch.options.delivery == .file ? 0 : limits.takenBytes }
         expect(job.inlineBytes == least, 15, "\(job.attempt) brings a file from \(job.inlineBytes ?? -1) bytes on")

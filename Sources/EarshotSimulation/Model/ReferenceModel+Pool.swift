@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Workers: what they hold, what they report, and what follows for flights.
+/// Workers: leases, reports, and their effects on flights.
 extension ReferenceModel {
     func workerSaid(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
         if let body { bodies.insert(body) }
@@ -27,7 +27,7 @@ extension ReferenceModel {
             }
             var answer = completion
             answer.isResumed = completion.isResumed && lease.isResuming
-            // The simulated 206 have no fields of their own.
+            // The simulated 206 responses have no fields of their own.
             if answer.isResumed {
                 answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.length)".utf8)
             }
@@ -37,14 +37,14 @@ extension ReferenceModel {
             if let lease = worker.leases[attempt], lease.flight == nil, !lease.isOrphan {
                 ledger.flights.unwantedBytes += unwanted
             }
-            // A code that is none of the table's is a fault of the worker; a user's own may have codes of its own.
+            // A code outside the table is a fault of a child worker; a user's worker may have its own codes.
             let known = worker.isOwn ? Self.ownFailures : Self.knownFailures
             let code = known.contains(code) ? code : worker.isOwn ? "worker-failed" : "internal"
             attemptFailed(attempt, code, at: worker, hasRetried: hasRetried)
         }
     }
 
-    /// A worker told of the file it writes.
+    /// Handles a worker's report of the file it writes.
     func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
         guard let part, let lease = worker.leases[attempt], part.file != lease.file || !part.httpFields.isEmpty,
             part.file.hasPrefix("\(worker.pid)-\(attempt).")
@@ -54,7 +54,7 @@ extension ReferenceModel {
         keptParts[BrokerCore.keptName(of: attempt)]?.fields = part.httpFields
     }
 
-    /// What cannot be read of an attempt is a fault of the worker, and the attempt's end.
+    /// An invalid message about an attempt is a fault of the worker, and ends the attempt.
     func workerSaidNonsense(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
         guard let worker = pool[id] else { return }
         if let attempt = error.attempt { attemptFailed(attempt, "internal", at: worker, hasRetried: hasRetried) }
@@ -66,7 +66,7 @@ extension ReferenceModel {
         guard let (flight, lease) = leaseEnded(attempt, at: worker) else { return }
         scopeEnded(flight, isAnswered: false)
         if code == "worker-lost" {
-            // It leaves, and took nothing.
+            // The worker is leaving, and did not accept the job.
             worker.isLeaving = true
             flight.isSuspect = isSuspect
             flight.phase = .waiting
@@ -77,7 +77,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Invariant 6: only the current attempt, named in full by the worker that holds it, counts.
+    /// Invariant 6: only the current attempt, reported with its full ID by the worker that holds it, counts.
     private func leaseEnded(
         _ attempt: AttemptID, at worker: PoolRecord, _ answer: (Completion, BodyID?)? = nil
     ) -> (FlightRecord, PoolRecord.Lease)? {
@@ -114,7 +114,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Its flights run again; one that lost two workers is a suspect, one that lost too many is poisonous.
+    /// Requeues the worker's flights. One that lost two workers becomes a suspect; one that lost too many is poisonous.
     func workerLost(_ id: WorkerID) { workerGone(id, isDeath: true) }
 
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
@@ -147,7 +147,8 @@ extension ReferenceModel {
         }
     }
 
-    /// The attempt to accuse of the death of a worker: the isolated one, or its only one after an earlier death.
+    /// Returns the attempt to blame for the death of a worker: the isolated one, or its only one after an earlier
+    /// death.
     private func accused(in worker: PoolRecord) -> AttemptID? {
         if let isolation = worker.isolation { return isolation.attempt }
         guard worker.leases.count == 1, worker.foreign.isEmpty, let (attempt, lease) = worker.leases.first,
@@ -156,7 +157,7 @@ extension ReferenceModel {
         return attempt
     }
 
-    /// Clears a suspect whose worker answers a PING after the isolation.
+    /// Clears a suspect whose worker replies to a PING after the isolation.
     func ponged(_ worker: PoolRecord) {
         if let end = worker.isolation?.end, end <= now { clearSuspect(of: worker) }
     }
@@ -167,9 +168,9 @@ extension ReferenceModel {
         worker.leases[attempt]?.flight?.isSuspect = false
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    /// An origin answered: a redirect, another try, or the end.
+    /// Handles an origin's response: a redirect, a retry, or the end.
     func answered(
         _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, hasRetried: Bool
     ) {
@@ -195,7 +196,7 @@ extension ReferenceModel {
         }
     }
 
-    /// An attempt failed. Whether it is tried again is the core's choice within these bounds.
+    /// Handles a failed attempt. Within the limits the core decides whether to retry.
     private func failed(
         _ flight: FlightRecord, _ code: String, _ completion: Completion?, _ body: BodyID?, hasRetried: Bool
     ) {
@@ -216,7 +217,7 @@ extension ReferenceModel {
         flight.phase = .pausing
     }
 
-    /// A body passed the attempt's limit: it ends those who allow no more, invariant 8.
+    /// Handles a body that exceeds the attempt's limit: fails the requests that permit no more, invariant 8.
     private func tooLarge(_ flight: FlightRecord, reached: Int) {
         var exceeded: [RequestRecord] = []
         var others = 0
@@ -273,7 +274,7 @@ extension ReferenceModel {
         endTooFar(flight)
     }
 
-    /// Those for whom a redirect was one too many end, the others go on waiting: invariant 8.
+    /// Fails the requests for which a redirect exceeds the limit; the others continue to wait: invariant 8.
     private func endTooFar(_ flight: FlightRecord) {
         guard flight.distance > limits.redirectHops else {
             for parent in flight.parents { endTooFar(parent) }
@@ -285,7 +286,7 @@ extension ReferenceModel {
         dropIfUnwanted(child)
     }
 
-    /// Ends a flight for all who wait for it; each may have an objection of its own: invariant 8.
+    /// Ends a flight for all waiting requests; each may have its own objection: invariant 8.
     func end(_ flight: FlightRecord, _ ending: Ending) {
         guard !flight.isLeft || flight.isWanted else {
             flight.ending = ending
@@ -306,7 +307,7 @@ extension ReferenceModel {
     }
 
     private func closeAll(_ flight: FlightRecord) -> [RequestRecord] {
-        // In the order in which they joined: of what waits for a listener the last are too much.
+        // In the order of joining: of the results that wait for a subscriber, the last ones exceed the limit.
         var waiting = flight.requests.sorted { $0.key < $1.key }.map(\.value)
         for parent in flight.parents { waiting += closeAll(parent) }
         flight.parents = []
@@ -320,7 +321,7 @@ extension ReferenceModel {
         if let limit = request.fetch.options.maxBytes, completion.length > limit { return "too-large" }
         if let digest = request.fetch.options.digest, digest != completion.sha256 { return "digest-mismatch" }
         guard completion.length > 0, completion.sha256 != nil, !request.fetch.options.isWarm else { return nil }
-        // `deliver` of `protocols/1-CLIENT.md`: in this form or not at all.
+        // Option `deliver` of `protocols/1-CLIENT.md`: this form or a failure.
         switch request.fetch.options.delivery {
         case .auto: return nil
         case .inline: return ending.body == nil ? "internal" : nil
@@ -337,18 +338,18 @@ extension ReferenceModel {
         "worker-lost", "spool-failed",
     ]
 
-    /// Codes the simulated workers use; `protocols/3-CODES.md`.
+    /// Codes used by the simulated workers; see `protocols/3-CODES.md`.
     private static let knownFailures: Set<String> = retryableFailures.union([
         "unknown-host", "tls", "too-large", "protocol-error", "encoding-error", "spool-full", "internal",
     ])
 
-    /// Codes that clients hear of users' own workers as they said them.
+    /// Codes of users' workers that are passed to clients unchanged.
     private static let ownFailures = knownFailures.subtracting(["internal"])
 
-    /// The simulated origins write at most one, absolute and in normal form.
+    /// Returns `Location`. The simulated origins send at most one, absolute and normalized.
     private static func location(in fields: [UInt8]) -> String? { value("location: ", fields) }
 
-    /// Whole seconds; dates are left to other tests.
+    /// Returns `Retry-After` in whole seconds; other tests cover dates.
     private static func retryAfter(in fields: [UInt8]) -> Int? { value("retry-after: ", fields).flatMap { Int($0) } }
 
     private static func value(_ name: String, _ fields: [UInt8]) -> String? {

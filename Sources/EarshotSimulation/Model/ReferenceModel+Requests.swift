@@ -3,7 +3,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Requests: how they are accepted, share flights, and end.
+/// Requests: acceptance, coalescing, and results.
 extension ReferenceModel {
     func fetchAsked(_ fetch: Fetch, by client: SessionRecord) {
         let name = RequestName(handler: fetch.handler, request: fetch.request)
@@ -45,7 +45,7 @@ extension ReferenceModel {
             if code == "queue-full" { blame = 11 }
             if code == "unsupported-scheme" { blame = 14 }
             if ledger.requests.pending > limits.requests, listeners(of: fetch.handler).isEmpty {
-                // Over the bound not even a record is kept for those who may come.
+                // Beyond the limit, not even a record is kept for later subscribers.
                 orphan(request)
             } else {
                 settle(request, Ending(code: code))
@@ -59,7 +59,8 @@ extension ReferenceModel {
         }
     }
 
-    /// Fields that a JOB adds for its flight's cache mode. Simulated requests with fields have the mode `default`.
+    /// Returns the fields that a JOB adds for its flight's cache mode. Simulated requests with fields have the mode
+    /// `default`.
     private static func fields(of mode: CacheMode) -> [UInt8] {
         switch mode {
         case .noStore, .reload: Array("pragma: no-cache\ncache-control: no-cache".utf8)
@@ -68,7 +69,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Why a request cannot be served at all. The bounds are invariant 11.
+    /// Returns why a request is rejected; nil if it is accepted. The limits are invariant 11.
     private func refusal(of fetch: Fetch, by client: SessionRecord, isOwned: Bool) -> String? {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
@@ -82,7 +83,7 @@ extension ReferenceModel {
         return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil
     }
 
-    /// The same request again: the newest asker owns it, and hears of it.
+    /// Handles a repeated request: the latest client becomes its owner and subscriber.
     private func askedAgain(_ request: RequestRecord, _ fetch: Fetch, by client: SessionRecord) {
         guard fetch.options.subscribes else { return }
         switch request.phase {
@@ -119,7 +120,7 @@ extension ReferenceModel {
         }
     }
 
-    /// A running attempt brings what the newest of its requests allows: invariant 8.
+    /// Raises the limit of a running attempt to that of a new request: invariant 8.
     func raise(_ flight: FlightRecord, to maxBytes: Int?) {
         guard case .running = flight.phase, let attempt = flight.attempt, let present = flight.maxBytes,
             maxBytes.map({ $0 > present }) ?? true
@@ -128,7 +129,7 @@ extension ReferenceModel {
         owedRaise = (attempt, maxBytes)
     }
 
-    /// The open flight of this content, or a new one: invariants 3 and 5.
+    /// Returns the open flight of this content, or a new one: invariants 3 and 5.
     func flight(_ content: FlightContent) -> (FlightRecord, isNew: Bool) {
         if let flight = openFlights[content] { return (flight, false) }
         let flight = FlightRecord(content)
@@ -141,9 +142,9 @@ extension ReferenceModel {
         return (flight, true)
     }
 
-    /// Takes an open request out of its flight; a flight nobody wants is over: invariant 4.
+    /// Removes an open request from its flight. A flight without requests is cancelled: invariant 4.
     ///
-    /// - Parameter client: who removed it by a message.
+    /// - Parameter client: Client that removed the request by a message.
     func detach(_ request: RequestRecord, by client: SessionRecord? = nil) {
         guard let flight = request.flight else { return }
         request.flight = nil
@@ -151,8 +152,8 @@ extension ReferenceModel {
         dropIfUnwanted(flight, isAtOnce: false, by: client)
     }
 
-    /// A flight that was left is over unless it was rejoined, or its client has messages to come: so many at most. One
-    /// that ended meanwhile ends for those who rejoined it.
+    /// Settles flights without requests. Such a flight is cancelled unless it was rejoined, or its client's input is
+    /// not yet read, up to a limit of messages. A result that arrived meanwhile is delivered to rejoined requests.
     func settleLeft(unread: [ClientID]) {
         let flights = left
         left = []
@@ -180,8 +181,8 @@ extension ReferenceModel {
     }
 
     /// - Parameters:
-    ///   - isAtOnce: whether one that runs is over now, and not once its client has said more.
-    ///   - client: who removed its last request by a message.
+    ///   - isAtOnce: Whether a running flight is cancelled now, instead of after its client's next messages.
+    ///   - client: Client that removed its last request by a message.
     func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true, by client: SessionRecord? = nil) {
         guard !flight.isWanted else { return }
         let isEnding = if case .running = flight.phase { flight.content.alone == nil } else { flight.ending != nil }
@@ -203,7 +204,7 @@ extension ReferenceModel {
         close(flight)
     }
 
-    /// Ends a flight's record.
+    /// Closes a flight's record.
     func close(_ flight: FlightRecord) {
         flight.phase = .over
         openFlights[flight.content] = nil
@@ -229,7 +230,7 @@ extension ReferenceModel {
 
     // MARK: Ends
 
-    /// Ends an open request, which is in no flight any more: whoever listens is owed one terminal, invariant 1.
+    /// Ends an open request that is no longer in a flight: each subscriber must get one terminal, invariant 1.
     func settle(_ request: RequestRecord, _ ending: Ending) {
         guard listeners(of: request.name.handler).isEmpty else {
             conclude(request, withRoom(for: ending, of: request))
@@ -241,7 +242,7 @@ extension ReferenceModel {
         hold(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
     }
 
-    /// Tells whoever listens how a request ended.
+    /// Delivers the result of a request to its subscribers.
     func conclude(_ request: RequestRecord, _ ending: Ending) {
         account(request) { requests in
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
@@ -260,7 +261,7 @@ extension ReferenceModel {
     func publish(_ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>) {
         request.phase = .ended
         request.ending = ending
-        // An owner that does not listen has nothing to acknowledge, so it does not free the name.
+        // An owner without subscription acknowledges nothing, so it does not free the name.
         if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
         for listener in listeners {
             guard let client = sessions[listener] else { continue }
@@ -277,7 +278,7 @@ extension ReferenceModel {
         ledger.deliveries.outstanding += 1
     }
 
-    /// Moves a request from pending to what became of it.
+    /// Moves a request from pending to another count of the ledger.
     func account(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
         ledger.requests.pending -= 1
         change(&ledger.requests)
@@ -299,7 +300,7 @@ extension ReferenceModel {
         if listedByHandler[request.name.handler]?.isEmpty == true { listedByHandler[request.name.handler] = nil }
     }
 
-    /// Its name is free, what it held of an answer is given up.
+    /// Frees the request's name and drops its result.
     func forget(_ request: RequestRecord) {
         unlist(request)
         request.ending = nil
@@ -307,7 +308,7 @@ extension ReferenceModel {
 
     // MARK: Time
 
-    /// Deadlines end their request alone, invariant 8; graces end.
+    /// Fires timers. A deadline ends only its own request, invariant 8.
     func timePassed() {
         if let awaited, awaited.until <= now { self.awaited = nil }
         if let end = adoptionEnd, end <= now, !isDraining { adoptionEnded() }

@@ -2,9 +2,9 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Users' own workers: who serves which scheme, what waits for whom, and who is put out: invariant 14.
+/// Users' workers: service of schemes, waiting requests, and forced disconnection: invariant 14.
 extension ReferenceModel {
-    /// Whether requests for URLs of a scheme are taken, be it to wait for a worker.
+    /// Returns whether requests for a scheme are accepted, possibly to wait for a worker.
     func takes(_ scheme: Substring) -> Bool {
         if JobContent.webSchemes.contains(scheme) || schemes[scheme]?.isDeserted == false { return true }
         guard let end = ownWorkersAwaitedUntil, now < end else { return false }
@@ -13,7 +13,7 @@ extension ReferenceModel {
         return true
     }
 
-    /// The slots of those who serve a scheme, how many are free, and how many lower classes than `high` have.
+    /// Returns the total slots of a scheme's workers, the free ones, and those used by classes below `high`.
     func slots(for scheme: Substring) -> (total: Int, free: Int, lower: Int) {
         let workers = pool.values.filter { $0.takesWork && $0.serves(scheme) }
         return workers.reduce((0, 0, 0)) { ($0.0 + $1.slots, $0.1 + $1.freeSlots, $0.2 + $1.lower) }
@@ -39,7 +39,7 @@ extension ReferenceModel {
         expect(served < limits.pools, 11, "\(served) schemes are served, with the web in \(limits.pools) pools")
     }
 
-    /// A worker is gone, or was put out: from now on another of its schemes is waited for.
+    /// Handles the loss of a worker: another one for its schemes is awaited for a limited time.
     func leaveSchemes(_ worker: PoolRecord) {
         guard worker.isOwn else { return }
         for scheme in worker.schemes {
@@ -49,7 +49,7 @@ extension ReferenceModel {
         }
     }
 
-    /// A worker that breaks the protocol or takes nothing in: a child is killed, a user's own is put out at once.
+    /// Handles a protocol violation or a blocked worker: a child is killed, a user's worker is disconnected.
     func putOut(_ worker: PoolRecord) {
         guard worker.isOwn else { return }
         owedClosings.insert(worker.id)
@@ -57,7 +57,7 @@ extension ReferenceModel {
         workerLost(worker.id)
     }
 
-    /// It was asked for a sign of life, and has not given one.
+    /// Handles a PING without reply.
     func silenceEnded(_ id: WorkerID, askedAt: Tick) {
         guard let worker = pool[id], worker.askedAt == askedAt else { return }
         putOut(worker)
@@ -87,15 +87,15 @@ extension ReferenceModel {
 
     // MARK: Deserted schemes
 
-    /// A request ends because nobody serves its scheme any more: so does all that shares its flight.
+    /// Ends a request because no worker serves its scheme any more, together with all requests of its flight.
     func deserted(_ name: RequestName) {
         guard let flight = listed[name]?.flight, isStranded(flight) else { return }
         strand(flight)
     }
 
-    /// After a pass nothing waits for a scheme that is deserted but what is for clients whose window is full, and what
-    /// is left to the next pass since there was very much. With which of its requests a window became full, and which
-    /// are left, is the core's to choose.
+    /// Checks after a pass that no request waits for a deserted scheme. Exceptions are requests of clients with a full
+    /// window, and a remainder beyond the limit per pass. The core chooses which requests fill a window and which
+    /// remain.
     func strandAll(_ isOpen: (RequestName) -> Bool, isPurging: Bool) {
         let stranded = openFlights.values.filter(isStranded)
         for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }

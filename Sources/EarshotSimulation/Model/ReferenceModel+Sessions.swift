@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Sessions that outlive their connections.
+/// Sessions that survive a disconnection.
 extension ReferenceModel {
     func connected(_ id: ClientID, isRequestReply: Bool) {
         let client = SessionRecord(
@@ -57,7 +57,7 @@ extension ReferenceModel {
         )
     }
 
-    /// Lets the reply to this event wait behind replies that wait for terminals.
+    /// Queues the reply to this event behind replies that wait for terminals.
     func queueReply() {
         guard let (id, expected) = reply, let client = connections[id], client.unsentReplies > 0 else { return }
         if case .welcome = expected { return }
@@ -65,7 +65,7 @@ extension ReferenceModel {
         reply = nil
     }
 
-    /// Judges the replies of a client after an event: invariant 1. O(1).
+    /// Checks a client's replies after an event: invariant 1. O(1).
     func judgeReplies(to id: ClientID) {
         guard let client = connections[id] else { return }
         if let next = client.nextReply, !client.isClosing {
@@ -81,7 +81,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Nothing of a client is purged before its lease is over: invariant 12.
+    /// Handles a disconnection. Nothing of a client is purged before its lease expires: invariant 12.
     func clientLost(_ id: ClientID) {
         guard let client = connections.removeValue(forKey: id) else { return }
         blame = 12
@@ -96,7 +96,8 @@ extension ReferenceModel {
         moments.insert(Moment(at: until, subject: .lease(client, until: until)))
     }
 
-    /// The core gives a client up: a connected one with its connection, one that is away when time has passed.
+    /// Handles the core's decision to end a session: at once with its connection, or for a disconnected client at the
+    /// next tick.
     func closed(_ id: ClientID) {
         guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
         client.isClosing = true

@@ -2,11 +2,11 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// What waits when the disk takes nothing: in memory as far as that is bounded, else it is lost, and said to be.
+/// Results that wait while the disk is full: in memory up to a limit, otherwise lost and reported as failed.
 extension ReferenceModel {
     // MARK: Events
 
-    /// Something could not be written: for a while nothing else is tried.
+    /// Handles a failed write: other writes are suspended for some time.
     func spoolFilled() {
         guard !isSpoolFull else { return }
         isSpoolFull = true
@@ -14,14 +14,14 @@ extension ReferenceModel {
         moments.insert(Moment(at: end, subject: .spoolRetry))
     }
 
-    /// A client will not have a terminal that it was to be sent: it has to ask again.
+    /// Handles an unreadable stored terminal: the client is disconnected and must request again.
     func waitingLost(by id: ClientID) {
         guard let client = connections[id], !client.isClosing else { return }
         client.isUnreadable = true
         owedEnds.insert(client.id)
     }
 
-    /// A body stays in memory, if somebody still wants it there.
+    /// Keeps a body in memory after its spill failed.
     func spillFailed(_ body: BodyID) {
         spoolFilled()
         spilled[body] = nil
@@ -30,7 +30,7 @@ extension ReferenceModel {
 
     // MARK: Bounds
 
-    /// Whether a body must not wait in memory, as one of so many.
+    /// Returns whether a body is too large to wait in memory, given the number of waiting terminals.
     func mustSpill(_ ending: Ending, of request: RequestRecord, waiting: Int) -> Bool {
         guard let completion = ending.completion, let body = ending.body, spilled[body] == nil,
             completion.sha256 != nil, !isFiled(ending, for: request), waiting > 0
@@ -38,7 +38,7 @@ extension ReferenceModel {
         return completion.length > limits.waitingBytes / waiting
     }
 
-    /// Whether a request gets its body as a file. Of a body that is there in both forms each gets one.
+    /// Returns whether a request gets its body as a file. A body may exist in both forms.
     func isFiled(_ ending: Ending, for request: RequestRecord) -> Bool {
         let options = request.fetch.options
         return ending.body == nil
@@ -46,7 +46,7 @@ extension ReferenceModel {
                 && (options.delivery == .file || options.delivery == .auto && options.streams)
     }
 
-    /// How a request ends for those who listen: that the spool is full, if the body had to wait there for all of them.
+    /// Returns the result for subscribers: `spool-full` if the body would have to wait in the spool for all of them.
     func withRoom(for ending: Ending, of request: RequestRecord) -> Ending {
         guard isSpoolFull else { return ending }
         let clients = listeners(of: request.name.handler).compactMap { sessions[$0] }
@@ -60,7 +60,7 @@ extension ReferenceModel {
         return ending
     }
 
-    /// What must not wait in memory, and has a place with others, costs the one who does not read it the connection.
+    /// Disconnects a slow reader whose body must not wait in memory and can be delivered to others.
     func noteWaiting(_ request: RequestRecord, _ ending: Ending, for client: SessionRecord) {
         guard !hasNotices, !client.isClosing, client.unbegun > 0,
             mustSpill(ending, of: request, waiting: client.unbegun)
@@ -68,7 +68,7 @@ extension ReferenceModel {
         owedEnds.insert(client.id)
     }
 
-    /// Whether a body waits for a client that has to wait in the spool.
+    /// Returns whether a terminal for the client must wait in the spool.
     func hasNoRoom(for client: SessionRecord) -> Bool {
         let waiting = client.unbegun
         let unsent = Array(client.due.values.joined()) + client.told.compactMap(\.self)
@@ -77,9 +77,9 @@ extension ReferenceModel {
         }
     }
 
-    // MARK: Doubts
+    // MARK: Undetermined results
 
-    /// What became of requests of which it was not foreseen is in the core's ledger.
+    /// Settles results that the model could not predict by the core's ledger.
     func settleDoubts(_ told: Ledger) {
         guard !doubts.isEmpty else { return }
         for code in Set(doubts) {
@@ -92,7 +92,7 @@ extension ReferenceModel {
         doubts = []
     }
 
-    /// The first terminal of a request tells how it ended, where that was not foreseen.
+    /// Determines an unpredictable result by the first terminal of its request.
     func decided(_ ending: Ending, of request: RequestRecord, by terminal: Terminal) -> Ending {
         guard ending.mayBeLost else { return ending }
         var decided = ending
@@ -106,7 +106,7 @@ extension ReferenceModel {
 }
 
 extension Terminal {
-    /// The name of a body that waits in the spool, if the terminal has it there.
+    /// Name of the spool file with the terminal's waiting body; nil without one.
     var waitingName: String? {
         guard let file = response?.file, file.hasSuffix(".waiting") else { return nil }
         return file.split(separator: "/").last.map(String.init)

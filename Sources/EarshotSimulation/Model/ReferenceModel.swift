@@ -2,25 +2,25 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// A second opinion on what a broker owes to whom.
+/// Reference model: an independent account of a broker's obligations.
 ///
-/// It is told each event a core is told, with the actions that followed and the ledger after them, and says which
-/// invariant of ARCHITECTURE.md they break. Plain dictionaries of what was observed: it shares no structure with
-/// the core, and decides nothing the core is free to decide (whose turn it is, which worker, when to try again).
+/// It receives each event of a core with the resulting actions and ledger, and reports which invariant of
+/// ARCHITECTURE.md they violate. It consists of plain dictionaries of observations, and shares no structure with the
+/// core. It leaves open all decisions that are free: fairness, choice of workers, time of retries.
 final class ReferenceModel {
     struct Moment: Comparable {
         enum Subject {
             case deadline(RequestRecord)
             case grace(RequestRecord)
             case abandoned(RequestRecord)
-            /// The end of a time away, if it is still that one.
+            /// Expiry of a lease, if the session is still in the same absence.
             case lease(SessionRecord, until: Tick)
-            /// The end of a time without workers, if it is still that one.
+            /// End of a scheme's waiting time, if it is still in the same absence.
             case deserted(Substring, absence: Int)
-            /// A flight has waited for a worker of its own long enough, if no other died of it since.
+            /// End of a suspect's waiting time for isolation, if no further worker died of it.
             case suspicion(FlightRecord, deaths: Int)
             case silence(WorkerID, askedAt: Tick)
-            /// What could not be written is tried again.
+            /// Retry of failed writes.
             case spoolRetry
         }
 
@@ -31,34 +31,34 @@ final class ReferenceModel {
         static func == (left: Moment, right: Moment) -> Bool { left.at == right.at }
     }
 
-    /// What was removed and is not purged yet, as the core tells it: only how much that is, not what.
+    /// Removed requests that the core has not purged yet: only their number, not their identity.
     struct PurgeState {
         var isUnderWay: Bool
-        /// Terminals it will still begin.
+        /// Terminals that it has yet to begin.
         var notices: Int
     }
 
-    /// What is left of a transfer that broke.
+    /// Stored beginning of a broken transfer's body.
     struct KeptRecord {
         var content: FlightContent?
         var bytes: Int
-        /// Of the response whose body it is.
+        /// Header fields of its response.
         var fields: [UInt8]
     }
 
-    /// The answer an event must get at once.
+    /// Reply that must follow an event at once.
     enum Reply {
-        /// Milliseconds of lease; of a session that is resumed how much of it was heard, and its replies.
+        /// Lease in milliseconds; for a resumed session, the number of messages received and replies sent.
         case welcome(lease: Int, token: SessionToken, heard: UInt64?, replies: UInt64?)
         case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
         case answer
-        /// A setting in normal form.
+        /// Normalized setting.
         case changed([String])
         case error(String)
     }
 
-    /// What was fetched for an earlier broker and nobody has asked for yet.
+    /// Transfer of an earlier broker that no request has adopted yet.
     enum OrphanRecord {
         case running(WorkerID, AttemptID)
         case answered(Completion, BodyID?, at: Tick)
@@ -68,90 +68,90 @@ final class ReferenceModel {
     var limits: CoreLimits
     var now = Tick(nanoseconds: 0)
     var isDraining = false
-    /// Sessions that have a connection, by that.
+    /// Connected sessions by their connection.
     var connections: [ClientID: SessionRecord] = [:]
-    /// All sessions, by their first connection: so they are named as owners and listeners.
+    /// All sessions by their first connection, which identifies them as owners and subscribers.
     var sessions: [ClientID: SessionRecord] = [:]
-    /// Sessions without a connection, in the order in which they lost it.
+    /// Disconnected sessions in the order of disconnection.
     var away: [SessionRecord] = []
     var pool: [WorkerID: PoolRecord] = [:]
-    /// Of users' own workers.
+    /// Schemes of users' workers.
     var schemes: [Substring: SchemeRecord] = [:]
     var origins: [Substring: OriginRecord] = [:]
     var scopes: [ScopeName: ScopeRecord] = [:]
-    /// Requests whose names are taken.
+    /// Requests that occupy their names.
     var listed: [RequestName: RequestRecord] = [:]
     var listedByHandler: [HandlerID: [Int: RequestRecord]] = [:]
-    /// Who hears a handler, and who hears all below a name.
+    /// Subscribers of a handler, and of a subtree.
     var handlerListeners: [HandlerID: Set<ClientID>] = [:]
     var subtreeListeners: [HandlerID: Set<ClientID>] = [:]
     var prefixes: [HandlerID: [HandlerID]] = [:]
     var openFlights: [FlightContent: FlightRecord] = [:]
     var flightsByID: [UInt64: FlightRecord] = [:]
-    /// Open flights no JOB has named yet.
+    /// Open flights before their first JOB.
     var unnamedFlights: [JobContent: [FlightRecord]] = [:]
-    /// Running flights without requests that are not cancelled yet, since messages to come may rejoin them.
+    /// Running flights without requests, not cancelled yet because pending messages may rejoin them.
     var left: [FlightRecord] = []
-    /// Attempts nobody wants any more, whose CANCEL has to come.
+    /// Unwanted attempts whose CANCEL must follow.
     var owedCancellations: Set<AttemptID> = []
-    /// Users' own workers that were put out, whose connections have to be closed.
+    /// Users' workers whose connections must be closed.
     var owedClosings: Set<WorkerID> = []
-    /// Workers that are to be told of a drain.
+    /// Workers that must receive DRAIN.
     var owedDrains: Set<WorkerID> = []
     var moments = Heap<Moment>()
-    /// Bodies the core holds.
+    /// Bodies held by the core.
     var bodies: Set<BodyID> = []
-    /// Spool files the core was told of and has not given up.
+    /// Spool files reported to the core and not released.
     var files: Set<String> = []
-    /// Those of them that were given away, with the session that may move or change each.
+    /// Files given away, with the owning session.
     var given: [String: ClientID] = [:]
-    /// Files that bodies were moved to while their terminals waited.
+    /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
-    /// Terminals that the shell keeps, with the bodies that they were given.
+    /// Terminals stored by the shell, with their bodies.
     var waiting: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
-    /// Whether something could not be written a short while ago: nothing is to be written before that is over.
+    /// Whether a write failed recently, so that no other write may be tried yet.
     var isSpoolFull = false
-    /// What was taken back of transfers that broke, by its file.
+    /// Partial bodies of broken transfers, by file.
     var keptParts: [String: KeptRecord] = [:]
-    /// Of them what the JOB that follows has to go on with.
+    /// Partial body that the next JOB must resume.
     var lent: (name: String, part: KeptRecord)?
     var ledger = Ledger()
     var serial = 0
-    /// What attempts of earlier lives were for; of those alone that others may share and that began at their beginning.
+    /// Contents of earlier brokers' attempts, only for sharable ones that fetch the body from its start.
     let inherited: [AttemptID: FlightContent]
-    /// When what workers hold is taken over no longer.
+    /// End of the adoption period.
     var adoptionEnd: Tick?
     var orphans: [FlightContent: OrphanRecord] = [:]
-    /// Flights whose answer was there before them, oldest first.
+    /// Flights whose response arrived before them, oldest first.
     var answeredBefore: [FlightRecord] = []
-    /// When users' own workers of the life before are awaited no longer.
+    /// Time until which users' workers of an earlier broker are awaited.
     var ownWorkersAwaitedUntil: Tick?
-    /// Workers that have to be heard before anything starts, and until when.
+    /// Number of workers to await before any start, and the time limit.
     var awaited: (count: Int, until: Tick)?
 
-    // What the present event calls for.
+    // Expectations of the current event.
 
     var reply: (ClientID, Reply)?
-    /// The raise a running attempt must get: somebody joined who allows more.
+    /// RAISE that a running attempt must receive, because a new request permits a larger body.
     var owedRaise: (AttemptID, maxBytes: Int?)?
-    /// Attempts tried again, as the core's ledger counts.
+    /// Retried attempts according to the core's ledger.
     var retriedBefore = 0
-    /// What removals will tell and the core had not begun before this event, and whether it has now.
+    /// Notices of removals not yet begun before this event, and whether purging is under way.
     private var noticesBefore = 0
     private var wasPurging = false
     var hasNotices = false
-    /// Clients that have to be closed since what waits for them has no place, or is lost.
+    /// Clients that must be closed, because their waiting terminals have no room or are lost.
     var owedEnds: Set<ClientID> = []
-    /// How requests ended of which it is not foreseen whether the core had a place for the body: nil for a result.
+    /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
     var doubts: [String?] = []
-    /// Flights that ended in this pass since nobody serves their schemes, and whether others are left to the next.
+    /// Flights ended in this pass because no worker serves their schemes, and whether others remain for the next pass.
     var refusals: [Substring: Int] = [:]
     var leavesRefusals = false
-    /// The invariant a wrong ledger breaks after this event.
+    /// Invariant violated by a wrong ledger after this event.
     var blame = 10
     private(set) var violation: Violation?
 
-    /// - Parameter predecessor: the model of the life before.
+    /// - Parameter predecessor: Model of the previous broker.
     init(instance: BrokerInstance, limits: CoreLimits, after predecessor: ReferenceModel? = nil) {
         self.instance = instance
         self.limits = limits
@@ -164,7 +164,7 @@ final class ReferenceModel {
         self.inherited = inherited
     }
 
-    /// Whether nothing is wanted, running or owed.
+    /// Whether no request, transfer or obligation is left.
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
@@ -175,11 +175,10 @@ final class ReferenceModel {
             && ledger.deliveries.outstanding == 0
     }
 
-    /// Judges one event. O(what it concerns).
+    /// Checks one event. Its cost depends only on the affected records.
     /// - Parameters:
-    ///   - purge: what the core says it has not come to yet of what was removed.
-    ///   - isOpen: whether a request waits, as the core says: with which of them it ends is its own to choose, now and
-    ///     then.
+    ///   - purge: Removed requests that the core has not purged yet.
+    ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
         isOpen: (RequestName) -> Bool
@@ -226,8 +225,8 @@ final class ReferenceModel {
         return violation
     }
 
-    /// Notes the first fault.
-    /// - Parameter kind: of what was found, see `Violation`.
+    /// Records the first violation.
+    /// - Parameter kind: Kind of finding, see `Violation`.
     func object(_ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil) {
         if violation == nil { violation = Violation(invariant, detail(), kind: kind()) }
     }
@@ -258,7 +257,7 @@ final class ReferenceModel {
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):
-            // Whether there is room for its schemes is not foreseen: what has to be remembered of one takes room.
+            // The model cannot predict whether there is room for its schemes, because remembering a scheme takes room.
             let isTakenIn = actions.contains { if case .sendWorker(id, .limits) = $0 { true } else { false } }
             guard let worker = pool[id] else { return }
             worker.askedAt = nil
@@ -285,7 +284,7 @@ final class ReferenceModel {
 
     // MARK: Ledgers
 
-    /// Invariant 10: both ledgers say what the model counted.
+    /// Invariant 10: the core's ledger agrees with the model's.
     private func compare(_ told: Ledger, _ purge: PurgeState) {
         expect(told.isBalanced, 10, "the ledger does not balance: \(told)", kind: "balance")
         settleDoubts(told)
@@ -315,7 +314,7 @@ final class ReferenceModel {
             "\(told.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
     }
 
-    /// Which requests one ledger has more of than the other.
+    /// Describes which counts differ between the ledgers.
     private static func difference(_ told: Ledger.Requests, _ own: Ledger.Requests) -> String {
         let counts = [
             ("submitted", told.submitted, own.submitted), ("answered", told.answered, own.answered),
@@ -328,7 +327,7 @@ final class ReferenceModel {
         return "requests: " + different.joined(separator: ", ")
     }
 
-    /// The ledgers again, failures by code and lost deliveries included, and whether work was left lying.
+    /// Compares the ledgers completely, including failures by code, at checkpoints.
     func audit(_ told: Ledger) -> Violation? {
         expect(
             told.requests.failed == ledger.requests.failed, 10,
@@ -336,7 +335,7 @@ final class ReferenceModel {
         return violation
     }
 
-    /// What is not over although everything was let run out.
+    /// Checks that nothing is left after everything was allowed to finish.
     func auditEnd(_ told: Ledger) -> Violation? {
         if let name = listed.keys.first { object(1, "\(listed.count) requests hang, one is \(name)") }
         expect(

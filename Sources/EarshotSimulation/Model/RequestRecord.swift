@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What names a request on the wire.
+/// Identity of a request on the wire.
 struct RequestName: Hashable, CustomStringConvertible {
     var handler: HandlerID
     var request: RequestID
@@ -9,32 +9,32 @@ struct RequestName: Hashable, CustomStringConvertible {
     var description: String { "\(handler) \(request)" }
 }
 
-/// How a request ended, as far as a terminal tells.
+/// Result of a request, as visible in a terminal.
 struct Ending {
-    /// Nil for a result.
+    /// Failure code; nil for a success.
     var code: FailureCodeText?
-    /// What the worker reported; nil if the end came without an answer.
+    /// Worker's report; nil if it ended without a response.
     var completion: Completion?
     var body: BodyID?
-    /// The URL that answered.
+    /// URL of the final response.
     var url = ""
     var attempts = 0
-    /// Whether it began with what an earlier attempt had brought.
+    /// Whether it resumed a body from an earlier attempt.
     var isResumed = false
-    /// Whether it may be told that the spool is full instead: so it is if each listener's window is, and what removals
-    /// will tell of those the core has not all begun.
+    /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
+    /// core has not begun all notices of removals.
     var mayBeLost = false
-    /// Whether the file of its body is the one client's that is told.
+    /// Whether the receiving client owns the file of its body.
     var isGiven = false
 
     typealias FailureCodeText = String
 }
 
-/// What the model knows of one request that was accepted.
+/// Model's state of one accepted request.
 final class RequestRecord {
     enum Phase {
         case open
-        /// It ended, and nobody listened.
+        /// Ended without a subscriber.
         case held
         case ended
     }
@@ -42,21 +42,21 @@ final class RequestRecord {
     let name: RequestName
     let fetch: Fetch
     let askedAt: Tick
-    /// Distinguishes requests that had the same name one after the other.
+    /// Distinguishes successive requests with the same name.
     let serial: Int
     var priority: PriorityClass
-    /// Nil for a request that belongs to its handler.
+    /// Nil for a request owned by its handler.
     var owner: ClientID?
     var flight: FlightRecord?
     var phase = Phase.open
-    /// Whether its name is taken.
+    /// Whether it occupies its name.
     var isListed = true
-    /// Whether it joined a flight that was there.
+    /// Whether it joined an existing flight.
     var isShared = false
-    /// Terminals neither acknowledged nor lost.
+    /// Number of terminals neither acknowledged nor lost.
     var outstanding = 0
     var ending: Ending?
-    /// When it is purged if nobody comes back to listen.
+    /// Time at which it is purged unless a subscriber comes back.
     var abandonedUntil: Tick?
 
     init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int, askedAt: Tick) {
@@ -68,7 +68,7 @@ final class RequestRecord {
         priority = fetch.options.priority
     }
 
-    /// Whether asking for `other` under the same name is asking for this again.
+    /// Returns whether `other` with the same name repeats this request.
     func isSame(as other: Fetch) -> Bool {
         fetch.url == other.url && fetch.httpFields == other.httpFields && fetch.options.method == other.options.method
             && fetch.options.key == other.options.key && fetch.options.digest == other.options.digest

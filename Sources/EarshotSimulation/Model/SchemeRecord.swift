@@ -1,10 +1,10 @@
-/// What the model knows of a scheme that users' own workers serve: invariant 14.
+/// Model's state of a scheme served by users' workers: invariant 14.
 struct SchemeRecord {
-    /// Workers that serve it.
+    /// Number of workers that serve it.
     private(set) var workers = 0
-    /// Counts the times at which the last of them left.
+    /// Number of times at which it lost its last worker.
     private(set) var absence = 0
-    /// Whether none came back in time after that.
+    /// Whether no worker came back in time.
     private(set) var isDeserted = false
 
     mutating func workerCame() {
@@ -12,20 +12,20 @@ struct SchemeRecord {
         isDeserted = false
     }
 
-    /// - Returns: the number of the absence that begins; nil if another serves it.
+    /// - Returns: Number of the absence that begins; nil if another worker serves it.
     mutating func workerLeft() -> Int? {
         workers -= 1
         return workers == 0 ? isAwaited() : nil
     }
 
-    /// - Returns: the number of the absence that begins.
+    /// - Returns: Number of the absence that begins.
     mutating func isAwaited() -> Int {
         isDeserted = false
         absence += 1
         return absence
     }
 
-    /// The time of an absence is over.
+    /// Handles the end of an absence's waiting time.
     mutating func absenceEnded(_ number: Int) {
         if workers == 0, absence == number { isDeserted = true }
     }

@@ -1,9 +1,9 @@
 internal import EarshotCore
 
-/// An origin as requests with the same credentials see it.
+/// Origin together with the credentials of requests.
 struct ScopeName: Hashable {
     var origin: Substring
-    /// The header fields that are credentials.
+    /// Header fields that are credentials.
     var credentials: [UInt8]
 
     init(_ job: JobContent) {
@@ -12,30 +12,30 @@ struct ScopeName: Hashable {
     }
 }
 
-/// What the model knows of an origin's wish to be left alone: invariant 9.
+/// Model's state of an origin's cool-down: invariant 9.
 struct ScopeRecord {
     enum State {
         case serving
-        /// It answered 429 or 503, and nothing was started since.
+        /// Responded with 429 or 503, and no transfer has started since.
         case cooling
-        /// The first transfer after that runs. If nobody wanted anything there for a while, the core may have
-        /// forgotten the refusal, and then it is no probe.
+        /// The first transfer afterwards is running. If the origin was idle for some time, the core may have forgotten
+        /// the cool-down, and then this is not a probe.
         case probing(FlightRecord, isCertain: Bool)
     }
 
-    /// The least pause after a refusal that named none.
+    /// Minimum pause in milliseconds after a refusal without `Retry-After`.
     private static let leastPause = 500
 
     var state = State.serving
-    /// Nothing may start before; the core may wait for longer.
+    /// Earliest start of the next transfer; the core may wait longer.
     private(set) var quietUntil = Tick(nanoseconds: .min)
-    /// Flights that are open.
+    /// Number of open flights.
     var flights = 0
-    /// Whether there was a time since it cools when nobody wanted anything there.
+    /// Whether it was idle at some time during the cool-down.
     var mayBeForgotten = false
 
-    /// It answered 429 or 503.
-    /// - Parameter seconds: what it asked for; nil for nothing. A refusal that names no time changes no cool-down.
+    /// Handles a 429 or 503.
+    /// - Parameter seconds: Requested delay; nil without one. A refusal without a delay does not change a cool-down.
     mutating func cool(seconds: Int?, now: Tick) {
         if case .cooling = state {
             guard let seconds else { return }
@@ -47,19 +47,20 @@ struct ScopeRecord {
         mayBeForgotten = false
     }
 
-    /// The probe, if this was it, ended: with an answer everything goes on, else another is the probe.
+    /// Handles the end of a transfer. If it was the probe, a response ends the cool-down; otherwise another transfer
+    /// becomes the probe.
     mutating func ended(_ flight: FlightRecord, isAnswered: Bool) {
         guard case .probing(let probe, _) = state, probe === flight else { return }
         state = isAnswered ? .serving : .cooling
     }
 
-    /// A flight goes on with what runs. If the time is over, that is the probe, and its answer may end the cool-down;
-    /// only the core knows whether it is.
+    /// Handles the adoption of a running attempt. After the pause it may be the probe, and its response may end the
+    /// cool-down; only the core knows.
     mutating func adopt(now: Tick) {
         if case .cooling = state, now >= quietUntil { mayBeForgotten = true }
     }
 
-    /// - Returns: whether a transfer may start now.
+    /// - Returns: Whether a transfer may start now.
     mutating func start(_ flight: FlightRecord, now: Tick) -> Bool {
         switch state {
         case .serving: return true

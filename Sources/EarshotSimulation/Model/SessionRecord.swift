@@ -2,55 +2,54 @@ internal import DequeModule
 internal import EarshotCore
 internal import EarshotWire
 
-/// What the model knows of one client's session, over one connection or several.
+/// Model's state of one client session, which may span several connections.
 final class SessionRecord {
-    /// Its first connection, which names it for good.
+    /// Its first connection, a permanent identity.
     let id: ClientID
-    /// Its connection; while it is away the one that it had.
+    /// Its connection; while disconnected the last one.
     var connection: ClientID
     let isRequestReply: Bool
     let connectedAt: Tick
-    /// What it can be taken over with, if it has a lease.
+    /// Token for resuming it, if it has a lease.
     let token: SessionToken
     var name: String?
     /// Whether HELLO was accepted.
     var isOpen = false
     var leaseMilliseconds = 0
-    /// When its lease ends; nil while it is connected.
+    /// Expiry of its lease; nil while connected.
     var awayUntil: Tick?
-    /// Whether the core has asked for its end.
+    /// Whether the core has requested its end.
     var isClosing = false
-    /// Whether a terminal could not be read back for it.
+    /// Whether a stored terminal for it could not be read.
     var isUnreadable = false
-    /// Messages it said since its HELLO.
+    /// Number of messages since its HELLO.
     var heard: UInt64 = 0
-    /// Its newest replies, oldest first, each with the number of the last terminal before it; all of a session with a
-    /// lease are counted.
+    /// Latest replies, oldest first, each with the number of the last terminal before it. For a session with a lease,
+    /// all are counted.
     var replies: Deque<(reply: ReferenceModel.Reply, place: UInt64)> = []
     var replyCount: UInt64 = 0
-    /// How many of the last of them its connection has not been sent.
+    /// Number of the last replies not yet sent on its connection.
     var unsentReplies = 0
-    /// Nil: a terminal counts as delivered when the socket took it.
+    /// Delivery window; nil if a terminal counts as delivered once the socket accepted it.
     var window: Int?
     var handlers: Set<HandlerID> = []
     var subtrees: Set<HandlerID> = []
-    /// Requests it owns that have not ended, by serial.
+    /// Open requests that it owns, by serial.
     var owned: [Int: RequestRecord] = [:]
-    /// Terminals not sent, by name, in the order in which their requests ended.
+    /// Unsent terminals by name, in the order in which their requests ended.
     var due: [RequestName: [RequestRecord]] = [:]
     var dueCount = 0
-    /// What it removed and was not asked for since.
+    /// Requests that it removed and that were not requested again.
     var removed: Set<RequestName> = []
     var removedHandlers: Set<HandlerID> = []
-    /// Terminals sent and not acknowledged, oldest first; nil for one that was withdrawn before it was sent again.
+    /// Unacknowledged terminals, oldest first; nil for one withdrawn before it was sent again.
     var inFlight: Deque<RequestRecord?> = []
-    /// Terminals that an earlier connection was sent and that have to be sent again, under their numbers, before
-    /// others.
+    /// Terminals sent on an earlier connection that must be sent again first, with their numbers.
     var told: Deque<RequestRecord?> = []
-    /// The last number that an earlier connection was sent.
+    /// Last number sent on an earlier connection.
     var toldSequence: UInt64 = 0
     var acknowledged: UInt64 = 0
-    /// Whether its socket refused a terminal and was not writable since.
+    /// Whether its socket refused a terminal and has not become writable since.
     var isBlocked = false
 
     init(_ id: ClientID, isRequestReply: Bool, token: SessionToken, connectedAt: Tick) {
@@ -65,50 +64,50 @@ final class SessionRecord {
 
     var lastSequence: UInt64 { acknowledged + UInt64(inFlight.count) }
 
-    /// Terminals neither acknowledged nor lost.
+    /// Number of terminals neither acknowledged nor lost.
     var waiting: Int { (inFlight + told).count { $0 != nil } + dueCount }
 
-    /// Those that are to be told, numbers without a terminal included, and how many of them are on their way.
+    /// Number of terminals to deliver, including numbers without a terminal, and how many of them are in transit.
     private var all: Int { inFlight.count + told.count + dueCount }
     private var begun: Int { isAway || isBlocked ? inFlight.count : min(window ?? .max, all) }
 
-    /// Those that wait for its window.
+    /// Number of terminals that wait for its window.
     var unbegun: Int { all - begun }
 
-    /// Whether one more would wait for its window.
+    /// Whether another terminal would wait for its window.
     var isFull: Bool { isAway || isBlocked || all >= window ?? .max }
 
-    /// Bytes of header fields in them. O(their number).
+    /// Bytes of header fields in waiting terminals. O(terminals).
     var waitingFieldBytes: Int {
         let requests = due.values.joined() + (inFlight + told).compactMap(\.self)
         return requests.reduce(0) { $0 + ($1.ending?.completion?.httpFields.count ?? 0) }
     }
 
-    /// Whether work is started for it.
+    /// Returns whether work is started for it.
     func isServed(_ limits: CoreLimits) -> Bool {
         !isBlocked && !(isAway && window == nil) && waiting < window ?? limits.dueDeliveries
     }
 
-    /// Whether a terminal has to be sent again now.
+    /// Whether a terminal must be sent again now.
     var owesAgain: Bool {
         guard !isAway, !isBlocked, let first = told.firstIndex(where: { $0 != nil }) else { return false }
         return inFlight.count + first < window ?? .max
     }
 
-    /// The next reply to be sent again, or behind such replies for the first time.
+    /// Next reply to send again, or to send for the first time after such replies.
     var nextReply: (reply: ReferenceModel.Reply, place: UInt64)? {
         unsentReplies > 0 ? replies[replies.count - unsentReplies] : nil
     }
 
-    /// Notes a reply.
+    /// Records a reply.
     func keep(_ reply: ReferenceModel.Reply, isSent: Bool) {
         replies.append((reply, lastSequence))
         replyCount += 1
         if !isSent { unsentReplies += 1 }
     }
 
-    /// Prepares the replies for a connection that has received so many.
-    /// - Returns: false if it cannot have all others.
+    /// Prepares the replies for a connection that has received `received` of them.
+    /// - Returns: false if the remaining ones are not all available.
     func resume(after received: UInt64?) -> Bool {
         guard let received else {
             unsentReplies = 0
@@ -119,7 +118,7 @@ final class SessionRecord {
         return true
     }
 
-    /// Numbers of withdrawn terminals that are next count as sent.
+    /// Counts the numbers of withdrawn terminals at the front as sent.
     func passHoles() {
         while let first = told.first, first == nil {
             told.removeFirst()
@@ -127,13 +126,13 @@ final class SessionRecord {
         }
     }
 
-    /// Takes the first terminal that has a number.
+    /// Removes and returns the first numbered terminal.
     func popNumbered() -> RequestRecord?? {
         if let first = inFlight.popFirst() { return first }
         return told.popFirst()
     }
 
-    /// A number without a terminal needs no acknowledgement once it is the first.
+    /// Acknowledges leading numbers without a terminal.
     func dropHoles() {
         while let first = inFlight.first ?? told.first, first == nil {
             _ = popNumbered()
@@ -141,7 +140,7 @@ final class SessionRecord {
         }
     }
 
-    /// Its connection is gone: what was sent has to be sent again.
+    /// Handles its disconnection: sent terminals must be sent again.
     func leave(until: Tick) {
         awayUntil = until
         unsentReplies = 0
@@ -151,7 +150,7 @@ final class SessionRecord {
         isBlocked = false
     }
 
-    /// Names of the terminals that are to be sent.
+    /// Names of unsent terminals.
     var unsent: [RequestName] { Array(due.keys) + told.compactMap { $0?.name } }
 
     func owe(_ request: RequestRecord) {
@@ -161,7 +160,7 @@ final class SessionRecord {
         removedHandlers.remove(request.name.handler)
     }
 
-    /// Takes back what was owed and not sent for these names.
+    /// Withdraws unsent terminals of these names.
     func withdraw(_ names: [RequestName]) -> [RequestRecord] {
         var taken: [RequestRecord] = []
         for name in names {

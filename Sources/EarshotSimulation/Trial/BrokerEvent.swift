@@ -1,7 +1,7 @@
 public import EarshotCore
 public import EarshotWire
 
-/// One thing a core is told: a call of one of its methods, as a value.
+/// Input of a core: a call of one of its methods as a value.
 public enum BrokerEvent: Sendable {
     case clientConnected(ClientID, isRequestReply: Bool)
     case clientSaid(ClientID, ClientMessage)
@@ -11,28 +11,28 @@ public enum BrokerEvent: Sendable {
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
     case progressRefused(ClientID, HandlerID, RequestID)
-    /// A terminal that is to wait in the shell's file could not be written: it stays in the shell's memory.
+    /// A waiting terminal could not be written to the shell's file and stays in memory.
     case waitingFailed
-    /// One that waited there cannot be read back for this client.
+    /// A stored terminal cannot be read for this client.
     case waitingLost(ClientID)
-    /// A body that is to wait in the spool could not be written.
+    /// A waiting body could not be written to the spool.
     case spillFailed(BodyID)
     case workerConnected(WorkerID)
     case workerSaid(WorkerID, WorkerMessage, BodyID?)
     case workerSaidNonsense(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
     case workerLost(WorkerID)
-    /// Its socket took no message.
+    /// The worker's socket accepted no message.
     case workerBlocked(WorkerID)
-    /// Told just before an attempt's end.
+    /// Passed just before the end of an attempt.
     case partKept(WorkerID, AttemptID, bytes: Int)
     case timePassed
-    /// A pass ends, and these clients have sent more than it has read.
+    /// End of a pass, with the clients whose input is not completely read.
     case dispatch(unread: [ClientID])
     case limitsChanged(CoreLimits)
     case drain
-    /// The broker is gone without a word, and the next one has begun: so many workers are to be heard by then before it
-    /// assigns anything.
+    /// The broker was killed and the next one started. It awaits this number of workers until the given time before it
+    /// assigns work.
     case brokerReplaced(CoreLimits, expectedWorkers: Int, until: Tick)
 }
 
@@ -83,20 +83,20 @@ extension BrokerEvent: CustomStringConvertible {
         return "\(rules.limit) transfers an origin, \(rules.spacingMilliseconds) ms apart" + rest.sorted().joined()
     }
 
-    /// A head on one line.
+    /// Returns a head on one line.
     private static func text(_ head: [UInt8]) -> String {
         String(decoding: head, as: UTF8.self).split(separator: "\n").joined(separator: " | ")
     }
 }
 
-/// An event and when it happened.
+/// Event with its time.
 public struct HistoryEntry: Sendable {
     public var now: Tick
     public var event: BrokerEvent
 }
 
 extension BrokerEvent {
-    /// The client that it is about; nil of the other events.
+    /// Client concerned; nil for other events.
     var client: ClientID? {
         switch self {
         case .clientConnected(let id, _), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),

@@ -1,19 +1,19 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A core behind one door, and the canary that sits in it if there is one.
+/// Core behind a single entry point, with an optional canary.
 struct BrokerUnderTest {
     private(set) var core: BrokerCore
     private let canary: Canary?
-    /// A terminal each client has had, for the canaries that need one.
+    /// Last terminal of each client and handler, for canaries that need one.
     private var delivered: [RequestOf: Action] = [:]
-    /// Attempts given out, newest last, for the canary of stale completions.
+    /// Latest attempt of each flight, for the canary of stale completions.
     private var current: [UInt64: AttemptID] = [:]
-    /// The last terminal of each client.
+    /// Last sequence number of each client.
     private var sequences: [ClientID: UInt64] = [:]
-    /// Terminals that wait in the shell's file, for the canary that takes one for another.
+    /// Terminals in the shell's file, for the canary that exchanges them.
     private var waiting: Set<WaitingID> = []
-    /// Requests for the canary of deadlines to end.
+    /// Requests that the deadline canary may end.
     private var open: [ClientID: [(HandlerID, RequestID)]] = [:]
 
     private struct RequestOf: Hashable {
@@ -29,21 +29,21 @@ struct BrokerUnderTest {
         self.canary = canary
     }
 
-    /// Two rounds of FNV-1a: what is hashed here is not made to collide.
+    /// Two rounds of FNV-1a: simulated inputs do not collide deliberately.
     private static func identity(_ bytes: [UInt8]) -> FlightIdentity {
         func hash(_ start: UInt64) -> UInt64 { bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 } }
         return FlightIdentity(high: hash(0xcbf2_9ce4_8422_2325), low: hash(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The core of another life, which takes over what workers run.
+    /// Starts the core of a new broker, which adopts running attempts.
     mutating func begin(expectedWorkers: Int, until limit: Tick, now: Tick) {
         core.beginAdoption(now: now)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds))
         core.awaitWorkers(canary == .unheardWorkers ? 0 : expectedWorkers, until: limit)
     }
 
-    /// Tells the core one event.
-    /// - Returns: what it asks for.
+    /// Passes an event to the core.
+    /// - Returns: Actions of the core.
     mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
         guard canary != nil else {
             tell(event, now: now)
@@ -53,7 +53,7 @@ struct BrokerUnderTest {
         if canary == .purgedBeforeLease, case .clientLost(let id) = event {
             var purged = core
             purged.clientSaid(.bye, by: id, now: now)
-            // Who has nothing to lose is no occasion.
+            // A client without requests would not reveal the fault.
             if purged.ledger.requests.removed > core.ledger.requests.removed { core = purged }
         }
         if let changed = changed(event) { tell(changed, now: now) }
@@ -89,7 +89,7 @@ struct BrokerUnderTest {
         case .dispatch(let unread): core.dispatch(now: now, unread: unread)
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
-        // It is another core's: `Trial` has made that one.
+        // The event belongs to another core, which `Trial` has created.
         case .brokerReplaced: break
         }
     }
@@ -99,7 +99,7 @@ struct BrokerUnderTest {
     private static func changed(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
         var limits = limits
         if canary == .originOverLimit {
-            // Of four or more one is kept for `high`, which is another invariant.
+            // Of four or more slots, one is reserved for `high`, which is another invariant.
             limits.origins.limit += limits.origins.limit < 4 ? 1 : 0
             limits.origins.rules = limits.origins.rules.mapValues {
                 OriginRules.Terms(
@@ -118,7 +118,7 @@ struct BrokerUnderTest {
         return limits
     }
 
-    /// The event the core is told in place of this one; nil for none.
+    /// Returns the event that replaces this one; nil to drop it.
     private mutating func changed(_ event: BrokerEvent) -> BrokerEvent? {
         switch (canary, event) {
         case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
@@ -147,7 +147,7 @@ struct BrokerUnderTest {
         }
     }
 
-    /// Ends what else clients asked for with what ended by deadline, as if it had been its own.
+    /// Cancels other requests together with one that ended by its deadline.
     private mutating func endAnother(now: Tick) {
         for (client, requests) in open {
             for (handler, request) in requests {
@@ -157,7 +157,7 @@ struct BrokerUnderTest {
         open = [:]
     }
 
-    /// The same with another word about whose its file is.
+    /// Returns the terminal with changed file ownership.
     private static func changed(_ terminal: Terminal, isGiven: Bool) -> Terminal {
         guard case .result(let status, var response) = terminal.outcome, response.file != nil else { return terminal }
         var changed = terminal

@@ -1,81 +1,81 @@
-/// A fault put between a core and the model on purpose, at least one for each invariant: the model has to object with
-/// its number.
+/// Deliberate fault between core and model, at least one per invariant. The model must report a violation with its
+/// number.
 ///
-/// The core stays as it is; what it is told or what it asks for is changed on the way.
+/// The core stays unchanged; its events or actions are modified in transit.
 public enum Canary: String, CaseIterable, Sendable {
     /// A terminal is delivered twice.
     case duplicateTerminal = "duplicate-terminal"
-    /// Some terminals that waited in the file are not read back.
+    /// Some terminals stored in the file are not read back.
     case lostWaiting = "lost-waiting"
-    /// Of terminals that waited in the file another is read back.
+    /// Another terminal than the stored one is read back.
     case swappedWaiting = "swapped-waiting"
-    /// That the disk takes nothing is not told.
+    /// A failed write is not reported.
     case ignoredFullDisk = "ignored-full-disk"
-    /// A request is told that the spool is full where it has room.
+    /// A request fails with `spool-full` although there is room.
     case inventedFullDisk = "invented-full-disk"
-    /// Of what was not acknowledged, one that comes back is not sent the first.
+    /// A returning client does not receive its first unacknowledged terminal.
     case lostRedelivery = "lost-redelivery"
-    /// Of the replies that a resumed session sends again, one is not sent.
+    /// A resumed session does not receive one of its replies.
     case lostReply = "lost-reply"
     /// A terminal is delivered again after its client removed the handler.
     case terminalAfterRemoval = "terminal-after-removal"
-    /// A JOB is given to the worker again, as its next attempt.
+    /// A JOB is sent to the worker again as its next attempt.
     case secondAttempt = "second-attempt"
-    /// A CANCEL does not leave the broker.
+    /// A CANCEL is not sent.
     case lostCancellation = "lost-cancellation"
-    /// A transfer that a client hands over is cut off before the client has asked for it again.
+    /// A transfer is cancelled before the client that hands it over has requested it again.
     case cutHandOver = "cut-hand-over"
-    /// A request is told of another's cancellation.
+    /// A request receives the cancellation of another one.
     case inheritedCancellation = "inherited-cancellation"
-    /// A stale completion passes for the current one.
+    /// A stale completion counts as the current one.
     case staleCompletion = "stale-completion"
     /// A request of class `low` counts as `high`.
     case wrongClass = "wrong-class"
-    /// A deadline ends other requests of its owner too.
+    /// A deadline ends other requests of its owner as well.
     case sharedDeadline = "shared-deadline"
     /// An origin gets one transfer more than its limit.
     case originOverLimit = "origin-over-limit"
-    /// An origin gets one transfer right after the other.
+    /// An origin's transfers start without spacing.
     case unspacedStarts = "unspaced-starts"
     /// An ACK is not counted.
     case uncountedAcknowledgement = "uncounted-acknowledgement"
     /// A client may queue more than its limit.
     case unboundedClient = "unbounded-client"
 
-    /// A client that is away is purged before its lease is over.
+    /// A disconnected client is purged before its lease expires.
     case purgedBeforeLease = "purged-before-lease"
 
-    /// A new broker does not wait for the workers of the old one.
+    /// A new broker does not await the workers of the old one.
     case unheardWorkers = "unheard-workers"
 
-    /// A transfer goes on at another byte than the one behind what is kept.
+    /// A transfer resumes at a byte other than the end of the stored part.
     case splicedBody = "spliced-body"
 
     /// A worker that isolates a suspect gets other jobs.
     case crowdedSuspect = "crowded-suspect"
 
-    /// A user's own worker gets jobs of schemes that it did not name.
+    /// A user's worker gets jobs of schemes that it did not register.
     case foreignScheme = "foreign-scheme"
 
-    /// A user's own worker gets one job more than it has slots for.
+    /// A user's worker gets one job more than it has slots.
     case unboundedWorker = "unbounded-worker"
 
-    /// A user's own worker is killed where its connection should be closed.
+    /// A user's worker is killed instead of disconnected.
     case killedOwnWorker = "killed-own-worker"
 
-    /// A worker of a scheme that nobody serves any more is waited for, for too long.
+    /// Requests wait too long for a worker of a deserted scheme.
     case desertedScheme = "deserted-scheme"
 
-    /// A file that others have, or may come to have, is given away.
+    /// Ownership of a file is granted although others have it or may get it.
     case sharedGift = "shared-gift"
 
-    /// A file that was given away is told of without that.
+    /// A granted file is delivered without ownership.
     case lostGift = "lost-gift"
 
-    /// A response to an earlier broker answers a request that was made after the response was whole.
+    /// A response to an earlier broker answers a request made after the response was complete.
     case answerBeforeRequest = "answer-before-request"
 
-    /// The invariants of which it breaks one first.
+    /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
         case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk,
@@ -91,7 +91,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .originOverLimit, .unspacedStarts: [9]
         case .uncountedAcknowledgement: [10]
         case .unboundedClient, .ignoredFullDisk: [11]
-        // Of one slot more a lower class has its share, too.
+        // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .purgedBeforeLease, .splicedBody: [12]
         case .foreignScheme, .killedOwnWorker, .desertedScheme: [14]

@@ -1,10 +1,10 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A history told again to a new core and a new model, in whole or in part.
+/// Replays a history, completely or partly, to a new core and model.
 ///
-/// What workers said of an attempt is said of the attempt that takes its place: when requests are left out, flights
-/// have other numbers.
+/// Workers' messages about an attempt are redirected to the attempt in its place, because flights have other numbers if
+/// requests are omitted.
 struct Replay {
     /// The n-th JOB of this content.
     struct Reference {
@@ -20,7 +20,7 @@ struct Replay {
     let limits: CoreLimits
     let canary: Canary?
 
-    /// Finds out which JOB each of a worker's words is about.
+    /// Determines the JOB to which each worker message refers.
     func steps(of history: [HistoryEntry]) -> [Step] {
         var trial = Trial(limits: limits, canary: canary)
         var jobs: [AttemptID: Reference] = [:]
@@ -37,17 +37,17 @@ struct Replay {
         }
     }
 
-    /// What is wrong with a history.
+    /// Violation found in a history.
     struct Finding {
         var violation: Violation
-        /// Steps it takes.
+        /// Number of steps up to it.
         var length: Int
-        /// What the core was told in them.
+        /// Events passed to the core in them.
         var told: [HistoryEntry]
     }
 
-    /// Tells all of it.
-    /// - Returns: nil if nothing is wrong.
+    /// Replays all steps.
+    /// - Returns: nil without a violation.
     func finding(in steps: [Step]) -> Finding? {
         var trial = Trial(limits: limits, canary: canary, progressPeriod: steps.count > 5_000 ? 64 : 1)
         var given: [JobContent: [(AttemptID, WorkerID)]] = [:]
@@ -55,7 +55,7 @@ struct Replay {
         var spilled: Set<BodyID> = []
         for (index, step) in steps.enumerated() {
             var event = step.entry.event
-            // What was not to be written did not fail to be.
+            // A write that was not requested cannot fail.
             if case .spillFailed(let body) = event, spilled.remove(body) == nil { continue }
             if let reference = step.reference {
                 guard let jobs = given[reference.content],
@@ -71,7 +71,7 @@ struct Replay {
                     let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                     given[content, default: []].append((job.attempt, worker))
                 }
-                // What the periodic audit found in the whole history is found at its end in a part of it.
+                // A violation found by the periodic audit in the whole history is found at the end of a part.
                 if index == steps.count - 1 { try trial.audit() }
             } catch {
                 return Finding(violation: error, length: index + 1, told: told)

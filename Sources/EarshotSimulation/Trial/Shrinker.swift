@@ -1,12 +1,12 @@
 internal import EarshotCore
 
-/// Looks for the shortest history with the same disagreement: first with fewer kinds of faults, then with fewer events
+/// Search for the shortest history with the same violation: first with fewer kinds of faults, then with fewer events
 /// (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
 ///
-/// Of the same invariant only is not enough: what is left out makes histories that no world has, and in them core and
-/// model disagree about other things.
+/// An equal invariant does not suffice: partial histories are unlike those of any world, and cause other disagreements
+/// of core and model.
 struct Shrinker {
-    /// Events that may still be told on the way.
+    /// Number of events that may still be passed to cores.
     private var budget: Int
     private let sought: Violation
 
@@ -15,7 +15,7 @@ struct Shrinker {
         self.budget = budget
     }
 
-    /// Switches off the faults that are not needed.
+    /// Disables unnecessary faults.
     mutating func fewerFaults(_ options: SimulationOptions, _ failure: Failure) -> (SimulationOptions, Failure) {
         var best = (options: options, failure: failure)
         for fault in Fault.allCases where !options.without.contains(fault) && budget > 0 {
@@ -31,8 +31,8 @@ struct Shrinker {
         return best
     }
 
-    /// Leaves out the events that are not needed.
-    /// - Returns: nil if told again the history does not end so.
+    /// Omits unnecessary events.
+    /// - Returns: nil if the replay does not reproduce the violation.
     mutating func fewerEvents(_ history: [HistoryEntry], _ replay: Replay) -> Replay.Finding? {
         var steps = replay.steps(of: history)
         guard var best = attempt(steps, replay) else { return nil }

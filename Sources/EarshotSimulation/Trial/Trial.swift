@@ -1,25 +1,25 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A core and the model that watches it, told the same events.
+/// Core and reference model, which receive the same events.
 struct Trial {
     static let instance = BrokerInstance(rawValue: 0x5eed)
-    /// How often all tables are looked through, in events.
+    /// Number of events between two audits of all tables.
     static let auditPeriod = 1_000
 
-    /// How long a broker takes requests for schemes that nobody serves yet, if there was one before it.
+    /// Milliseconds during which a broker with a predecessor accepts requests for schemes without a worker.
     static let ownWorkersMilliseconds = 100
 
-    /// What a connection's session is taken over with.
+    /// Returns the session token of a connection.
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 0x5eed, low: client.rawValue) }
 
     private(set) var broker: BrokerUnderTest
     private(set) var model: ReferenceModel
-    /// Events so far, `dispatch` not counted.
+    /// Number of events so far, without `dispatch`.
     private(set) var steps = 0
     private var dispatches = 0
     private let canary: Canary?
-    /// How often it is asked whether somebody was forgotten, in dispatches.
+    /// Number of dispatches between two checks for starvation.
     private let progressPeriod: Int
 
     init(limits: CoreLimits, canary: Canary?, progressPeriod: Int = 64) {
@@ -29,7 +29,7 @@ struct Trial {
         model = ReferenceModel(instance: Self.instance, limits: limits)
     }
 
-    /// Tells both, and asks the model.
+    /// Passes an event to both, and checks the actions.
     mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
         if case .brokerReplaced(let limits, let expectedWorkers, let until) = event {
             steps += 1
@@ -49,7 +49,7 @@ struct Trial {
             if model.leavesRefusals, !isTimeDue {
                 throw Violation(1, "work left to the next pass does not ask for it")
             }
-            // Work that waits for a purge or for an overdue timer starts in a later pass.
+            // Work that waits for a purge or an overdue timer starts in a later pass.
             if dispatches % progressPeriod == 0, !purge.isUnderWay, !isTimeDue,
                 let violation = model.auditProgress()
             {
@@ -62,7 +62,7 @@ struct Trial {
         return actions
     }
 
-    /// The next life: of the one before nothing is known but by what workers say.
+    /// Starts the next broker, which knows its predecessor only from workers' messages.
     private mutating func replaceBroker(_ limits: CoreLimits, expectedWorkers: Int, until: Tick, now: Tick) {
         let instance = BrokerInstance(rawValue: broker.core.instance.rawValue + 1)
         broker = BrokerUnderTest(instance: instance, limits: limits, canary: canary)
@@ -71,13 +71,13 @@ struct Trial {
         model.begins(expectedWorkers: expectedWorkers, until: until, now: now)
     }
 
-    /// Looks through all tables of the core.
+    /// Audits all tables of the core.
     mutating func audit() throws(Violation) {
         if let fault = broker.core.audit().first { throw Violation(audit: fault) }
         if let violation = model.audit(broker.core.ledger) { throw violation }
     }
 
-    /// Nothing may be left once everybody is gone.
+    /// Checks that nothing is left after all peers have gone.
     mutating func auditEnd() throws(Violation) {
         try audit()
         if let violation = model.auditEnd(broker.core.ledger) { throw violation }

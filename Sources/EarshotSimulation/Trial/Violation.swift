@@ -1,20 +1,20 @@
-/// An invariant of ARCHITECTURE.md that did not hold.
+/// Violated invariant of ARCHITECTURE.md.
 public struct Violation: Error, Equatable, Sendable, CustomStringConvertible {
-    /// Its number there.
+    /// Number of the invariant.
     public var invariant: Int
     public var detail: String
-    /// What makes this disagreement the same as one of another run, be it with other names and numbers.
+    /// Kind of disagreement, equal for the same one in another run with other names and numbers.
     public var kind: String
 
-    /// - Parameter kind: nil for the words of the detail without those that hold a digit: so do all names of a
-    ///   simulated world, but not the codes of failures.
+    /// - Parameter kind: Nil to use the detail without words that contain digits. All names of a simulated world
+    ///   contain digits; failure codes do not.
     public init(_ invariant: Int, _ detail: String, kind: String? = nil) {
         self.invariant = invariant
         self.detail = detail
         self.kind = kind ?? Self.kind(of: detail)
     }
 
-    /// From a line of `BrokerCore.audit`, which begins with the number.
+    /// Creates a violation from a line of `BrokerCore.audit`, which begins with the number.
     init(audit line: String) {
         let number = line.prefix { $0 != ":" }
         self.init(Int(number) ?? 0, "audit \(line)")
@@ -22,10 +22,10 @@ public struct Violation: Error, Equatable, Sendable, CustomStringConvertible {
 
     public var description: String { "invariant \(invariant): \(detail)" }
 
-    /// Whether it is one disagreement seen twice.
+    /// Returns whether both are the same disagreement.
     public func isSame(as other: Violation) -> Bool { invariant == other.invariant && kind == other.kind }
 
-    /// How many names or numbers follow each other does not count: a list is as long as it is.
+    /// Returns the detail with each run of names and numbers replaced by one placeholder.
     private static func kind(of detail: String) -> String {
         var words: [Substring] = []
         for word in detail.split(separator: " ") {

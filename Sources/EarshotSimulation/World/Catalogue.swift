@@ -1,15 +1,15 @@
 internal import EarshotWire
 
-/// The names of a world, made once: handlers, request IDs, URLs, and what origins have under them.
+/// Names of a world, created once: handlers, request IDs, URLs and their contents.
 struct Catalogue {
     let handlers: [HandlerID]
-    /// Handlers' own names and those of subtrees.
+    /// Patterns of handlers and subtrees.
     let patterns: [HandlerPattern]
     let requests: [RequestID]
     let urls: [String]
     let digests: [String]
     let origins: Int
-    /// Schemes of users' own workers.
+    /// Number of schemes of users' workers.
     let schemes: Int
     let handlerNumbers: [HandlerID: Int]
     let requestNumbers: [RequestID: Int]
@@ -46,16 +46,16 @@ struct Catalogue {
 
     private static func isOwn(_ key: Int, _ schemes: Int) -> Bool { schemes > 0 && key / 10 % 4 == 3 }
 
-    /// The web's origin of a URL by number; nil for a URL that users' own workers fetch.
+    /// Returns the number of a web URL's origin; nil for a URL served by users' workers.
     func origin(of key: Int) -> Int? { Self.isOwn(key, schemes) ? nil : key % origins }
 
-    /// Bytes of the body under a URL.
+    /// Returns the length of a URL's body in bytes.
     func length(of key: Int) -> Int { 10 + key * 37 % 500 }
 
-    /// Whether a body goes to the spool.
+    /// Returns whether a body is stored in the spool.
     func isFile(_ key: Int) -> Bool { key % 9 == 0 }
 
-    /// The key's last digit says how it is asked for, so that a JOB tells which flight it belongs to.
+    /// Returns the redirect mode, which the key's last digit determines, so that a JOB identifies its flight.
     func redirect(of key: Int) -> RedirectMode {
         switch key % 10 {
         case 8: .manual
@@ -64,7 +64,7 @@ struct Catalogue {
         }
     }
 
-    /// Cache mode of requests for a URL. No redirect leads to a URL of another mode than `default`, so no flight is
+    /// Returns the cache mode of requests for a URL. Redirects lead only to URLs of mode `default`, so flights are not
     /// shared between modes.
     func cacheMode(of key: Int) -> CacheMode {
         guard key % 10 == 7, origin(of: key) != nil else { return .default }
@@ -73,7 +73,7 @@ struct Catalogue {
 
     func ownKey(of key: Int) -> String? { key % 10 == 7 ? "own" : nil }
 
-    /// Where a URL redirects to; nil if it does not. Targets are asked for plainly by others too.
+    /// Returns the redirect target of a URL; nil without one. Targets are also requested directly.
     func location(of key: Int, _ random: inout SeededGenerator) -> String? {
         switch key % 10 {
         case 1: return urls[(key + 1) % urls.count]

@@ -1,50 +1,49 @@
-/// Kinds of trouble a run may have; each run has a random subset of them switched off.
+/// Kinds of faults in a run; each run disables a random subset.
 public enum Fault: String, CaseIterable, Hashable, Sendable {
-    /// Connections of clients break; what was under way is lost both ways, and the broker hears of it later.
+    /// Clients' connections break. Messages in transit are lost in both directions, and the broker is notified later.
     case lostConnections = "lost-connections"
-    /// Clients ask for leases: they come back to their sessions, too soon, in time or too late, some with a wrong
-    /// token.
+    /// Clients request leases and resume their sessions too early, in time or too late, some with a wrong token.
     case leases
-    /// Clients read late and acknowledge late.
+    /// Clients read and acknowledge late.
     case slowReaders = "slow-readers"
-    /// Sockets refuse terminals for a while.
+    /// Sockets temporarily refuse terminals.
     case fullSockets = "full-sockets"
-    /// Clients send bytes that are no message, and messages that make no sense.
+    /// Clients send malformed and inappropriate messages.
     case clientNonsense = "client-nonsense"
     /// CANCEL, REMOVE, `replace`, BYE.
     case removals
-    /// Watchers: SUBSCRIBE and UNSUBSCRIBE, handlers and subtrees.
+    /// Watchers: SUBSCRIBE and UNSUBSCRIBE for handlers and subtrees.
     case watchers
-    /// Requests that belong to their handler.
+    /// Requests owned by their handler.
     case handlerOwned = "handler-owned"
     case deadlines
-    /// Requests with limits on size and expected digests.
+    /// Requests with size limits and expected digests.
     case sizeLimits = "size-limits"
     case workerCrashes = "worker-crashes"
-    /// Workers that stop answering, until they are killed.
+    /// Workers stop responding until they are killed.
     case workerHangs = "worker-hangs"
-    /// Connections of workers break while their processes live on.
+    /// Workers' connections break while their processes continue.
     case workerCuts = "worker-cuts"
-    /// Late, duplicate, foreign and wrong completions, and bytes that are no message.
+    /// Late, duplicate, foreign and wrong completions, and malformed messages.
     case lyingWorkers = "lying-workers"
-    /// Workers that hold attempts of an earlier broker.
+    /// Workers hold attempts of an earlier broker.
     case foreignHolds = "foreign-holds"
     case redirects
-    /// 404, 410 and 500.
+    /// Status 404, 410 and 500.
     case errorPages = "error-pages"
-    /// 429 and 503.
+    /// Status 429 and 503.
     case throttling
-    /// Broken connections, truncated bodies, names that do not resolve.
+    /// Broken connections, truncated bodies, unresolvable names.
     case brokenTransfers = "broken-transfers"
-    /// Brokers die; the next one finds the workers, and clients ask it again.
+    /// Brokers are killed; workers and clients connect to the next one, and clients repeat their requests.
     case brokerDeaths = "broker-deaths"
-    /// Limits of the broker change while it runs.
+    /// Limits of the running broker change.
     case limitChanges = "limit-changes"
-    /// Users' own workers, which serve schemes of their own, some several at once.
+    /// Users' workers, which serve one or more schemes of their own.
     case ownWorkers = "own-workers"
-    /// The disk takes nothing for a while, so that what is to wait stays in memory and no body becomes a file; now and
-    /// then what was written cannot be read back.
+    /// The disk temporarily rejects writes: waiting data stays in memory and no body becomes a file. Occasionally
+    /// stored data is unreadable.
     case diskFaults = "disk-faults"
-    /// What comes together is told in several passes.
+    /// Input that arrives together is processed in several passes.
     case splitPasses = "split-passes"
 }

@@ -1,45 +1,45 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What will happen in the simulated world at its time. Links are numbered like the connections they are.
+/// Future event of the simulated world. Links have the numbers of their connections.
 enum Happening {
     case clientActs(Int)
     case clientConnects(Int)
-    /// A client requests URLs that were fetched for the broker before.
+    /// A client requests URLs that were fetched for the previous broker.
     case clientAsksAfterDeath(Int)
     case clientAcknowledges(client: Int, link: UInt64)
     /// A message reaches the broker.
     case fromClient(link: UInt64, Said<ClientMessage>)
     /// A message reaches a client.
     case toClient(link: UInt64, BrokerMessage)
-    /// The broker hears that a client's connection is gone.
+    /// The broker is notified of a client's disconnection.
     case clientGone(link: UInt64)
     case clientWritable(link: UInt64)
     case workerStarts(Int)
     case workerActs(Int)
     case fromWorker(link: UInt64, Said<WorkerMessage>)
     case toWorker(link: UInt64, PoolMessage)
-    /// The broker hears that a worker's connection is gone.
+    /// The broker is notified of a worker's disconnection.
     case workerCut(link: UInt64)
-    /// The broker hears that a worker's process is gone.
+    /// The broker is notified of the end of a worker's process.
     case workerGone(link: UInt64)
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
-    /// A broker's life is over; clients may make a few requests yet.
+    /// A broker's lifetime ends; clients may make a few more requests.
     case brokerEnds
     case brokerDies
-    /// The disk is full, or has room again.
+    /// The disk becomes full, or has room again.
     case diskChanges
 
-    /// What a peer put on the wire.
+    /// Message sent by a peer.
     enum Said<Message> {
         case message(Message)
-        /// Bytes, to be read by the decoder.
+        /// Encoded message, to be parsed by the decoder.
         case bytes([UInt8])
     }
 }
 
-/// A happening and its time; those of one time happen in the order in which they were planned.
+/// Event and its time; events of the same time take place in the order of planning.
 struct Plan: Comparable {
     var at: Int64
     var order: UInt64
@@ -49,15 +49,15 @@ struct Plan: Comparable {
     static func == (left: Plan, right: Plan) -> Bool { left.order == right.order }
 }
 
-/// One connection's two ways, each in order.
+/// Both directions of a connection, each in order.
 struct Link {
-    /// The client program or worker process at its other end.
+    /// Client program or worker process at its other end.
     var peer: Int
-    /// Whether nothing gets through any more.
+    /// Whether the connection is broken.
     var isCut = false
-    /// Of one that is cut, whether what its peer had said still arrives.
+    /// Whether messages sent before the break still arrive.
     var isDeaf = false
-    /// When the last message each way arrives.
+    /// Arrival of the last message in each direction.
     var lastUp: Int64 = 0
     var lastDown: Int64 = 0
 }

@@ -1,37 +1,37 @@
 internal import EarshotCore
 
-/// The proportions of one run, drawn from its seed.
+/// Parameters of one run, drawn from its seed.
 struct Setting {
-    /// The largest number of schemes of users' own workers.
+    /// Maximum number of schemes of users' workers.
     static let mostSchemes = 3
 
     var faults: Set<Fault>
     var clients: Int
-    /// Of the supervisor's.
+    /// Number of the supervisor's workers.
     var workers: Int
-    /// Users' own.
+    /// Number of users' workers.
     var ownWorkers = 0
-    /// Schemes that these serve.
+    /// Number of schemes that they serve.
     var schemes = 0
-    /// Slots of a worker, at most.
+    /// Maximum number of slots per worker.
     var slots: Int
     var origins = 8
     var handlers: Int
     var keys: Int
-    /// Request IDs a client chooses from in a handler: few, so that they meet.
+    /// Number of request IDs per handler: few, so that they collide.
     var requestIDs = 48
-    /// Mean nanoseconds of a message's way, of a client's pause, of a transfer.
+    /// Mean durations in nanoseconds: of a message's transit, of a client's pause, of a transfer.
     var delay: Int64
     var pause: Int64
     var latency: Int64
-    /// How long a broker lives.
+    /// Lifetime of a broker in nanoseconds.
     var brokerLife: Int64
     var limits = CoreLimits()
-    /// Whether it ends with a drain instead of letting everything run out.
+    /// Whether the run ends with a drain instead of finishing all work.
     var drains: Bool
 
     init(_ options: SimulationOptions, _ random: inout SeededGenerator) {
-        // Drawn in a fixed order: a fault left out by `options` changes nothing else.
+        // Drawn in a fixed order: a fault excluded by `options` changes nothing else.
         let drawn = Fault.allCases.filter { [.diskFaults, .splitPasses].contains($0) || !random.perMille(300) }
         faults = Set(drawn).subtracting(options.without)
         clients = 3 + random.below(22)
@@ -44,7 +44,7 @@ struct Setting {
         pause = Int64(20 + random.below(200)) * millisecond
         latency = [10, 60, 400][random.below(3)] * millisecond
         brokerLife = [1_000, 5_000, 40_000][random.below(3)] * millisecond
-        // A few bodies of the catalogue: some always wait in the spool.
+        // Smaller than some bodies of the catalogue, which therefore always wait in the spool.
         limits.waitingBytes = 1_000
         limits.redirectHops = [1, 2, 10][random.below(3)]
         limits.graceMilliseconds = 500 + random.below(4_000)
@@ -57,14 +57,14 @@ struct Setting {
         drains = random.perMille(200)
         limits.dueBytes = [500, 5_000, 1 << 20][random.below(3)]
         limits.purgesPerPass = [1, 4, 500][random.below(3)]
-        // The dead are purged in one event here: when each of their requests ends is the core's to choose.
+        // Departed clients are purged in one event here, because the core may choose the time of each request's end.
         limits.departuresPerPass = .max
         limits.timersPerPass = .max
         drawRules(&random)
         limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
         drawOwnWorkers(&random)
-        // All terminals that wait are in the file, some, or none. Drawn beside the others, so that the worlds of the
-        // seeds that tests name stay what they are.
+        // Waiting terminals are in the file entirely, partly or not at all. Drawn from a copy of the generator, so that
+        // the worlds of seeds named in tests stay the same.
         var own = random
         limits.waitingTerminalBytes = [0, 3_000, 1 << 20][own.below(3)]
         if own.perMille(300) { faults.remove(.diskFaults) }
@@ -82,7 +82,7 @@ struct Setting {
         let workers = 1 + random.below(4)
         let schemes = 1 + random.below(Self.mostSchemes)
         limits.poolAbsenceMilliseconds = [50, 500, 5_000][random.below(3)]
-        // Too few are no matter where another broker follows: of which schemes it has heard is not foreseen.
+        // Not too few if another broker follows, because it is unpredictable of which schemes it has been informed.
         limits.pools = has(.brokerDeaths) ? 64 : [schemes, 64, 64][random.below(3)]
         limits.heartbeatMilliseconds = [300, 5_000][random.below(2)]
         limits.silenceMilliseconds = [300, 10_000][random.below(2)]
@@ -90,14 +90,14 @@ struct Setting {
         (ownWorkers, self.schemes) = (workers, schemes)
     }
 
-    /// Seldom so few that it matters.
+    /// Returns a limit that is rarely low enough to take effect.
     static func requestsPerHandler(_ random: inout SeededGenerator) -> Int {
         random.perMille(200) ? 1 + random.below(8) : 1_000
     }
 
     func has(_ fault: Fault) -> Bool { faults.contains(fault) }
 
-    /// Draws limits for all origins, and for some of them rules and times between two starts.
+    /// Draws limits for all origins, and rules and spacings for some.
     mutating func drawRules(_ random: inout SeededGenerator) {
         var rules = OriginRules()
         rules.limit = 1 + random.below(8)

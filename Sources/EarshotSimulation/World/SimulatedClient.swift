@@ -1,8 +1,8 @@
 internal import EarshotWire
 
-/// A program that wants things, and asks again for what it still wants when its connection broke.
+/// Client program, which repeats its open requests after a disconnection.
 struct SimulatedClient {
-    /// A request of its own: handler and request ID by number.
+    /// One of its requests: numbers of handler and request ID.
     struct Want: Hashable, Comparable {
         var handler: Int
         var request: Int
@@ -13,29 +13,29 @@ struct SimulatedClient {
     }
 
     var link: UInt64?
-    /// Nil: it needs no ACK.
+    /// Delivery window; nil for a client without ACK.
     var window: Int?
     var isRequestReply: Bool
     var isSlow: Bool
-    /// Handlers it uses, by number.
+    /// Numbers of the handlers it uses.
     var handlers: [Int]
-    /// Milliseconds of the lease it asks for.
+    /// Requested lease in milliseconds.
     var lease: Int
-    /// Of the WELCOME of its session.
+    /// Token from the WELCOME of its session.
     var token: SessionToken?
-    /// Whether it waits for a WELCOME before it says more: it may have to say nothing again.
+    /// Whether it awaits a WELCOME before sending more, because a resumed session may need no repetition.
     var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
-    /// When it first asked for each.
+    /// Time of the first request.
     var askedAt: [Want: Int64] = [:]
-    /// Whether it says so when it asks again.
+    /// Whether repeated requests state their age.
     let tellsAge: Bool
-    /// Messages said in its session, and with which of them each request was asked for.
+    /// Number of messages sent in its session, and the number of each request's message.
     var said: UInt64 = 0
     var saidAs: [Want: UInt64] = [:]
-    /// Replies received in its session.
+    /// Number of replies received in its session.
     var replies: UInt64 = 0
-    /// The last terminal of its session that arrived.
+    /// Last terminal received in its session.
     var received: UInt64 = 0
     var willAcknowledge = false
 }

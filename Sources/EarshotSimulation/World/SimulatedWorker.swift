@@ -1,41 +1,41 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A worker's process, and the one that is started after it.
+/// Worker process, and its successor after a restart.
 struct SimulatedWorker {
     var isAlive = false
-    /// It takes nothing in and says nothing.
+    /// Whether it neither reads nor sends.
     var isHung = false
-    /// It takes no more jobs and goes when its last transfer ends.
+    /// Whether it accepts no more jobs and exits after its last transfer.
     var isRetiring = false
-    /// It is of a version that tells of nothing it holds.
+    /// Whether its version does not report held attempts.
     var isOld = false
     var slots = 1
-    /// What it serves; none for the web.
+    /// Schemes it serves; empty for the web.
     var schemes: [String] = []
     var link: UInt64?
-    /// Connections of this process the broker still counts with.
+    /// Connections of this process that the broker has not closed yet.
     var known: [UInt64] = []
     var transfers: [AttemptID: Job] = [:]
-    /// When each began.
+    /// Start times of the transfers.
     var starts: [AttemptID: Int64] = [:]
-    /// Whether the broker has answered its READY.
+    /// Whether the broker has replied to its READY.
     var isWelcome = false
-    /// What ended since no broker was there to be told, oldest first.
+    /// Transfers that ended without a broker, oldest first.
     var untold: [Untold] = []
     /// Attempts of another broker.
     var foreign: [AttemptID] = []
-    /// The attempt that ended last, to be told of again.
+    /// Result of the last attempt, for sending it again.
     var last: WorkerMessage?
 }
 
-/// How a transfer ended that no broker knows of yet.
+/// Result of a transfer not yet reported to a broker.
 struct Untold {
     var job: Job
     var terminal: WorkerMessage
 }
 
-/// An origin, which counts for itself.
+/// Origin with its own count of transfers.
 struct SimulatedOrigin {
     var running = 0
 }

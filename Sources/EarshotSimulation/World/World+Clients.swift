@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What client programs do.
+/// Behaviour of client programs.
 extension World {
     mutating func makeClient() -> SimulatedClient {
         let kind = random.below(8)
@@ -27,16 +27,17 @@ extension World {
         if let delay = inheritance.drawDelay(at: now) { plan(delay, .clientAsksAfterDeath(number)) }
     }
 
-    /// HELLO. All that is still wanted follows at once, unless it can be that nothing has to be said again.
+    /// Sends HELLO. Open requests follow at once, unless a resumed session may make them unnecessary.
     private mutating func greet(_ number: Int, _ link: UInt64) {
         var hello = Hello(client: "c\(number)", window: clients[number].window)
         hello.leaseMilliseconds = clients[number].lease
         hello.token = clients[number].token
         if hello.token != nil, random.perMille(50) {
-            // Another's, or nobody's.
+            // Token of another session, or an unknown one.
             hello.token = Trial.token(of: ClientID(rawValue: UInt64(random.below(Int(lastLink) + 2))))
         }
-        // Some do not count their replies, and some have miscounted. Not drawn, so that other things stay as they were.
+        // Some clients do not count their replies, and some miscount. Not drawn, so that other behaviour stays the
+        // same.
         if hello.token != nil, !link.isMultiple(of: 7) {
             hello.replies = clients[number].replies + (link.isMultiple(of: 11) ? 1 : 0)
         }
@@ -48,7 +49,7 @@ extension World {
         }
     }
 
-    /// Asks again for all that is wanted.
+    /// Repeats all open requests.
     private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
         clients[number].said = 0
         for want in clients[number].wants.keys.sorted() { ask(want, number, link) }
@@ -80,7 +81,7 @@ extension World {
         if clients[number].window != nil { say(.acknowledge(clients[number].received), link) }
     }
 
-    /// Puts a message on the wire; a share of them as bytes, to be read by the decoder.
+    /// Sends a message; some as bytes, to be parsed by the decoder.
     private mutating func say(_ message: ClientMessage, _ link: UInt64) {
         if case .hello = message {} else if let number = links[link]?.peer { clients[number].said += 1 }
         let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
@@ -139,7 +140,7 @@ extension World {
         if random.perMille(40) { askAlone(&fetch) }
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
         if fetch.httpFields.isEmpty, fetch.options.key != nil { fetch.options.cache = catalogue.cacheMode(of: key) }
-        // A client library asks once for what it wants; few programs use an ID again at once.
+        // A client library requests each resource once; few programs reuse an ID at once.
         if clients[number].wants[want] != nil, !random.perMille(100) { return }
         submit(fetch, for: want, number, link)
     }
@@ -153,14 +154,14 @@ extension World {
         return fetch
     }
 
-    /// Makes requests that workers are to serve when the broker dies.
+    /// Makes requests that workers will serve when the broker dies.
     mutating func clientAsksBeforeDeath(_ number: Int) {
         for _ in 0..<inheritance.below(3) {
             submitUnused(number, like: nil, key: inheritance.below(setting.keys))
         }
     }
 
-    /// Makes new requests for URLs that workers fetch, or have fetched, for the broker before.
+    /// Makes new requests for URLs that workers have fetched, or are fetching, for the previous broker.
     mutating func clientAsksAfterDeath(_ number: Int) {
         for _ in 0...inheritance.below(4) {
             guard let job = inheritance.drawJob(at: now), let key = key(of: job) else { return }
@@ -185,7 +186,7 @@ extension World {
         submit(fetch, for: want, number, link)
     }
 
-    /// Sends a new request, and keeps it for the time after a broken connection.
+    /// Sends a new request, and stores it for repetition after a disconnection.
     private mutating func submit(_ fetch: Fetch, for want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
@@ -194,7 +195,7 @@ extension World {
         clients[number].saidAs[want] = clients[number].said
     }
 
-    /// Of such a request none may be taken for another: a field tells them apart.
+    /// Makes a request unshared, distinguished by a header field.
     private mutating func askAlone(_ fetch: inout Fetch) {
         fetch.options.coalesces = false
         fetch.options.method = ["GET", "POST", "PUT", "PATCH", "DELETE"][random.below(5)]
@@ -211,7 +212,7 @@ extension World {
         if random.perMille(50) { options.progressMilliseconds = 50 }
         if random.perMille(80) { options.streams = true }
         if random.perMille(80) { options.delivery = random.perMille(500) ? .inline : .file }
-        // What the core makes of it.
+        // The default that the core applies.
         if options.delivery == .inline { options.maxBytes = 65_536 }
         if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
         if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
@@ -232,7 +233,7 @@ extension World {
         fetch.options.key = nil
     }
 
-    /// Says something about one of its requests.
+    /// Sends a message about one of its requests.
     private mutating func ask(
         _ number: Int, _ link: UInt64, _ message: (HandlerID, RequestID, Fetch) -> ClientMessage
     ) {
@@ -289,7 +290,7 @@ extension World {
         switch random.below(6) {
         case 0: say(.acknowledge(random.next() >> 40), link)
         case 1:
-            // Counted as any other message of a session.
+            // Counted like any other message of a session.
             send(up: link, .fromClient(link: link, .message(.hello(Hello(client: nil, window: 2)))))
             if let number = links[link]?.peer { clients[number].said += 1 }
         case 2: say(.cancel(catalogue.handlers[0], catalogue.requests[0]), link)
@@ -299,7 +300,7 @@ extension World {
         }
     }
 
-    /// Bytes that are nearly a message, or none at all.
+    /// Returns bytes that are similar to a message or random.
     mutating func nonsense() -> [UInt8] {
         var bytes = Array("FETCH r0/h0 q1 http://o1.test/1\npriority: high\nDONE 00000000000000f2.1.1 200\n".utf8)
         bytes.removeFirst(random.below(bytes.count))
@@ -307,12 +308,12 @@ extension World {
         for _ in 0..<random.below(4) where !bytes.isEmpty {
             bytes[random.below(bytes.count)] = UInt8(truncatingIfNeeded: random.next())
         }
-        // Of a URL outside the catalogue the model has no opinion.
+        // The model has no expectations for URLs outside the catalogue.
         if case .fetch = try? ClientMessage(head: bytes) { return [0] }
         return bytes
     }
 
-    // MARK: Hearing
+    // MARK: Received messages
 
     mutating func clientHears(_ message: BrokerMessage, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut else { return }
@@ -321,7 +322,7 @@ extension World {
         if message.isReply, !clients[number].awaitsWelcome { clients[number].replies += 1 }
         switch message {
         case .terminal(let terminal):
-            // A duplicate, of before the connection broke.
+            // Not a duplicate from before a disconnection.
             let isNew = terminal.sequence > clients[number].received
             clients[number].received = max(clients[number].received, terminal.sequence)
             if isNew {
@@ -336,14 +337,14 @@ extension World {
                 .clientAcknowledges(client: number, link: link))
         case .error(let error):
             if let handler = error.handler, let request = error.request { settled(handler, request, number) }
-            // The broker has not heard yet that the old connection is gone.
+            // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
         case .accepted, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
         }
     }
 
-    /// Moves a file away that is the client's own, unless it dies before it can. Nobody else may be told of it.
+    /// Moves a file that the client owns, unless the client dies first. No other client may receive it.
     private mutating func takeFile(of terminal: Terminal, _ number: Int) throws(Violation) {
         guard let response = terminal.response, let file = response.file?.split(separator: "/").last else { return }
         if let owner = taken[String(file)], owner != number {
@@ -365,7 +366,7 @@ extension World {
         say(.acknowledge(clients[number].received), link)
     }
 
-    /// A share of what the broker says goes through the wire's bytes.
+    /// Encodes and decodes some of the broker's messages.
     private mutating func checkWire(_ message: BrokerMessage) throws(Violation) {
         guard random.perMille(30) else { return }
         let read = try? BrokerMessage(head: message.encoded())
@@ -374,8 +375,8 @@ extension World {
 
     // MARK: Links
 
-    /// Breaks a client's connection. Of a session that can be resumed the broker may read what was under way, and its
-    /// replies are lost.
+    /// Breaks a client's connection. For a resumable session the broker may still read messages in transit; its replies
+    /// are lost.
     private mutating func lose(_ link: UInt64, _ number: Int) {
         if clients[number].token != nil, let last = links[link]?.lastUp {
             let arrival = max(last, now + setting.delay)
@@ -387,7 +388,7 @@ extension World {
         cut(link)
     }
 
-    /// Breaks a client's connection: it comes back under another; the broker hears of it sooner or later.
+    /// Breaks a client's connection: it reconnects later, and the broker is notified later.
     private mutating func cut(_ link: UInt64) {
         guard let number = links[link]?.peer else { return }
         links[link]?.isCut = true
@@ -396,7 +397,7 @@ extension World {
         plan(random.around(200_000_000), .clientConnects(number))
     }
 
-    /// The broker closed a connection.
+    /// Handles the closing of a connection by the broker.
     mutating func closed(_ link: UInt64) {
         guard let known = links[link], !known.isCut else { return }
         cut(link)

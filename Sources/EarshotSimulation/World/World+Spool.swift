@@ -1,16 +1,16 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// A file in which a body grows, or grew.
+/// File with a complete or partial body.
 struct SimulatedFile {
-    /// What was asked for.
+    /// Requested content.
     var content: JobContent
-    /// Of the version whose bytes it holds.
+    /// Entity tag of the version whose bytes it contains.
     var tag: String
     var bytes: Int
 }
 
-/// The spool as workers and the broker's shell see it: parts of bodies, by their names.
+/// Spool as seen by workers and the broker's shell: partial bodies by name.
 extension World {
     private func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
 
@@ -22,8 +22,9 @@ extension World {
 
     // MARK: Workers
 
-    /// An origin begins to answer: what was given is gone on with if it is of this version, else dropped.
-    /// - Returns: a PROGRESS, if one is due by now.
+    /// Handles the start of a response: a lent partial body is resumed if it is of the current version, otherwise
+    /// dropped.
+    /// - Returns: A PROGRESS message, if one is due.
     mutating func partBegins(_ job: Job, _ key: Int, at number: Int) throws(Violation) -> WorkerMessage? {
         let own = name(job.attempt, number)
         if random.perMille(100) { versions[key, default: 1] += 1 }
@@ -37,7 +38,7 @@ extension World {
         return .progress(job.attempt, received: 1, total: catalogue.length(of: key), part: grow(job, key, at: number))
     }
 
-    /// Writes some more of a body.
+    /// Writes more of a body.
     private mutating func grow(_ job: Job, _ key: Int, at number: Int) -> BodyPart {
         let isResuming = spool[name(job.attempt, number)] != nil && job.resume != nil
         let file = name(job.attempt, number, isAnew: job.resume != nil && !isResuming)
@@ -49,7 +50,7 @@ extension World {
         return BodyPart(file: file, httpFields: isResuming ? [] : fields(of: begun.tag))
     }
 
-    /// What a worker leaves of a transfer that it gives up.
+    /// Returns the partial body of a transfer that a worker abandons.
     mutating func partLeft(_ job: Job, at number: Int) -> BodyPart? {
         let own = name(job.attempt, number)
         let anew = name(job.attempt, number, isAnew: true)
@@ -61,14 +62,14 @@ extension World {
         return grow(job, key, at: number)
     }
 
-    /// Where a body grows by now, as the next broker is told.
+    /// Returns the growing body's file, for the report to the next broker.
     func partSoFar(_ job: Job, at number: Int) -> BodyPart? {
         let file = name(job.attempt, number)
         return spool[file].map { BodyPart(file: file, httpFields: fields(of: $0.tag)) }
     }
 
-    /// A body is whole.
-    /// - Returns: whether it began with what was given.
+    /// Handles a complete body.
+    /// - Returns: Whether it resumed the lent partial body.
     mutating func partEnds(_ job: Job, at number: Int) -> Bool {
         let own = spool.removeValue(forKey: name(job.attempt, number))
         spool[name(job.attempt, number, isAnew: true)] = nil
@@ -76,9 +77,9 @@ extension World {
         return job.resume != nil && own.tag == tag(of: key)
     }
 
-    // MARK: The shell
+    // MARK: Shell
 
-    /// Takes back what is left of what a worker is done with.
+    /// Stores the partial body of an attempt that ended.
     mutating func keepParts(after message: WorkerMessage, _ link: UInt64) throws(Violation) {
         let id = WorkerID(rawValue: link)
         switch message {
@@ -93,7 +94,7 @@ extension World {
         }
     }
 
-    /// Takes back what a worker that is dead has left.
+    /// Stores the partial bodies of a dead worker.
     mutating func keepParts(of link: UInt64) throws(Violation) {
         for (attempt, file) in trial.broker.core.parts(of: WorkerID(rawValue: link)) { try keep(file, attempt, link) }
     }
@@ -108,7 +109,7 @@ extension World {
         try tell(.partKept(id, attempt, bytes: left.bytes))
     }
 
-    /// Removes what no worker holds.
+    /// Removes files that no worker holds.
     mutating func sweepSpool() {
         for name in spool.keys where name.hasSuffix(".part") {
             let words = name.drop { $0 != "-" }.dropFirst().split(separator: ".")

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// What worker processes do, and what origins answer them.
+/// Behaviour of worker processes, and responses of origins.
 extension World {
     mutating func workerStarts(_ number: Int) throws(Violation) {
         guard !workers[number].isAlive || workers[number].link == nil else { return }
@@ -36,25 +36,25 @@ extension World {
         say(.ready(ready), number)
     }
 
-    /// What a worker will serve in its life: none for the web.
+    /// Returns the schemes that a worker serves; empty for the web.
     private mutating func schemes(of number: Int) -> [String] {
         guard number >= setting.workers else { return [] }
         let first = random.below(setting.schemes)
         let others = (0..<setting.schemes).filter { $0 != first && random.perMille(400) }
-        // One of the web's alone is not given to anybody.
+        // A worker for `http` alone gets no jobs.
         return (random.perMille(50) ? ["http"] : []) + ([first] + others).map { "own\($0)" }
     }
 
     private func isOwn(_ number: Int) -> Bool { number >= setting.workers }
 
-    /// Its transfers, in an order that is the same in each run.
+    /// Returns its transfers in a deterministic order.
     private func held(by number: Int) -> [Job] {
         workers[number].transfers.sorted {
             ($0.key.broker.rawValue, $0.key.flight) < ($1.key.broker.rawValue, $1.key.flight)
         }.map(\.value)
     }
 
-    /// A broker has taken a worker in: it hears of what is held of others, then of what has ended.
+    /// Handles the broker's welcome: reports attempts held of earlier brokers, then completed ones.
     private mutating func welcomed(_ number: Int, by limits: WorkerLimits) {
         workers[number].isWelcome = true
         if limits.adopts, !workers[number].isOld {
@@ -74,10 +74,10 @@ extension World {
         workers[number].untold = []
     }
 
-    /// Whether the next broker learns of a worker's transfers and may adopt them.
+    /// Returns whether the next broker learns of a worker's transfers and may adopt them.
     private func tellsNextBroker(_ number: Int) -> Bool { !isOwn(number) && !workers[number].isOld }
 
-    /// Notes the transfers that the next broker may adopt.
+    /// Records the transfers that the next broker may adopt.
     mutating func inherit() {
         let heirs = workers.indices.filter { workers[$0].isAlive && tellsNextBroker($0) }
         inheritance.begin(
@@ -95,7 +95,7 @@ extension World {
         return held
     }
 
-    /// Says how a transfer ended, now or to the next broker.
+    /// Reports the end of a transfer, now or to the next broker.
     private mutating func tell(_ terminal: WorkerMessage, of job: Job, _ number: Int) {
         if workers[number].isWelcome {
             say(terminal, number)
@@ -131,14 +131,14 @@ extension World {
         }
     }
 
-    /// The inline body the shell holds for a completion.
+    /// Returns the inline body that the shell holds for a completion.
     private mutating func body(of message: WorkerMessage) -> BodyID? {
         guard case .done(let completion) = message, completion.file == nil, completion.length > 0 else { return nil }
         lastBody += 1
         return BodyID(rawValue: lastBody)
     }
 
-    /// What the shell calls a file that may be given away.
+    /// Renames a file that may be given away, as the shell does.
     private func withOwnName(_ message: WorkerMessage, by id: WorkerID) -> WorkerMessage {
         guard case .done(var completion) = message, completion.file != nil,
             let own = trial.broker.core.ownName(of: completion.attempt, by: id)
@@ -147,7 +147,7 @@ extension World {
         return .done(completion)
     }
 
-    /// What the shell makes of a completion for those who want its body in a certain form.
+    /// Converts a completion's body to the requested forms, as the shell does.
     private mutating func inWishedForms(
         _ message: WorkerMessage, _ body: BodyID?, by id: WorkerID
     ) -> (WorkerMessage, BodyID?) {
@@ -191,7 +191,7 @@ extension World {
             } else {
                 return
             }
-            // It may have been done already when it was told to stop.
+            // The transfer may have completed before the CANCEL arrived.
             let isLate = setting.has(.lyingWorkers) && random.perMille(100)
             let ended = WorkerMessage.failed(
                 attempt, code: "cancelled", detail: nil, receivedBytes: 100, unwantedBytes: random.below(100),
@@ -201,7 +201,7 @@ extension World {
         case .ping: say(.pong, number)
         case .limits(let limits): if !workers[number].isWelcome { welcomed(number, by: limits) }
         case .error where isOwn(number) && !workers[number].isWelcome:
-            // There is no room for its schemes: its user tries others.
+            // There is no room for its schemes: its user starts another one.
             workerDies(number)
         case .drain, .error: break
         }
@@ -233,7 +233,7 @@ extension World {
         if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
     }
 
-    /// What the origin, or the way to it, makes of a job.
+    /// Returns the response of the origin, or a network failure.
     private mutating func answer(to job: Job, _ key: Int, at number: Int) -> WorkerMessage {
         let attempt = job.attempt
         if setting.has(.brokenTransfers), random.perMille(60) {
@@ -271,7 +271,7 @@ extension World {
         return .done(completion)
     }
 
-    // MARK: Trouble
+    // MARK: Faults
 
     mutating func workerActs(_ number: Int) {
         guard workers[number].isAlive else { return }
@@ -286,7 +286,7 @@ extension World {
         case ..<9 where setting.has(.workerHangs): workers[number].isHung = true
         case ..<15 where setting.has(.workerCuts): cutWorker(number)
         case ..<18 where setting.has(.workerCrashes):
-            // It says that it holds nothing, so it holds nothing.
+            // BYE implies that it holds no attempts.
             abandonTransfers(number)
             say(.bye, number)
             workerDies(number)
@@ -324,7 +324,7 @@ extension World {
             say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
         case 5: say(.ready(Ready(slots: 9)), number)
         case 6:
-            // Of what is its own it is believed: nobody else knows.
+            // A report about its own attempt is accepted, because it cannot be verified.
             let strange = others.flatMap { workers[number].transfers[$0] == nil ? $0 : nil }
             var held = HeldAttempt(attempt: strange ?? wrong.attempt, url: catalogue.urls[0])
             held.flight = FlightIdentity(high: 1, low: 2)
@@ -340,13 +340,13 @@ extension World {
         workers[number].transfers = [:]
     }
 
-    /// Ends a process: what it fetched breaks off at once, the broker hears of it later, another is started.
+    /// Kills a process: its transfers break off at once, the broker is notified later, and another one is started.
     mutating func workerDies(_ number: Int) {
         guard workers[number].isAlive else { return }
         workers[number].isAlive = false
         abandonTransfers(number)
         for link in workers[number].known where links[link] != nil {
-            // What it said last may still arrive.
+            // Its last messages may still arrive.
             let arrival = links[link]?.lastUp ?? 0
             let isLost = random.perMille(500)
             if isLost { links[link]?.isCut = true }
@@ -356,7 +356,7 @@ extension World {
         plan(random.around(300_000_000), .workerStarts(number))
     }
 
-    /// Breaks a worker's connection; its process connects again.
+    /// Breaks a worker's connection; its process reconnects.
     mutating func cutWorker(_ number: Int) {
         guard let link = workers[number].link else { return }
         links[link]?.isCut = true
@@ -365,7 +365,7 @@ extension World {
         plan(random.around(50_000_000), .workerStarts(number))
     }
 
-    /// The broker put a worker out: its process comes back, and is started anew by its user if it hangs.
+    /// Handles a forced disconnection: the process reconnects, or is restarted by its user if it hangs.
     mutating func closedWorker(_ link: UInt64) {
         guard let number = links[link]?.peer else { return }
         if workers[number].isHung {
@@ -375,7 +375,7 @@ extension World {
         }
     }
 
-    /// The broker hears of a broken connection and looks whether the process lives.
+    /// Notifies the broker of a broken connection, with the state of the process.
     mutating func workerCut(_ link: UInt64) throws(Violation) {
         guard let number = links[link]?.peer else { return }
         let isAlive = workers[number].isAlive && workers[number].known.contains(link)

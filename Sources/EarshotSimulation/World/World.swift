@@ -2,60 +2,60 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// One broker and everybody around it, in one process: fake time, one generator, no threads.
+/// A broker and all its peers in one process: fake time, one random generator, no threads.
 struct World {
-    /// How long a limit that was lowered may still be felt by an origin: more than a JOB's way to it.
+    /// Time after which a lowered limit must be effective at an origin, in nanoseconds: longer than a JOB's transit.
     private static let limitMemory: Int64 = 100_000_000
 
     var setting: Setting
     let catalogue: Catalogue
     var random: SeededGenerator
-    /// For the disk alone, so that its faults change nothing else of a world.
+    /// Generator for the disk only, so that its faults change nothing else of a world.
     private var diskRandom: SeededGenerator
-    /// For passes that are split, for the same reason.
+    /// Generator for split passes, for the same reason.
     private var partRandom: SeededGenerator
-    /// Transfers for the broker before, and the draws of requests for the same URLs.
+    /// Transfers for the previous broker, and the draws of requests for the same URLs.
     var inheritance: Inheritance
     private(set) var trial: Trial
-    /// Those of brokers that have died.
+    /// Ledgers of earlier brokers.
     private(set) var earlierLedgers: [Ledger] = []
     var now: Int64 = 1_000_000_000
     private var plans = Heap<Plan>()
     private var planned: UInt64 = 0
     private var needsDispatch = false
-    /// Events that follow from carrying actions out.
+    /// Events caused by executing actions.
     private var consequences: [BrokerEvent] = []
-    /// Whether peers begin nothing any more.
+    /// Whether peers start nothing new.
     private(set) var isEnding = false
-    /// Whether no client comes back.
+    /// Whether no client reconnects.
     private(set) var isOver = false
-    /// All the core was told, if it is kept.
+    /// All events passed to the core, if recorded.
     private(set) var history: [HistoryEntry]?
 
     var clients: [SimulatedClient] = []
     var workers: [SimulatedWorker] = []
     var origins: [SimulatedOrigin]
     var links: [UInt64: Link] = [:]
-    /// Counts requests that share no flight.
+    /// Number of requests without a shared flight.
     var lastAlone = 0
     var lastLink: UInt64 = 0
     var lastBody: UInt64 = 0
-    /// Parts of bodies, by name.
+    /// Partial bodies by name.
     var spool: [String: SimulatedFile] = [:]
-    /// Files that clients were given and took, by the client.
+    /// Files whose ownership clients received, by client.
     var taken: [String: Int] = [:]
-    /// Counts fetches: each third takes a file. Not drawn, so that the worlds of the seeds that tests name stay what
-    /// they are.
+    /// Number of fetches: every third one requests ownership of a file. Not drawn, so that the worlds of seeds named in
+    /// tests stay the same.
     var fetches = 0
-    /// Terminals that wait in the shell's file, or in its memory when they could not be written.
+    /// Waiting terminals in the shell's file, or in its memory if they could not be written.
     private var waiting: [WaitingID: Terminal] = [:]
-    /// Bodies that wait in the spool, by their names.
+    /// Names of waiting bodies in the spool.
     private var waitingBodies: Set<String> = []
-    /// Whether the disk takes nothing.
+    /// Whether the disk rejects writes.
     private(set) var isDiskFull = false
-    /// How often what is under a URL has changed.
+    /// Number of changes of a URL's content.
     var versions: [Int: Int] = [:]
-    /// Origins' limits that were in force and may still be felt, oldest first.
+    /// Earlier limits of origins that may still be effective, oldest first.
     private var formerLimits: [(until: Int64, limits: [Int])] = []
 
     init(_ options: SimulationOptions, keepsHistory: Bool) {
@@ -80,7 +80,7 @@ struct World {
 
     // MARK: Running
 
-    /// Runs until the core was told so many events, then lets everything run out.
+    /// Runs until the core has received `steps` events, then lets all work finish.
     mutating func run(steps: Int) throws(Violation) {
         while trial.steps < steps { try turn() }
         isEnding = true
@@ -94,7 +94,7 @@ struct World {
         }
     }
 
-    /// The next thing that happens.
+    /// Executes the next event.
     private mutating func turn() throws(Violation) {
         let planned = plans.min?.at
         let timer = trial.broker.core.nextTimer?.nanoseconds
@@ -103,7 +103,7 @@ struct World {
             try tell(.dispatch(unread: drawUnread()))
             return
         }
-        // A core that is behind asks for the next pass at once; what peers sent meanwhile comes in with it.
+        // A core with pending work requests the next pass at once; input that arrived meanwhile is included.
         let isCrossed = trial.broker.core.isPurging && planned != nil && random.perMille(600)
         if let timer, timer <= planned ?? .max, !isCrossed {
             now = max(now, timer)
@@ -114,15 +114,15 @@ struct World {
         }
     }
 
-    /// Clients that have sent more than the pass has read.
+    /// Draws the clients whose input is not completely read in a pass.
     private mutating func drawUnread() -> [ClientID] {
         guard setting.has(.splitPasses) else { return [] }
         return trial.broker.core.clientsHandingOver.filter { _ in partRandom.perMille(700) }
     }
 
     private mutating func runOut(_ steps: Int) throws(Violation) {
-        // Who asks for more than a client may, is refused more than may be due to it, is closed for that and asks again
-        // would come to no end.
+        // Otherwise a client that exceeds its limit, and is closed because of too many refusals, would repeat its
+        // requests forever.
         setting.limits.dueDeliveries = CoreLimits().dueDeliveries
         try tell(.limitsChanged(setting.limits))
         let bound = trial.steps + 100_000 + steps / 10
@@ -149,7 +149,7 @@ struct World {
 
     private var hasFuture: Bool { !plans.isEmpty || trial.broker.core.nextTimer != nil }
 
-    /// Tells the broker, does what it asks for, and tells it what came of that.
+    /// Passes an event to the broker, executes its actions, and passes on the resulting events.
     mutating func tell(_ event: BrokerEvent) throws(Violation) {
         try tellOnce(event)
         var index = 0
@@ -170,14 +170,14 @@ struct World {
         }
     }
 
-    // MARK: The future
+    // MARK: Planning
 
     mutating func plan(_ delay: Int64, _ happening: Happening) {
         planned += 1
         plans.insert(Plan(at: now + delay, order: planned, happening: happening))
     }
 
-    /// Plans the arrival of something a client or worker says.
+    /// Plans the arrival of a message from a client or worker.
     mutating func send(up link: UInt64, _ happening: Happening) {
         guard let last = links[link]?.lastUp else { return }
         let arrival = max(last, now + random.around(setting.delay))
@@ -185,7 +185,7 @@ struct World {
         plan(arrival - now, happening)
     }
 
-    /// Plans the arrival of something the broker says.
+    /// Plans the arrival of a message from the broker.
     mutating func send(down link: UInt64, _ happening: Happening) {
         guard let known = links[link], !known.isCut else { return }
         let arrival = max(known.lastDown, now + random.around(setting.delay))
@@ -227,8 +227,8 @@ struct World {
         }
     }
 
-    /// Does one thing the core asked for.
-    /// - Returns: what the core is to be told of it.
+    /// Executes an action of the core.
+    /// - Returns: The resulting event.
     private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) throws(Violation) -> BrokerEvent? {
         switch action {
         case .send(let id, .progress(let progress)) where isFull():
@@ -251,15 +251,15 @@ struct World {
             waiting[id] = terminal
             return isDiskFull ? .waitingFailed : nil
         case .deliverWaiting(let id, let sequence, let number):
-            // What is not there the model has objected to.
+            // The model has already reported a missing terminal.
             guard var terminal = waiting[number] else { return nil }
-            // Nothing is read for one that takes nothing.
+            // Nothing is read for a client whose socket is full.
             if !refused.contains(id), isUnreadable() { return .waitingLost(id) }
             terminal.sequence = sequence
             return deliver(terminal, to: id, &refused)
         case .forgetWaiting(let id): waiting[id] = nil
         case .spill(let body, let file):
-            // What is there under that name is not written again.
+            // An existing file of that name is not written again.
             guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
             waitingBodies.insert(file)
         case .releaseFile(let file):
@@ -269,7 +269,7 @@ struct World {
         case .sweepSpool: sweepSpool()
         case .lendPart(let file, let other): rename(file, to: other)
         case .removePart(let file): spool[file] = nil
-        // There is no cache in this world, and no disk for durable requests; the model objects to one that is asked.
+        // This world has no cache and no disk for durable requests; the model reports their use.
         case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache, .storeDurable, .storeResult,
             .readResult, .forgetDurable, .limitDurable:
             break
@@ -280,7 +280,7 @@ struct World {
     private mutating func deliver(
         _ terminal: Terminal, to id: ClientID, _ refused: inout Set<ClientID>
     ) -> BrokerEvent? {
-        // Nothing overtakes a terminal that was refused.
+        // No terminal overtakes a refused one.
         guard !refused.contains(id) else { return nil }
         if isFull() {
             refused.insert(id)
@@ -291,20 +291,20 @@ struct World {
         return .deliveryTaken(id, terminal.sequence)
     }
 
-    /// Whether a socket takes no more now.
+    /// Returns whether a socket is full now.
     private mutating func isFull() -> Bool { setting.has(.fullSockets) && !isEnding && random.perMille(10) }
 
-    /// Whether a worker's socket takes no more now: it reads slower than the broker gives out.
+    /// Returns whether a worker's socket is full now, because it reads more slowly than the broker sends.
     private mutating func isWorkerFull() -> Bool {
         setting.has(.fullSockets) && !isEnding && random.below(3_000) == 0
     }
 
-    /// Whether what is on the disk cannot be read now.
+    /// Returns whether stored data is unreadable now.
     mutating func isUnreadable() -> Bool { setting.has(.diskFaults) && !isEnding && diskRandom.perMille(20) }
 
     // MARK: Brokers
 
-    /// Has clients make requests, and plans the broker's death while workers are likely to serve them.
+    /// Makes clients send requests, and plans the broker's death while workers are likely to serve them.
     private mutating func brokerEnds() {
         guard !isEnding else { return }
         plan(random.around(setting.brokerLife), .brokerEnds)
@@ -313,7 +313,7 @@ struct World {
         plan(2 * setting.delay + inheritance.around(setting.latency), .brokerDies)
     }
 
-    /// Ends the broker with all of its connections; the processes at their other ends live on.
+    /// Kills the broker with all its connections; its peers' processes continue.
     private mutating func brokerDies() throws(Violation) {
         guard !isEnding else { return }
         earlierLedgers.append(trial.broker.core.ledger)
@@ -327,7 +327,7 @@ struct World {
             workers[worker].known = []
             workers[worker].link = nil
             workers[worker].isWelcome = false
-            // Nobody is left to find that it hangs.
+            // No broker is left to detect that it hangs.
             if workers[worker].isHung { workerDies(worker) }
             plan(random.around(50_000_000), .workerStarts(worker))
         }
@@ -336,7 +336,7 @@ struct World {
         taken = [:]
         waiting = [:]
         waitingBodies = []
-        // Long enough for all of them.
+        // Long enough for all workers.
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
         try tell(.brokerReplaced(setting.limits, expectedWorkers: setting.workers, until: until))
     }
@@ -357,11 +357,11 @@ struct World {
         try tell(.limitsChanged(setting.limits))
     }
 
-    /// What an origin may have now; 0 if nobody ever wanted anything there.
+    /// Returns the current limit of an origin; 0 if it was never used.
     private func limit(of origin: Int) -> Int { trial.model.origins["http://o\(origin).test"]?.limit ?? 0 }
 
-    /// A transfer begins, as the origin sees it: invariant 9, by its own count.
-    /// - Parameter origin: nil for what only users' own workers fetch.
+    /// Counts the start of a transfer at its origin: invariant 9, independently of the model.
+    /// - Parameter origin: Nil for a URL served by users' workers.
     mutating func transferBegins(at origin: Int?) throws(Violation) {
         guard let origin else { return }
         origins[origin].running += 1
