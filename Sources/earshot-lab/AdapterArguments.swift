@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// What an adapter is told when it is started.
+/// Command-line arguments of an adapter.
 struct AdapterArguments: ParsableArguments {
     @Argument(help: "The folder for bodies.")
     var folder: String
@@ -8,7 +8,7 @@ struct AdapterArguments: ParsableArguments {
     @Argument(help: "lease=SECONDS, whole ones.")
     var options: [String] = []
 
-    /// What it asks for; zero for none.
+    /// Requested lease; zero for none.
     var lease: Duration { .seconds(options.last.flatMap { Int($0.dropFirst("lease=".count)) } ?? 0) }
 
     func validate() throws {

@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotLoop
 
-/// `earshot-lab adapter`: the Swift client library behind the lines that scenarios speak, see protocols/README.md.
+/// `earshot-lab adapter`: executes the lines of a scenario with the Swift client library, see protocols/README.md.
 struct AdapterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "adapter", abstract: "Do with the client library what lines of standard input say.")

@@ -1,12 +1,12 @@
 internal import ArgumentParser
 
-/// `earshot-lab bench`: what things cost.
+/// `earshot-lab bench`: microbenchmarks.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure.", subcommands: [CoreBenchCommand.self, CountCommand.self])
 }
 
-/// `earshot-lab bench core`: time and memory of the core's operations, by how much is queued.
+/// `earshot-lab bench core`: time and memory of the core's operations by number of queued requests.
 struct CoreBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "core",
@@ -34,7 +34,7 @@ struct CoreBenchCommand: ParsableCommand {
     }
 }
 
-/// `earshot-lab bench count`: one operation often, for callgrind, which collects in functions named `counted…`.
+/// `earshot-lab bench count`: repeats one operation for callgrind, which collects in functions named `counted…`.
 struct CountCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "count", abstract: "Do one operation often, and tell how often; bin/bench instructions counts it.")
@@ -62,7 +62,7 @@ struct CountCommand: ParsableCommand {
 }
 
 extension String {
-    /// With spaces after it up to `width` characters, or before it up to `-width`.
+    /// Returns the string padded with spaces: on the right to `width` characters, or on the left for a negative width.
     fileprivate func padded(to width: Int) -> String {
         let spaces = String(repeating: " ", count: max(0, abs(width) - count))
         return width < 0 ? spaces + self : self + spaces

@@ -2,13 +2,13 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// A program that awaits: a command is a line, and each `receive` is answered with a line of what `Bus` and its
-/// handlers told.
+/// Asynchronous program under test. It executes one command per line, and answers each `receive` with a line about an
+/// event of `Bus` or its handlers.
 ///
-/// Request IDs are the library's own here; those of the lines name tasks. Who awaits what the program itself removed or
-/// replaced is told so; the lines do not have that.
+/// The library chooses request IDs; the IDs of the lines identify tasks. The library reports removals and replacements
+/// by the program itself, which scenarios do not expect.
 actor BusAdapter {
-    /// What a line's request became.
+    /// Operation started by a line.
     private enum Wish {
         case task(Task<Void, Never>)
         case download(Download)
@@ -25,10 +25,10 @@ actor BusAdapter {
     private let bodies: String
     private let output: Output
     private var handlers: [String: Handler] = [:]
-    /// By handler and request.
+    /// Operations by handler and request.
     private var wishes: [String: [String: Wish]] = [:]
     private var heard: [String] = []
-    /// Times that `receive` was said and not answered.
+    /// Number of unanswered `receive` commands.
     private var wanted = 0
     private var count = 0
 
@@ -68,7 +68,7 @@ actor BusAdapter {
             Task { await follow(download, name, request) }
             return
         }
-        // It has asked when it first waits: requests are asked for in the order of the lines.
+        // An immediate task sends its request before it first suspends, so requests are sent in the order of the lines.
         let task = Task.immediate {
             do {
                 let response =
@@ -123,9 +123,9 @@ actor BusAdapter {
         }
     }
 
-    // MARK: What is heard
+    // MARK: Events
 
-    /// A request of this program's is not awaited any more.
+    /// Handles the end of a request of this program.
     private func ended(_ name: String, _ request: String, _ result: Result<Response, any Error>) async {
         do {
             try await tell(name, request, .success(result.get()))
@@ -133,7 +133,7 @@ actor BusAdapter {
             heard.append("cancelled \(name) \(request)")
         } catch let error as BusError where [.removed, .replaced].contains(error.code) && wishes[name]?[request] == nil
         {
-            // By this program, which awaits no line for it.
+            // Removed by this program, so the scenario expects no line.
         } catch let error as BusError where [.idInUse, .invalidRequest, .noBroker].contains(error.code) {
             heard.append(Self.line(of: error))
         } catch let error as BusError {
@@ -158,7 +158,7 @@ actor BusAdapter {
         answer()
     }
 
-    /// Writes a body into a new file.
+    /// Writes a body to a new file.
     private func keep(_ body: ResponseBody?, _ path: String) async throws {
         let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard target >= 0 else { throw SystemError("open", number: errno) }
@@ -181,7 +181,7 @@ actor BusAdapter {
         return "error \(error.code): \(error)"
     }
 
-    /// Those of a line, `NAME=VALUE` each, and whether it replaces.
+    /// Parses the options of a line, `NAME=VALUE` each, and whether the request replaces others.
     private static func options(_ fields: [String]) throws -> (FetchOptions, replaces: Bool) {
         var options = FetchOptions()
         var replaces = false
@@ -200,7 +200,7 @@ actor BusAdapter {
     }
 }
 
-/// A line that this adapter does not know how to carry out.
+/// Line that this adapter does not support.
 struct AdapterFault: Error, CustomStringConvertible {
     let description: String
 }

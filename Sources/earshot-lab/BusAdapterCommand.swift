@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// `earshot-lab bus-adapter`: `Bus` and `Handler` behind the lines that scenarios speak, see protocols/README.md.
+/// `earshot-lab bus-adapter`: executes the lines of a scenario with `Bus` and `Handler`, see protocols/README.md.
 struct BusAdapterCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bus-adapter", abstract: "Do with Bus and Handler what lines of standard input say.")
@@ -16,7 +16,7 @@ struct BusAdapterCommand: AsyncParsableCommand {
             let bus = try await Bus.connect(lease: arguments.lease)
             _ = output.write(Array("ready\n".utf8))
             let adapter = BusAdapter(bus, bodies: arguments.folder, output)
-            // Reading blocks, so it has a thread of its own.
+            // Reading blocks, so it runs on a dedicated thread.
             let (lines, source) = AsyncStream.makeStream(of: String.self)
             try BackgroundThread.run {
                 while let line = readLine() { source.yield(line) }

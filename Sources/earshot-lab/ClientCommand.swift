@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// `earshot-lab client`: one of the clients of a chaos run, on the client library.
+/// `earshot-lab client`: a client of a chaos run, based on the client library.
 struct ClientCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "client", abstract: "Do what a plan says, and write a journal of it.",

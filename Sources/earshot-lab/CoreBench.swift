@@ -1,9 +1,9 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// One core with so many requests queued, and what its operations cost there.
+/// Core with a number of queued requests, and the cost of its operations.
 struct CoreBench {
-    /// Operations of each kind that are timed.
+    /// Number of timed operations of each kind.
     static let sample = 1_000
     static let rows = [
         "submit, ns", "join, ns", "assign, ns", "complete, ns", "remove a tenth, µs", "99 % of its passes, µs",
@@ -11,7 +11,7 @@ struct CoreBench {
         "queued a second time",
     ]
 
-    /// The handler of a tenth of all.
+    /// Handler of a tenth of all requests.
     private static let crawl = "app0/crawl"
 
     private let queued: Int
@@ -32,7 +32,7 @@ struct CoreBench {
         }
     }
 
-    /// The figures of `rows`.
+    /// Returns the values of `rows`.
     consuming func run() -> [Int] {
         let before = ResidentMemory.bytes
         ResidentMemory.forgetPeak()
@@ -75,8 +75,8 @@ struct CoreBench {
         ]
     }
 
-    /// A sample of one operation, for a tool that counts instructions inside `counted` alone. How many it was: a worker
-    /// keeps some of its slots for urgent requests.
+    /// Runs a sample of one operation, for a tool that counts only instructions inside `counted`. Returns the number of
+    /// operations, which varies because a worker reserves some slots for urgent requests.
     consuming func runCounted(_ operation: CountedOperation) -> Int {
         fill()
         _ = core.takeActions()
@@ -113,7 +113,7 @@ struct CoreBench {
         for number in 0..<queued { say(fetch(number), by: number % clients.count) }
     }
 
-    /// Ends all that is wanted, and the worker with what it runs.
+    /// Ends all requests, and the worker with its transfers.
     private mutating func empty() {
         core.workerLost(worker, now: now)
         for client in 0..<clients.count {
@@ -127,7 +127,7 @@ struct CoreBench {
         precondition(core.ledger.requests.pending == 0, "\(core.ledger)")
     }
 
-    /// The time all these messages take the core.
+    /// Returns the core's processing time of all messages.
     private mutating func nanoseconds(_ messages: [ClientMessage]) -> Int {
         nanoseconds { bench in
             for (index, message) in messages.enumerated() { bench.say(message, by: index % bench.clients.count) }
@@ -140,7 +140,7 @@ struct CoreBench {
         return ProcessorTime.read() - began
     }
 
-    /// A request as it comes from the wire, whose strings have no room to spare.
+    /// Returns a request decoded from the wire, whose strings have no spare capacity.
     private func fetch(_ number: Int, handler: String? = nil) -> ClientMessage {
         let tail = String(1_000_000_000 + number)
         let host = "http://host\(1_000 + number % 5_000).example/"

@@ -1,13 +1,13 @@
 internal import ArgumentParser
 
-/// What instructions are counted of.
+/// Operation for which instructions are counted.
 enum CountedOperation: String, CaseIterable, ExpressibleByArgument {
-    /// A head of a client's FETCH becomes a message.
+    /// Decodes the head of a client's FETCH.
     case decode
     case submit
     case join
     case assign
     case complete
-    /// A RESULT becomes a head.
+    /// Encodes a RESULT.
     case encode
 }

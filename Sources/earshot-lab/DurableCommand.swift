@@ -1,7 +1,7 @@
 internal import ArgumentParser
 internal import EarshotSimulation
 
-/// `earshot-lab durable`: durable requests over brokers that are killed.
+/// `earshot-lab durable`: simulates durable requests with brokers that are killed.
 struct DurableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "durable",

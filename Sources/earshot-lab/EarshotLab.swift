@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// Earshot's workbench: what is run by developers, not by users.
+/// Workbench of Earshot's developers; not for users.
 @main
 struct EarshotLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

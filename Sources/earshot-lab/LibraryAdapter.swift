@@ -3,10 +3,10 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// A program that uses the client library as it is told: a command is a line of standard input, and each `receive` is
-/// answered with a line of what the library told.
+/// Program under test. It executes one command per line of standard input with the client library, and answers each
+/// `receive` with a line about an event of the library.
 final class LibraryAdapter {
-    /// Whether there is nothing more to do: the commands have ended, or the broker is of another version.
+    /// Whether it ends: after the last command, or because the broker has another version.
     private(set) var isOver = false
 
     private let bodies: String
@@ -14,7 +14,7 @@ final class LibraryAdapter {
     private var connection: ClientConnection?
     private var input: [UInt8] = []
     private var heard: [String] = []
-    /// Times that `receive` was said and not answered.
+    /// Number of unanswered `receive` commands.
     private var wanted = 1
     private var count = 0
     private var isGreeted = false
@@ -45,7 +45,7 @@ final class LibraryAdapter {
         answer()
     }
 
-    /// A command is a message in lower case, `name=value` its fields.
+    /// Executes a command: a message in lower case with fields as `name=value`.
     private func carryOut(_ line: String) {
         let words = line.split(separator: " ")
         let head = [words[0].uppercased()] + words.dropFirst().prefix(words[0] == "fetch" ? 3 : 2).map { String($0) }
@@ -96,7 +96,7 @@ final class LibraryAdapter {
         }
     }
 
-    /// Writes a body into a file of its own, and tells its path.
+    /// Writes a body to a new file and returns its path.
     private func keep(_ file: String?, _ body: [UInt8]) -> String {
         count += 1
         let path = "\(bodies)/\(count)"

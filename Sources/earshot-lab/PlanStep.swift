@@ -2,13 +2,13 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotWire
 
-/// One line of a plan: what a ``PlannedClient`` does, and when.
+/// Step of a plan: an action of a ``PlannedClient`` with its time.
 ///
 /// `MS ask NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
-/// PATTERN`. A name is of one request in all of a run. It goes along as its tag, and here as its ID too.
+/// PATTERN`. A name identifies one request in the whole run; it serves as request ID and tag.
 struct PlanStep {
     enum Action {
-        /// `hold`: how long a body in a file is kept before it is read.
+        /// `hold`: delay before a body file is read.
         case ask(Fetch, hold: Duration)
         case cancel(RequestID)
         case remove(HandlerPattern)
@@ -16,11 +16,11 @@ struct PlanStep {
         case unwatch(HandlerPattern)
     }
 
-    /// After the client's start.
+    /// Delay after the client's start.
     let delay: Duration
     let action: Action
 
-    /// - Throws: `ValidationError` for a line that is no step.
+    /// - Throws: `ValidationError` for an invalid line.
     init(_ line: Substring) throws {
         let words = line.split(separator: " ")
         guard words.count >= 3, let milliseconds = Int(words[0]), let action = Self.action(words[1], words.dropFirst(2))
@@ -43,7 +43,7 @@ struct PlanStep {
         }
     }
 
-    /// The fields are the wire's own, so that what reads them there reads them here.
+    /// Parses a request with the decoder of the protocol, which also defines its fields.
     private static func ask(_ words: [Substring]) -> Action? {
         guard words.count >= 3 else { return nil }
         var hold = Duration.zero

@@ -4,25 +4,25 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// A client that does what a plan says, and writes into its journal what it asked for and what came of it.
+/// Client that executes a plan, and records its requests and their results in a journal.
 final class PlannedClient {
-    /// The field in which the origin says of which of its versions a body is.
+    /// Header field by which the origin identifies the version of a body.
     private static let generationField = "x-generation"
 
     private let loop: EventLoop
     private let journal: JournalFile
     private let onIdle: () -> Void
     private var connection: ClientConnection?
-    /// What is wanted, with the time for which its file is held.
+    /// Open requests, with the delay before their files are read.
     private var open: [RequestKey: Duration] = [:]
     private var handlers: [RequestID: HandlerID] = [:]
     private var stepsLeft: Int
-    /// Removals and cancellations without an answer, and files not read yet.
+    /// Number of removals and cancellations without a reply, and of unread files.
     private var unfinished = 0
     private var broker = "-"
     private var saidIdle = false
 
-    /// - Parameter onIdle: called once, when the plan is done and everything has ended.
+    /// - Parameter onIdle: Called once, after the plan is executed and all requests have ended.
     init(
         folder: RuntimeFolder, window: Int, lease: Duration, steps: [PlanStep], journal: JournalFile,
         loop: EventLoop, onIdle: @escaping () -> Void
@@ -39,16 +39,16 @@ final class PlannedClient {
         }
     }
 
-    /// What ended the connection for good.
+    /// Error that ended the connection permanently.
     var failure: (any Error)? { connection?.failure }
 
-    /// Leaves the bus.
+    /// Disconnects from the bus.
     func close() {
         connection?.close()
         journal.note("bye")
     }
 
-    // MARK: The plan
+    // MARK: Plan
 
     private func take(_ action: PlanStep.Action) {
         stepsLeft -= 1
@@ -100,7 +100,7 @@ final class PlannedClient {
         }
     }
 
-    // MARK: What the broker says
+    // MARK: Events
 
     private func heard(_ event: ClientEvent) {
         switch event {
@@ -145,7 +145,7 @@ final class PlannedClient {
         }
     }
 
-    /// Takes the body out of its file, unless it was given up meanwhile.
+    /// Reads the body from its file, unless the request was dropped meanwhile.
     private func read(_ delivery: Delivery) {
         guard open[delivery.key] != nil, let connection else {
             connection?.finish(delivery)
@@ -184,7 +184,7 @@ final class PlannedClient {
         onIdle()
     }
 
-    // MARK: What a terminal says
+    // MARK: Terminals
 
     private static func word(_ terminal: Terminal) -> String {
         switch terminal.outcome {
@@ -203,7 +203,7 @@ final class PlannedClient {
         return "-"
     }
 
-    /// The SHA-256 of a file; nil if it is not there.
+    /// Returns the SHA-256 of a file; nil if it does not exist.
     private static func digest(of path: String) -> String? {
         let file = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { return nil }

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// What this thread has used of a processor, in nanoseconds: clock_gettime(2). Time that others had it does not count.
+/// Processor time of this thread in nanoseconds: clock_gettime(2). Excludes the time of other threads.
 enum ProcessorTime {
     static func read() -> Int {
         var time = timespec()

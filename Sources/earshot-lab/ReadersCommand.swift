@@ -4,7 +4,8 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot-lab readers`: many subscribers of one handler in one process, so that reading costs little beside the bus.
+/// `earshot-lab readers`: many subscribers of one handler in one process, so that the readers cost little compared with
+/// the bus.
 struct ReadersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "readers", abstract: "Hear a handler over many connections, and say how late.",
@@ -56,16 +57,16 @@ struct ReadersCommand: ParsableCommand {
     }
 }
 
-/// Connections that all hear one handler.
+/// Connections that all subscribe to one handler.
 private final class Readers {
     private let loop: EventLoop
     private let handler: HandlerID
     private var connections: [ClientConnection] = []
     private var ready = 0
-    /// Requests that will be asked for; 0 where somebody else asks.
+    /// Number of requests to send; 0 if another process sends them.
     private var count = 0
     private var asked = 0
-    /// Microseconds, of each terminal.
+    /// Delay of each terminal in microseconds.
     private var delays: [Int64] = []
 
     init(
@@ -79,7 +80,7 @@ private final class Readers {
                 endpoint: folder.busEndpoint, window: window, loop: loop
             ) { [unowned self] in heard($0) }
             connection.subscribe(pattern)
-            // Answered after the subscription was taken.
+            // The reply follows the execution of the subscription.
             connection.query(.ping)
             connections.append(connection)
         }
@@ -91,7 +92,7 @@ private final class Readers {
 
     private var missing: Int { max(0, count * connections.count - delays.count) }
 
-    /// One line of JSON.
+    /// Results as one line of JSON.
     var report: String {
         let sorted = delays.sorted()
         let figures = [50, 99, 100].map { share in
@@ -107,7 +108,7 @@ private final class Readers {
         ask(for: url, every: .seconds(1) / rate, at: loop.now)
     }
 
-    /// Each request's ID is the moment at which it was due: what holds up this process counts as delay, too.
+    /// The ID of each request is its planned time, so that delays of this process count as well.
     private func ask(for url: String, every pace: Duration, at due: LoopTime) {
         guard asked < count, let request = RequestID("\(due.nanoseconds)") else { return }
         var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(asked)")

@@ -1,13 +1,13 @@
 internal import Glibc
 
-/// What of this process is in memory: proc_pid_status(5).
+/// Memory usage of this process: proc_pid_status(5).
 enum ResidentMemory {
     static var bytes: Int { status("VmRSS:") }
 
-    /// The most since `forgetPeak`.
+    /// Peak since the last `forgetPeak`.
     static var peakBytes: Int { status("VmHWM:") }
 
-    /// Begins a new peak: proc_pid_clear_refs(5), 5.
+    /// Resets the peak: proc_pid_clear_refs(5), 5.
     static func forgetPeak() {
         guard let file = unsafe fopen("/proc/self/clear_refs", "w") else { return }
         unsafe fputs("5", file)

@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotCore
 internal import EarshotSimulation
 
-/// `earshot-lab simulate`: runs of the simulated world, watched by the reference model.
+/// `earshot-lab simulate`: runs of the simulated world, checked by the reference model.
 struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate", abstract: "Run the core in a simulated world and check its invariants.")
@@ -66,7 +66,7 @@ struct SimulateCommand: ParsableCommand {
         }
     }
 
-    /// What gives the same run.
+    /// Returns the arguments that reproduce the run.
     private func arguments(seed: UInt64) -> String {
         let named = without.map { " --without \($0)" } + (canary.map { [" --canary \($0)"] } ?? [])
         return "--seed \(seed) --steps \(steps) --handlers \(handlers) --keys \(keys)" + named.joined()

@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// Messages of the usual size, decoded and encoded.
+/// Benchmark of decoding and encoding messages of typical size.
 struct WireBench {
     private let heads: [[UInt8]]
     private let results: [BrokerMessage]
-    /// What came out, so that nothing can be left undone.
+    /// Total output size, which prevents the optimizer from removing the work.
     private var bytes = 0
 
     init() {
@@ -23,7 +23,8 @@ struct WireBench {
         results = (0..<CoreBench.sample).map { .terminal(Self.result($0)) }
     }
 
-    /// One operation on each message, for a tool that counts instructions inside `counted…` alone. How many they were.
+    /// Runs one operation per message, for a tool that counts only instructions inside `counted…`. Returns their
+    /// number.
     consuming func runCounted(decodes: Bool) -> Int {
         if decodes { countedDecoding() } else { countedEncoding() }
         precondition(bytes > 0, "nothing was done")

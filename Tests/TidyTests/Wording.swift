@@ -43,7 +43,7 @@ enum Wording {
         "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "docs/", "examples/", "protocols/",
         "Sources/EarshotBroker/", "Sources/EarshotClient/", "Sources/EarshotCore/",
         "Sources/EarshotWire/", "Sources/EarshotWorker/",
-        "Sources/earshot-lab/", "Sources/earshot/",
+        "Sources/earshot/",
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
