@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// libcurl reports a stream that was reset without an error like one that ended; only nghttp2 tells them apart. So this file
-// defines some functions of nghttp2 that libcurl calls: the dynamic linker prefers a program's exported symbols to those of the
-// libraries that it loads. They call nghttp2's own.
+// libcurl reports a stream that was reset without an error as complete; only nghttp2 knows the difference. This file
+// therefore defines some functions of nghttp2 that libcurl calls: the dynamic linker prefers a program's exported
+// symbols to those of loaded libraries. They call nghttp2's originals.
 
-// The beginning of nghttp2_frame, and of its variant for DATA. Stable since nghttp2 1.0, of 2015.
+// Common initial fields of nghttp2_frame, and of its variant for DATA. Stable since nghttp2 1.0 (2015).
 typedef struct {
     size_t length;
     int32_t stream_id;
@@ -27,7 +27,7 @@ typedef struct {
 
 typedef struct {
     frame_head head;
-    // Bytes of padding, its length byte included.
+    // Length of the padding in bytes, including its length byte.
     size_t padding;
 } data_frame;
 
@@ -41,28 +41,29 @@ typedef int (*frame_callback)(void *session, const frame_head *frame, void *cont
     USE(void *, nghttp2_session_get_stream_user_data, (void *session, int32_t stream_id)) \
     USE(int, nghttp2_session_terminate_session, (void *session, uint32_t error)) \
     USE(ssize_t, nghttp2_session_mem_recv, (void *session, const uint8_t *input, size_t length))
-// Takes the place of nghttp2_session_mem_recv in nghttp2 1.60.
+// Replaces nghttp2_session_mem_recv since nghttp2 1.60.
 #define NEWER_FUNCTIONS(USE) \
     USE(ptrdiff_t, nghttp2_session_mem_recv2, (void *session, const uint8_t *input, size_t length))
 
 #define POINTER(result, name, parameters) result (*name) parameters;
 static struct { FUNCTIONS(POINTER) NEWER_FUNCTIONS(POINTER) } nghttp2;
 
-// libcurl's own callback for connections to servers. The one for proxies registers later, and is left alone.
+// libcurl's callback for connections to servers. The callback for proxies is registered later and stays unchanged.
 static frame_callback libcurl_frame_arrived;
 static curlshim_stream_note stream_noted;
 
-// libcurl 7.88 reads a connection until it has bytes for the transfer that reads, or until none are left. A server that sends
-// other frames as fast as they are parsed would keep it there. So a connection ends after so much processor time without a frame
-// of a response. A large body of a cancelled transfer, at most a window of 32 MiB, takes a third of that.
+// libcurl 7.88 reads a connection until it has bytes for the current transfer, or until no input is left. A server that
+// sends other frames as fast as they are parsed would block it. A connection is therefore closed after this much
+// processor time without a frame of a response. A large body of a cancelled transfer, at most a window of 32 MiB, takes
+// a third of that.
 static const int64_t most_idle_nanoseconds = 100 * 1000 * 1000;
-// Fewer bytes are not worth a look at the clock.
+// Input below which the clock is not read, in bytes.
 enum { unmetered_bytes = 256 * 1024 };
 
 // Input since the last frame of a response, or since the owner last entered libcurl.
 static _Thread_local struct {
     size_t bytes;
-    // When they became worth metering; 0 before.
+    // Time at which `bytes` reached unmetered_bytes; 0 before.
     int64_t began;
 } idle_input;
 static int is_metered;
@@ -75,7 +76,7 @@ static int64_t processor_time(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-// Ends the session if it takes too long over frames of no response. - Returns: whether it does.
+// Closes the session if it spends too much time on frames without a response. Returns whether it does.
 static int ends_flood(void *session, size_t length) {
     is_metered = 1;
     idle_input.bytes += length;
@@ -99,7 +100,7 @@ __attribute__((visibility("default"), used)) ptrdiff_t nghttp2_session_mem_recv2
 
 static int frame_arrived(void *session, const frame_head *frame, void *context) {
     if (frame->stream_id != 0 && (frame->type <= frame_headers || frame->type == frame_reset)) {
-        // The transfer whose stream it is; NULL once libcurl has given the stream up.
+        // Transfer of the stream; NULL after libcurl has closed it.
         CURL *handle = nghttp2.nghttp2_session_get_stream_user_data(session, frame->stream_id);
         size_t bytes = frame->type == frame_data ? frame->length - ((const data_frame *)frame)->padding : 0;
         int is_end = frame->type != frame_reset && frame->flags & flag_end_stream;
@@ -116,7 +117,7 @@ __attribute__((visibility("default"), used)) void nghttp2_session_callbacks_set_
         callbacks, callback == libcurl_frame_arrived ? frame_arrived : callback);
 }
 
-// The self-check: a request over a socket without a name in the file system to a response that is always the same.
+// Self-check: a request over an abstract socket to a canned response.
 
 static const unsigned char canned_response[] = {
     0, 0, 0, 4, 0, 0, 0, 0, 0,                    // SETTINGS
@@ -134,7 +135,7 @@ typedef struct {
     int ended;
 } check;
 
-// Listens under a name of the kernel's choice; 0 if that fails.
+// Listens at an address chosen by the kernel; 0 on failure.
 static int check_listens(check *current, struct sockaddr_un *address) {
     socklen_t length = sizeof *address;
     memset(address, 0, sizeof *address);
@@ -146,7 +147,7 @@ static int check_listens(check *current, struct sockaddr_un *address) {
         && getsockname(current->listener, (struct sockaddr *)address, &length) == 0;
 }
 
-// Answers: libcurl is connected, and about to send its request.
+// Sends the response: libcurl is connected, and about to send its request.
 static int check_asked(void *context, char *address, char *own_address, int port, int own_port) {
     (void)address, (void)own_address, (void)port, (void)own_port;
     check *current = context;

@@ -8,7 +8,7 @@
 #include <openssl/ssl.h>
 #include <stddef.h>
 
-// The interface of every version since 7.16, of 2006; all that is used here is there since 7.63, of 2018.
+// ABI of all versions since 7.16 (2006). All functions used here exist since 7.63 (2018).
 static const char library_name[] = "libcurl.so.4";
 
 #define FUNCTIONS(USE) \
@@ -33,12 +33,12 @@ static const char library_name[] = "libcurl.so.4";
     USE(curl_multi_info_read) \
     USE(curl_multi_setopt)
 
-// A pointer of its header's type to each, under its name.
+// Function pointers with the types of the headers, under the same names.
 #define POINTER(name) __typeof__(name) *name;
 static struct { FUNCTIONS(POINTER) } library;
 struct curlshim_loaded curlshim_loaded;
 
-// Functions of the OpenSSL that libcurl uses, with which the sessions were made.
+// Functions of the OpenSSL that libcurl uses, which created the sessions.
 #define TLS_FUNCTIONS(USE) \
     USE(CRYPTO_get_ex_new_index) \
     USE(SSL_get0_alpn_selected) \
@@ -48,13 +48,13 @@ struct curlshim_loaded curlshim_loaded;
     USE(SSL_set_info_callback)
 
 static struct { TLS_FUNCTIONS(POINTER) } tls_library;
-// The places of context and number in each session; negative if libcurl uses no OpenSSL.
+// Index of context and number in each session's extra data; negative if libcurl does not use OpenSSL.
 static int tls_context = -1;
 static int tls_number = -1;
 static curlshim_goodbye tls_goodbye;
 
 static void load_tls(void *loaded) {
-// A handle's symbols include those of the libraries that it needs.
+// A handle's symbols include those of the libraries that it depends on.
 #define LOOK_UP_TLS(name) \
     if (!(*(void **)&tls_library.name = dlsym(loaded, #name))) return;
     TLS_FUNCTIONS(LOOK_UP_TLS)
@@ -65,7 +65,7 @@ static void load_tls(void *loaded) {
 const char *curlshim_load(curlshim_goodbye goodbye) {
     void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
     if (!loaded) return dlerror();
-// POSIX has dlsym answer functions as objects: the same bits.
+// POSIX lets dlsym return functions as object pointers.
 #define LOOK_UP(name) \
     if (!(*(void **)&library.name = dlsym(loaded, #name))) return dlerror();
     FUNCTIONS(LOOK_UP)
@@ -165,7 +165,7 @@ CURLMcode curlshim_multi_socket_action(CURLM *handle, curl_socket_t descriptor, 
 
 CURLMsg *curlshim_multi_info_read(CURLM *handle, int *left) { return library.curl_multi_info_read(handle, left); }
 
-// The parentheses keep libcurl's type-checking macros away.
+// Parentheses suppress libcurl's type-checking macros.
 
 CURLcode curlshim_easy_set_long(CURL *handle, CURLoption option, long value) {
     return (library.curl_easy_setopt)(handle, option, value);
@@ -184,7 +184,7 @@ CURLcode curlshim_easy_set_pointer(CURL *handle, CURLoption option, void *value)
 }
 
 CURLcode curlshim_easy_set_blob(CURL *handle, CURLoption option, const void *bytes, size_t count) {
-    // libcurl does not write to it.
+    // libcurl does not write to the bytes.
     struct curl_blob blob = {(void *)bytes, count, CURL_BLOB_COPY};
     return (library.curl_easy_setopt)(handle, option, &blob);
 }

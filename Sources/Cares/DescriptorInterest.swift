@@ -1,8 +1,8 @@
 /// Change of the events for which the owner of a resolver watches a descriptor.
 ///
 /// The descriptor number may name a new socket: c-ares may close a socket and open another one within one call. The
-/// owner must therefore add the descriptor if it cannot modify it, modify it if it cannot add it, and tolerate that a
-/// forgotten one is already closed.
+/// owner must therefore add a descriptor that it cannot modify, and modify one that it cannot add. It must also
+/// tolerate that a forgotten one is already closed.
 public struct DescriptorInterest: Hashable, Sendable {
     /// Open socket.
     public let descriptor: Int32

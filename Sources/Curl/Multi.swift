@@ -106,8 +106,8 @@ internal import CLibCurl
     }
 
     /// Cancels a transfer. Its sink is not called again. Unless the response was complete, its socket is closed on
-    /// return; if other transfers use the same HTTP/2 connection, its stream is reset with their next frame instead. No
-    /// effect on a completed transfer.
+    /// return. A stream of an HTTP/2 connection with other transfers is reset with their next frame instead. No effect
+    /// on a completed transfer.
     public func cancel(_ transfer: Transfer) {
         finished.removeAll { $0.transfer === transfer }
         guard running[transfer.easy.address] === transfer else { return }

@@ -2,10 +2,10 @@ import Testing
 
 /// The words of this checkout, and one canary for each rule about words.
 @Suite struct WordingTests {
-    /// Comments of Swift, C headers and Python, and all documents.
+    /// Comments of Swift, C and Python, and all documents.
     private static let texts = Result {
         let sources = try Checkout.files(
-            in: ["Sources", "Tests", "examples", "bin"], endings: [".swift", ".h", ".py"])
+            in: ["Sources", "Tests", "examples", "bin"], endings: [".swift", ".h", ".c", ".py"])
         let documents = try Checkout.files(
             in: [".", "Sources", "Tests", "examples", "docs", "protocols"], endings: [".md", "Package.swift"])
         return (sources + documents).map(Prose.init)

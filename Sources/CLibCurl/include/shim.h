@@ -79,9 +79,9 @@ int curlshim_tls_speaks_http2(const void *tls);
 /// whether it has END_STREAM.
 typedef void (*curlshim_stream_note)(CURL *handle, size_t bytes, int is_end);
 
-/// Reports the frames of all HTTP/2 connections to `note`, and closes connections that flood libcurl with frames,
-/// provided that a request to a canned response shows that this works. Must be called once, after
-/// `curlshim_global_init` and before any transfer.
+/// Reports the frames of all HTTP/2 connections to `note`, and closes connections that flood libcurl with frames. A
+/// request to a canned response checks that this works. Must be called once, after `curlshim_global_init` and before
+/// any transfer.
 ///
 /// Returns whether it works.
 int curlshim_follow_streams(curlshim_stream_note note);

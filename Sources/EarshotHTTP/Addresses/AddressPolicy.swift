@@ -2,8 +2,8 @@
 ///
 /// It must be checked for each address at each hop, because a name may resolve to another address later.
 ///
-/// 1. Of all rules that match the host, and of all that match the address, the most specific one applies: the longer
-///   name or prefix, then a user's rule before a preset's, then a denial.
+/// 1. The most specific rule that matches the host applies, and the most specific one that matches the address. The
+///   longer name or prefix precedes, then a user's rule a preset's, then a denial.
 /// 2. Of these two rules, the narrower kind wins: a single host or address, then a group, then everything. Of equal
 ///   kinds, a denial wins.
 /// 3. Without a matching rule the connection is allowed.

@@ -1,8 +1,8 @@
 extension CacheRule {
     /// Returns the URLs whose stored responses, in all trust scopes, a response invalidates: RFC 9111, section 4.4.
     ///
-    /// These are the URL of an unsafe request, and the targets of `Location` and `Content-Location` on the same origin:
-    /// at most three, without duplicates, in the form used by `CacheKey`. None after an error or a safe method.
+    /// These are the URL of an unsafe request, and the targets of `Location` and `Content-Location` on the same origin.
+    /// At most three, without duplicates, in the form used by `CacheKey`. None after an error or a safe method.
     public func invalidations(status: Int, response: HeaderFields, to request: HTTPRequest) -> [FetchURL] {
         guard !request.method.isSafe, (200..<400).contains(status) else { return [] }
         var urls = [CacheKey.plain(request.url)]

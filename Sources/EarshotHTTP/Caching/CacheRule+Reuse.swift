@@ -21,7 +21,7 @@ extension CacheRule {
         return chosen?.index
     }
 
-    /// Decides how to respond to `request`, given the responses stored under its key: RFC 9111, section 4, with the
+    /// Decides how to respond to `request`, given the responses stored under its key. RFC 9111, section 4, with the
     /// modes of the Fetch standard and the request's own `Cache-Control`.
     ///
     /// `force-cache` and `only-if-cached` ignore the server's directives, but not an invalidation. Fresh `immutable`

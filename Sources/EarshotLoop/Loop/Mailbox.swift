@@ -48,7 +48,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
         return placement != .refused
     }
 
-    /// Equivalent of ``put(_:)`` that leaves waking the loop to the caller, for a caller that holds a lock which the
+    /// Equivalent of ``put(_:)`` that leaves waking the loop to the caller. For a caller that holds a lock which the
     /// loop also takes: the woken thread may preempt the waker.
     public func place(_ value: Value) -> Placement {
         state.withLock(of: self) { state in
