@@ -1,10 +1,10 @@
 """Runs the integration tests: python3 all_tests.py [--long | --slice] [-k PATTERN]…
 
-Most tests wait for a lease to end or for a slow server. So one module per processor, and one more, run at the same time, each
-in a process of its own. Modules that compare times run alone, after the others.
+Most tests wait for a lease to expire or for a slow server. Therefore one module per processor, and one more, run concurrently,
+each in its own process. Modules that compare times run alone, after the others.
 
-With EARSHOT_LONG=1 many tests use larger numbers and check the documented times, which hold on a machine that does nothing
-else. `--long` sets it and runs the modules that read it, one after the other; `--slice` runs only a few short tests of them.
+With EARSHOT_LONG=1 many tests use larger numbers and check the documented times, which hold on an otherwise idle machine.
+`--long` sets it and runs the modules that read it, one after the other; `--slice` runs only a few short tests of them.
 """
 
 import argparse
@@ -19,19 +19,19 @@ import time
 HERE = pathlib.Path(__file__).parent
 ALONE = {"test_fairness", "test_flood", "test_purge", "test_readers", "test_removal", "test_retry_after",
          "test_stopped_reader", "test_waiters"}
-# Strict tests of a few seconds that meet their times with much room to spare.
+# Strict tests of a few seconds that meet their times with a wide margin.
 SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],
          "test_removal": ["test_a_removal_cuts_its_running_transfers"],
          "test_stream": ["test_who_comes_half_way_reads_what_is_there"],
          "test_waiters": ["test_"]}
-# The longest first, so that none is left at the end.
+# Longest first, so that no long module remains at the end.
 LONGEST = ["test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_adoption", "test_leases", "test_failures",
            "test_fetch", "test_http2", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
-NO_TESTS = 5  # Exit status of later Pythons if no test has the pattern.
+NO_TESTS = 5  # Exit status of later Pythons if no test matches the pattern.
 
 
 def run(module, patterns):
-    """A module's tests: its name, whether they passed, how many there were, seconds, and what was said."""
+    """Runs a module's tests. Returns its name, success, number of tests, seconds, and output."""
     began = time.monotonic()
     chosen = [word for pattern in patterns for word in ("-k", pattern)]
     done = subprocess.run([sys.executable, "-B", "-m", "unittest", "-v", *chosen, module], cwd=HERE, text=True,
@@ -42,7 +42,7 @@ def run(module, patterns):
 
 
 def modules(options):
-    """Modules to run, the longest first."""
+    """Returns the modules to run, the longest first."""
     found = [path for path in HERE.glob("test_*.py") if not options.long or "EARSHOT_LONG" in path.read_text()]
     names = SLICE if options.slice else [path.stem for path in found]
     return sorted(names, key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))

@@ -1,4 +1,4 @@
-"""Where connections may go: nothing reaches what the policy denies, by whatever way it is named."""
+"""Destinations of connections: nothing reaches a denied address, however it is spelled."""
 
 import os
 import socket
@@ -10,11 +10,11 @@ from support.names import NameServer
 from support.origin import Origin
 
 LONG = bool(os.environ.get("EARSHOT_LONG"))
-"""Whether times are held to the documented bounds: they hold on a machine that does nothing else."""
+"""Whether times must meet the documented bounds, which hold on an otherwise idle machine."""
 
 
 class Trap:
-    """A socket that listens where nobody may come."""
+    """Socket that listens where no connection may arrive."""
 
     def __init__(self, host, port):
         self._socket = socket.create_server((host, port))
@@ -36,7 +36,7 @@ class Trap:
 
 
 HERE = (
-    # This machine, in each way to write it that the URL standard knows.
+    # This machine, in every spelling of the URL standard.
     "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7f.1", "0177.0.0.1", "017700000001",
     "127.0.0.1.", "127.255.255.254", "0", "0.0.0.0", "0x0", "%31%32%37.0.0.1", "%EF%BC%91%EF%BC%92%EF%BC%97.0.0.1", "localhost", "localhost.",
     "LOCALHOST", "a.localhost", "[::1]", "[0:0:0:0:0:0:0:1]", "[::]",
@@ -45,7 +45,7 @@ HERE = (
     "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[2001::80ff:fffe]",
 )
 INNER = (
-    # Inner networks and what has another special meaning.
+    # Private and other special-purpose networks.
     "10.0.0.1", "172.16.0.1", "172.31.255.254", "192.168.0.1", "100.64.0.1", "169.254.169.254", "192.0.0.8", "192.0.2.1",
     "198.18.0.1", "198.51.100.1", "203.0.113.1", "192.88.99.1", "224.0.0.1", "239.255.255.250", "240.0.0.1",
     "255.255.255.255", "[fc00::1]", "[fd00:ec2::254]", "[fe80::1]", "[fec0::1]", "[ff02::1]", "[100::1]",
@@ -68,7 +68,7 @@ class AddressTests(TestCase):
             self.assertGreaterEqual(len(HERE + INNER), 40)
             for number, host in enumerate(HERE + INNER):
                 answer = self.fetch(client, number, f"http://{host}:{self.port}/bytes/5")
-                # Some are no URL for the broker, and so no address for anybody.
+                # Some are not valid URLs for the broker, and so no addresses.
                 with self.subTest(host):
                     self.assertEqual(answer.verb, "FAILED", answer)
                     self.assertIn(answer.operands[2], ("address-refused", "malformed-url"))

@@ -1,4 +1,4 @@
-"""Transfers outlive the broker that asked for them: the next one goes on with them."""
+"""Transfers outlive the broker that requested them: the next one adopts them."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ LONG = os.environ.get("EARSHOT_LONG") == "1"
 
 
 class Parts(Commands):
-    """A broker and workers that nobody watches over: the test starts and ends them."""
+    """Broker and workers without a supervisor: the test starts and ends them."""
 
     def __init__(self, workers=2, slots=32, arguments=()):
         folder = temporary_folder()
@@ -188,8 +188,8 @@ class RunningTests(TestCase):
             self.assertEqual((origin.total, origin.most_at_once), (6, 3))
 
     def next_client(self, bus, count):
-        """A client of the next broker, once its workers have told of so many transfers. It waits a second for them, and
-        what one that comes later runs for the one before it is fetched again if it was asked for by then."""
+        """Returns a client of the next broker, once its workers have reported this many transfers. The broker awaits them for
+        one second. Transfers of a later worker are fetched again if they were requested by then."""
         client = bus.client()
         eventually(lambda: sum(worker["running"] for worker in client.query("workers")["workers"]) == count,
                    lambda: f"{count} transfers are told of: {client.query('workers')['workers']}")
@@ -254,7 +254,7 @@ class EndedTests(TestCase):
 
 
 class Asker(threading.Thread):
-    """A program that wants `count` things of its own, whatever becomes of brokers."""
+    """Program that requests `count` resources of its own, regardless of brokers' deaths."""
 
     def __init__(self, runtime, number, count, url):
         super().__init__(daemon=True)
@@ -279,13 +279,13 @@ class Asker(threading.Thread):
 
 
 class ManyDeathsTests(TestCase):
-    """`EARSHOT_LONG=1` has as many transfers and deaths as the numbers that the project promises."""
+    """With `EARSHOT_LONG=1` the numbers of transfers and deaths are those that the project guarantees."""
 
     TRANSFERS, CLIENTS = (10_000, 10) if LONG else (1_000, 4)
     SIZE = 700
     AWAITED = 1
-    """Seconds for which a broker waits for the workers of the one before it. What one runs that comes later may be
-    fetched twice at once, as documented."""
+    """Seconds for which a broker awaits the workers of the previous one. Transfers of a later worker may be fetched twice
+    concurrently, as documented."""
 
     def ask(self, parts, origin):
         each = self.TRANSFERS // self.CLIENTS
@@ -304,7 +304,7 @@ class ManyDeathsTests(TestCase):
                 self.assertResult(messages[0], body(self.SIZE, f"{number}-{request}"))
 
     def over_broker_deaths(self, deaths, end):
-        # As under `serve`: that nothing is fetched twice at once is promised where it is known how many workers there are.
+        # As under `serve`: nothing is fetched twice concurrently if the number of workers is known.
         arguments = ["--origin-limit", 48, "--expected-workers", 2]
         with Origin() as origin, Parts(workers=2, slots=32, arguments=arguments) as parts:
             askers = self.ask(parts, origin)
@@ -335,7 +335,7 @@ class ManyDeathsTests(TestCase):
     def test_every_client_has_every_answer_once_over_deaths_of_the_broker(self):
         deaths = 20 if LONG else 4
         again = self.over_broker_deaths(deaths, lambda parts: parts.broker.kill())
-        # What the broker had read and no client: a few each time.
+        # Messages that the broker had read and no client: a few each time.
         self.assertLess(again, 48 * deaths)
 
     def test_every_client_has_every_answer_once_over_upgrades(self):
@@ -364,13 +364,13 @@ class ManyDeathsTests(TestCase):
             self.tell_delays(origin, moments)
 
     def has_caught_up(self, origin):
-        """Whether each transfer that was cut off lately has ended since."""
+        """Returns whether each recently interrupted transfer has completed since."""
         lately = origin.log()[-500:]
         ended = {request.target for request in lately if request.ended}
         return all(request.target in ended for request in lately if request.aborted)
 
     def tell_delays(self, origin, moments):
-        """From a worker's death to the second request of each thing that it was fetching."""
+        """Prints the delays from a worker's death to the second request of each resource that it was fetching."""
         by_target = {}
         for request in origin.log():
             by_target.setdefault(request.target, []).append(request)

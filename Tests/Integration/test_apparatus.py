@@ -1,4 +1,4 @@
-"""The apparatus itself: an origin, a checker or a launcher that lies would make every other test worthless."""
+"""The test support itself: a faulty origin, checker or launcher would make every other test worthless."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ from support.steady import Steady
 
 
 def ask(origin, path, index=0):
-    """A raw connection on which `path` was asked for."""
+    """Returns a raw connection on which `path` was requested."""
     host, _, port = origin.urls[index].rpartition("/")[2].partition(":")
     connection = socket.create_connection((host, int(port)), timeout=10)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -166,7 +166,7 @@ class HelperTests(TestCase):
         try:
             pid = int(program.await_line("", "stdout"))
             self.assertEqual(children(program.pid), [pid])
-            # A process of one program in C: some hundred KiB.
+            # A process of a small C program: some hundred KiB.
             self.assertGreater(resident(pid), 100 << 10)
             self.assertLess(resident(pid), 10 << 20)
             self.check_wakeups(pid, program, writer)
@@ -211,7 +211,7 @@ class SteadyTests(TestCase):
         for index in range(3):
             with ask(self.origin, f"/0.1/{index}") as connection:
                 self.assertTrue(connection.recv(1 << 16).endswith(f"\r\n\r\n/0.1/{index}".encode()))
-        # How much later than due depends on what else the machine does; those for which a minute is to pass still wait.
+        # The delay beyond the due time depends on other load; responses due in a minute still wait.
         self.assertEqual(len(self.origin.running()), 3)
         for entry in self.origin.log()[3:]:
             self.assertEqual(entry.status, 200)

@@ -1,8 +1,8 @@
-"""Arguments that no command knows are named in the error, and help is that of the command that was asked for."""
+"""Unknown arguments are named in the error, and help belongs to the requested command."""
 
 from support.harness import Commands, TestCase, temporary_folder
 
-#: Each subcommand with arguments that would be complete.
+#: Each subcommand with complete arguments.
 COMPLETE = {
     "get": ["http://127.0.0.1:9/"], "serve": [], "submit": ["http://127.0.0.1:9/"], "watch": ["h"], "drop": ["h"],
     "cancel": ["h", "1"], "status": [], "why": ["h", "1"], "set": ["slots", "1"], "config": [], "cache stat": [],
@@ -18,7 +18,7 @@ class ArgumentTests(TestCase):
         self.commands = Commands(folder / "run", folder)
 
     def refused(self, *arguments):
-        """What is said of arguments that are wrong."""
+        """Returns the error for wrong arguments."""
         program = self.commands.run(*arguments)
         self.assertEqual((program.status, program.stdout), (64, b""), program.describe())
         return program.stderr

@@ -1,7 +1,7 @@
-"""What one client leaves unread, sends by half or queues has bounds in bytes: the broker stays small, and the others are
-served meanwhile.
+"""Unread output, incomplete input and queued requests of one client are bounded in bytes: the broker stays small, and serves
+other clients meanwhile.
 
-How soon is held to the documented time with EARSHOT_LONG=1 alone: it holds on a machine that does nothing else.
+The delay is compared with the documented time only with EARSHOT_LONG=1, because it holds on an otherwise idle machine.
 """
 
 import json
@@ -32,14 +32,14 @@ class BoundsTests(TestCase):
         self.client.query("ping")
 
     def flood(self, kind, count, *more, bus=None):
-        """Starts a client that floods the broker, and awaits that it has."""
+        """Starts a client that floods the broker, and waits until it has."""
         program = Program([PYTHON, "-B", SUPPORT, "flooder", (bus or self.bus).runtime, kind, count, *more])
         self.addCleanup(lambda: program.running and program.kill())
         program.await_line("done", "stdout", timeout=120)
         return program
 
     def cost(self, kind, count, *more):
-        """The flooding program, after checking what the broker had in memory for it at most."""
+        """Returns the flooding program, after checking the broker's peak memory for it."""
         before = resident(self.bus.broker)
         reset_peak(self.bus.broker)
         program = self.flood(kind, count, *more)
@@ -50,7 +50,7 @@ class BoundsTests(TestCase):
         return program
 
     def still_serves(self):
-        """Another client has its requests answered."""
+        """Another client's requests succeed."""
         with Client(self.bus.runtime) as client:
             client.fetch("honest", 1, f"{self.origin.url}/bytes/100?seed=7")
             self.assertResult(client.terminal(), body(100, "7"))
@@ -92,7 +92,7 @@ class BoundsTests(TestCase):
                 self.assertTrue(readable, "it is answered")
                 counts[-1] += len(other.recv(1 << 20))
             own.recv(4096)
-            # The others are read before the next round, so that it begins with nothing on its way.
+            # The others are read before the next round, so that nothing is in transit when it begins.
             zmtp.send(other, b"QUERY ping\n")
             tail = b""
             while b"ANSWER ping" not in tail:
@@ -101,7 +101,7 @@ class BoundsTests(TestCase):
         self.assertLessEqual(statistics.median(counts), 256 << 10, "some pages of 32 KiB")
 
     def bare(self):
-        """A connection that said HELLO, without a thread that reads it."""
+        """Returns a connection that has sent HELLO, without a thread that reads it."""
         connection = zmtp.connect(f"{self.bus.runtime}/bus")
         self.addCleanup(connection.close)
         zmtp.send(connection, b"HELLO EAR/1\n")
@@ -138,7 +138,7 @@ class BoundsTests(TestCase):
 
     def test_who_asks_before_it_reads_does_not_wait_for_itself(self):
         connection = self.bare()
-        # More than the kernel has room for. Each ends at once, and 256 terminals are sent.
+        # More than the kernel's buffer. Each ends at once, and 256 terminals are sent.
         for index in range(20_000):
             zmtp.send(connection, f"FETCH much {index} ftp://h/{index}".encode())
         zmtp.send(connection, b"QUERY ping\n")

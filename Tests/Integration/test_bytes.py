@@ -1,4 +1,5 @@
-"""Arguments, paths and lists are bytes: those that are not UTF-8 arrive as they are. What no message can hold is refused."""
+"""Arguments, paths and lists are bytes: those that are not UTF-8 arrive unchanged. Bytes that no message can contain are
+rejected."""
 
 import json
 import os
@@ -6,7 +7,7 @@ import os
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 
-# As a shell gives it: Python turns these back into bytes.
+# As a shell passes it: Python converts these back to bytes.
 NAME = os.fsdecode(b"caf\xe9")
 
 
@@ -17,7 +18,7 @@ class ByteTests(TestCase):
         cls.bus = cls.enterClassContext(Bus(workers=1))
 
     def seen(self, *arguments, **options):
-        """What the origin saw of one request of `get`."""
+        """Returns the request of one `get` as received by the origin."""
         got = self.bus.run("get", *arguments, **options)
         self.assertEqual(got.status, 0, got.describe())
         return json.loads(got.stdout)
@@ -32,7 +33,7 @@ class ByteTests(TestCase):
     def test_a_file_s_name_is_its_bytes(self):
         url = f"{self.origin.url}/bytes/300000"
         for option, path in (("-o", f"file-{NAME}"), ("-d", f"folder-{NAME}")):
-            # Once moved, once copied over what is there, and once while it arrives.
+            # Once moved, once copied over an existing file, and once while it arrives.
             for _ in range(2):
                 got = self.bus.run("get", option, path, url)
                 self.assertEqual(got.status, 0, got.describe())

@@ -1,4 +1,5 @@
-"""What is kept is used, asked about and given up as RFC 9111 and the Fetch standard say, over the broker's life too."""
+"""Responses are stored, used, revalidated and evicted according to RFC 9111 and the Fetch standard, across brokers'
+lifetimes."""
 
 import hashlib
 import json
@@ -27,7 +28,7 @@ class CacheTestCase(TestCase):
         return f"{self.origin.url}/kept/{name}?{urllib.parse.urlencode(query)}"
 
     def get(self, url, headers=(), client=None, **fields):
-        """The terminal of a request."""
+        """Returns the terminal of a request."""
         self.asked += 1
         client = client or self.client
         client.fetch("cache", self.asked, url, headers, **fields)
@@ -206,7 +207,7 @@ class ModeTests(CacheTestCase):
         url = self.url("a", cc="max-age=0", bytes=1000)
         self.get(url)
         clients = [self.bus.client() for _ in range(100)]
-        # They come while its origin is full but for the slot of class high, so that all are there before it is asked.
+        # They arrive while their origin is full except for the slot of class high, so that all wait before it is asked.
         for number in range(5):
             self.client.fetch("full", number, f"{self.origin.url}/gate/full?{number}")
         self.origin.await_count("/gate/full", 5)
@@ -234,7 +235,7 @@ class CommandTests(CacheTestCase):
             self.get_command(url)
         self.assertEqual((self.requests("a"), self.requests("b")), (2, 1))
         self.assertIn("if-none-match", self.origin.log("/kept/a")[1].headers)
-        # Programs keep the estimate, and so does who asks for it.
+        # Programs keep the estimate, and so does a request for it.
         self.assertFrom("cache", self.get(estimated), "a")
         self.get_command("--cache", "default", estimated)
         self.assertEqual(self.requests("a"), 2)
@@ -253,7 +254,7 @@ class CommandTests(CacheTestCase):
 
 class LifeTests(CacheTestCase):
     def next_broker(self):
-        """The broker dies; a client of the next one."""
+        """Kills the broker. Returns a client of the next one."""
         broker = self.bus.broker
         os.kill(broker, signal.SIGKILL)
         eventually(lambda: self.bus.broker != broker, "there is another broker")
@@ -303,7 +304,7 @@ class LifeTests(CacheTestCase):
     def test_what_a_client_holds_outlives_its_eviction(self):
         holder = self.bus.client(window=1)
         holder.fetch("hold", 1, self.url("held", cc="max-age=1000", bytes=300_000))
-        # Its terminal is there and is not read, so it is not acknowledged.
+        # Its terminal has arrived but is not read, so it is not acknowledged.
         self.await_requests(self.client, answered=1)
         self.client.set("cache-size 1000000")
         for number in range(10):
@@ -316,14 +317,14 @@ class LifeTests(CacheTestCase):
         self.assertEqual(self.verify(), 0)
 
     def test_a_body_that_is_gone_or_changed_in_mid_run_is_fetched_again(self):
-        """Nothing wrong is served, whatever happened to the files."""
+        """Nothing wrong is delivered, whatever happened to the files."""
         def spoil(path, turn):
             content = path.read_bytes()
             path.chmod(0o600)
             if turn == 0:
                 path.unlink()
             elif turn == 1:
-                path.write_bytes(b"x" + content[1:])  # Of the same length.
+                path.write_bytes(b"x" + content[1:])  # The same length.
             elif turn == 2:
                 path.write_bytes(content[:-1])
             elif turn == 3:

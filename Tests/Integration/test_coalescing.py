@@ -1,4 +1,4 @@
-"""Many who want one URL are one request to its origin."""
+"""Many requests for one URL are coalesced into one request to its origin."""
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body

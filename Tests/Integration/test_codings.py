@@ -1,4 +1,4 @@
-"""Bodies come decoded, whatever coding their server chose; bytes that are none of it are an error."""
+"""Bodies arrive decoded, for every supported coding; corrupt bytes are an error."""
 
 import hashlib
 

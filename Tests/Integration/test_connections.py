@@ -1,4 +1,4 @@
-"""Very many connections, with 4,096 descriptors for each process: nothing aborts, and who was there first is served."""
+"""Very many connections, with 4,096 descriptors per process: nothing aborts, and the earliest connections are served."""
 
 import os
 import resource
@@ -22,7 +22,7 @@ class ConnectionTestCase(TestCase):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def burst(self, bus, count, waits=True):
-        """So many connections at once that say nothing, or as many as the kernel lets wait until they are accepted."""
+        """Opens this many silent connections at once, or as many as the kernel queues for accept."""
         sockets = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
         for one in sockets:
             one.setblocking(waits)
@@ -49,7 +49,7 @@ class ConnectionTests(ConnectionTestCase):
         self.assertEqual(self.bus.broker, self.broker, "the same broker")
 
     def test_10000_connects_and_disconnects(self):
-        # What is opened when it is first needed, such as the cache's files, is open then.
+        # Files that are opened at first use, such as the cache's, are open then.
         self.check_first_is_served("before")
         before = self.descriptors()
         for batch in range(100):
@@ -76,7 +76,7 @@ class ConnectionTests(ConnectionTestCase):
         self.check_first_is_served("during")
         for one in sockets:
             one.settimeout(10)
-        # The broker sends its greeting over a connection that it accepts, and closes the others without a byte.
+        # The broker sends its greeting over an accepted connection, and closes the others without a byte.
         begun = [one.recv(1) for one in sockets]
         self.assertEqual(begun.count(b""), 10_000 - (LIMIT - 1), "refused")
         for one in sockets:
@@ -117,7 +117,7 @@ class ConnectionTests(ConnectionTestCase):
 
 
 class BusyTests(ConnectionTestCase):
-    """While its loop is busy the broker accepts nobody. Those who come meanwhile wait in the kernel, then are refused."""
+    """While its loop is busy the broker accepts no connection. New ones wait in the kernel, and are then refused."""
 
     COUNT = 500
     BURST = 8_000
@@ -142,7 +142,7 @@ class BusyTests(ConnectionTestCase):
             eventually(lambda: self.is_welcome(bus), "there are places again")
 
     def is_welcome(self, bus):
-        """Whether another client is taken in. Who has closed its connection holds a place until that is read."""
+        """Returns whether another client is accepted. A closed connection occupies a place until its end is read."""
         try:
             late = RawClient(bus.runtime)
             welcome = late.hear()

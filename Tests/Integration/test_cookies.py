@@ -1,4 +1,4 @@
-"""Cookies, for those who ask for them: a jar for each root of handlers."""
+"""Cookies, for requests that enable them: a jar for each root of handlers."""
 
 import json
 import urllib.parse
@@ -15,7 +15,7 @@ class CookieTests(TestCase):
         self.number = 0
 
     def cookie(self, handler, path="/headers", headers=(), client=None, **fields):
-        """The Cookie field that the origin saw."""
+        """Returns the Cookie field as received by the origin."""
         self.number += 1
         (client or self.client).fetch(handler, self.number, f"{self.origin.url}{path}", headers, **fields)
         answer = (client or self.client).terminal()

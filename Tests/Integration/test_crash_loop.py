@@ -1,4 +1,4 @@
-"""Children that die again and again: they are started more and more seldom, it is told, and it ends by itself."""
+"""Crash loops: restarts back off, the state is reported, and it ends by itself."""
 
 import re
 import time
@@ -57,11 +57,10 @@ class CrashLoopTests(TestCase):
                 kill(worker)
                 bus.workers
                 pauses.append(time.monotonic() - dies)
-            # The longest pauses that there can be, and the shortest that chance makes of them; deaths and starts add to
-            # them.
+            # The longest pauses permitted, and the shortest with jitter; deaths and starts add to them.
             for pause, longest in zip(pauses[1:], (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)):
                 self.assertGreater(pause, longest / 2, pauses)
-            # What it says of the first ones tells that they are no longer than they may; later ones it does not tell.
+            # Its log shows that the first pauses are not too long; later ones are not logged.
             told = [int(found[1]) for found in re.finditer(r"starting another in (\d+) ms", bus.program.stderr)]
             for milliseconds, longest in zip(told, (100, 200, 400), strict=True):
                 self.assertLessEqual(milliseconds, longest, told)
@@ -72,7 +71,7 @@ class CrashLoopTests(TestCase):
             bus.spool.write_text("no folder")
             kill(bus.broker)
             bus.program.await_line("in a row", timeout=30)
-            # It is told there a moment after it is in the log.
+            # The state is reported there shortly after it is logged.
             eventually(lambda: (bus.runtime / "failing").exists(), "there is word of it")
             status = bus.run("status")
             self.assertEqual(status.status, 69, status.describe())

@@ -1,4 +1,4 @@
-"""Workers and brokers die in the middle; what was asked is answered, once."""
+"""Workers and brokers die during transfers; every request gets one result."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class WorkerDeathTests(TestCase):
             for message in answers:
                 self.assertResult(message, body(900, message.id[1]))
             self.assertEqual(client.rest(), [], "each once")
-            # What they must not wait for is a sign of life from the dead one, or a pause as after a failure of theirs.
+            # They must not wait for a heartbeat of the dead worker, or for a pause as after a failure of their own.
             self.assertEqual({message.fields["attempts"] for message in answers}, {"2"})
             self.assertLess(answers[-1].at - started_at(successor), 1.0 if os.environ.get("EARSHOT_LONG") else 5.0,
                             "seconds after the restart")
@@ -96,7 +96,7 @@ class WorkerDeathTests(TestCase):
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
 
         def files(bus):
-            """What is in the spool besides its lock."""
+            """Returns the files in the spool except its lock."""
             found = [p for p in bus.spool.rglob("*") if p.is_file() and p.suffix != ".lock"]
             return sorted(str(p.relative_to(bus.spool)) for p in found)
 
@@ -125,7 +125,7 @@ class WorkerDeathTests(TestCase):
 class BrokerDeathTests(TestCase):
     COUNT = 1000
     FIRST = 300
-    """So many are answered without waiting: the broker dies in the middle, however late that is."""
+    """Number of requests that complete without waiting: the broker dies in between, however late that is."""
 
     def urls(self, origin):
         return [f"{origin.url}/first/{self.FIRST}/rest?bytes=700&seed={index}" for index in range(self.COUNT)]

@@ -1,4 +1,4 @@
-"""What is asked with one credential is nobody else's: neither the answer nor the refusal."""
+"""Requests with a credential are isolated from all others: both responses and refusals."""
 
 import json
 
@@ -21,7 +21,7 @@ class CredentialTests(TestCase):
         self.clients[token].fetch(f"of/{token}", request, self.origin.url + path, headers)
 
     def check_answer(self, token):
-        """The next answer is what the origin said to this one."""
+        """The next result is the origin's response to this token."""
         answer = self.clients[token].terminal()
         self.assertEqual(answer.verb, "RESULT", answer)
         seen = json.loads(answer.content())["headers"].get("authorization")
@@ -53,6 +53,6 @@ class CredentialTests(TestCase):
         self.assertEqual(asked, ["Bearer one"] + ["Bearer two"] * self.TURNS)
 
     def await_cooling(self):
-        """The broker knows of the refusal."""
+        """Waits until the broker has recorded the refusal."""
         eventually(lambda: any("cooling-ms" in row for row in self.clients["one"].query("origins")["origins"]),
                    "the origin cools down")

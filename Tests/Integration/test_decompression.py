@@ -1,6 +1,6 @@
 """A content coding cannot be used against the bus: not by its size, not by ending early, not by its name.
 
-Times are held to the documented bounds with EARSHOT_LONG=1 alone: they hold on a machine that does nothing else.
+Times must meet the documented bounds only with EARSHOT_LONG=1, because they hold on an otherwise idle machine.
 """
 
 import gzip
@@ -39,7 +39,7 @@ class DecompressionTestCase(TestCase):
         self.asked = 0
 
     def put(self, coding, content, **query):
-        """The URL of `content` as it is, with `coding` as its Content-Encoding."""
+        """Returns the URL of `content`, unchanged, with `coding` as its Content-Encoding."""
         self.asked += 1
         name = str(self.asked)
         self.origin.coded[name] = content
@@ -58,7 +58,7 @@ class BombTests(DecompressionTestCase):
     ARGUMENTS = ("--spool-size", str(SPOOL))
 
     def used(self):
-        """Bytes of the spool's files."""
+        """Returns the total size of the spool's files."""
         total = 0
         for path in pathlib.Path(self.bus.spool).iterdir():
             try:
@@ -68,7 +68,7 @@ class BombTests(DecompressionTestCase):
         return total
 
     def check(self, **query):
-        """Bombs of three codings as 200, 302 and 404, beside 30 slow transfers and many small ones."""
+        """Bombs of three codings with status 200, 302 and 404, beside 30 slow transfers and many small ones."""
         workers = self.bus.workers
         others = self.bus.client()
         for number in range(30):
@@ -146,23 +146,23 @@ class BombTests(DecompressionTestCase):
         self.assertResult(self.fetch(self.put("gzip", encode("gzip", bytes(size)))), bytes(size))
 
     def test_a_bomb_inside_another_coding_is_found_though_it_makes_no_bytes(self):
-        # Frames that are to be skipped: 16 MiB of them are some KiB of gzip.
+        # Frames to be skipped: 16 MiB of them are some KiB of gzip.
         skipped = (b"\x50\x2a\x4d\x18" + (MIB).to_bytes(4, "little") + bytes(MIB)) * 64
         message = self.fetch(self.put("zstd,gzip", gzip.compress(skipped)))
         self.assertFailed(message, "too-compressed")
 
 
 class WarmBombTests(TestCase):
-    """Bombs on connections that were used before, and as answers to revalidations."""
+    """Bombs on reused connections, and as responses to revalidations."""
 
     SIZE = 10 << 30
     GOOD = gzip.compress(TEXT)
 
     def setUp(self):
         self.answers = {}
-        """For each target the answers in turn, the last one for all that follow."""
+        """Successive responses of each target, the last one for all later requests."""
         self.asked = []
-        """For each request its target and the number of its connection."""
+        """Target and connection number of each request."""
         self.origin = self.enterContext(ScriptedOrigin(self.serve))
         self.bus = self.enterContext(Bus(workers=1))
         self.client = self.bus.client()
@@ -184,7 +184,7 @@ class WarmBombTests(TestCase):
         return self.client.terminal()
 
     def numbers(self, target):
-        """The connections of its requests."""
+        """Returns the connections of its requests."""
         return [number for asked, number in self.asked if asked == target]
 
     def check_workers(self):

@@ -1,5 +1,5 @@
-"""Every subcommand with standard streams that are closed, full or without a reader: nothing hangs, no message goes to
-another descriptor, and output that was not written is an error."""
+"""Every subcommand with standard streams that are closed, full or without a reader: nothing hangs, no message goes to another
+descriptor, and unwritten output is an error."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ALL = (0, 1, 2)
 
 
 class Ended:
-    """A command that has ended: its status, and what it wrote to the streams that it had."""
+    """Completed command: its status, and its output to the streams that it had."""
 
     def __init__(self, status, stdout, stderr):
         self.status, self.stdout, self.stderr = status, stdout, stderr
@@ -26,7 +26,7 @@ class Ended:
 
 
 def redirected(closed, arguments):
-    """A shell that closes descriptors and becomes the program."""
+    """Returns a shell command that closes descriptors and executes the program."""
     closings = " ".join(f"{number}>&-" for number in closed)
     return ["/bin/sh", "-c", f'exec "$0" "$@" {closings}', binary(), *map(str, arguments)]
 
@@ -37,7 +37,7 @@ class StreamCase(TestCase):
         cls.origin = cls.enterClassContext(Origin())
         cls.bus = cls.enterClassContext(Bus(workers=1))
         cls.url = f"{cls.origin.url}/bytes/100?seed=streams"
-        # An answer for `cache list`.
+        # A response for `cache list`.
         cls.bus.run("get", f"{cls.origin.url}/kept/streams?cc=max-age%3D1000&bytes=10")
         cls.number = 0
 
@@ -54,7 +54,7 @@ class StreamCase(TestCase):
         return Ended(process.returncode, out or b"", err or b"")
 
     def durable_result(self, handler):
-        """A durable result without a body that waits for a subscriber."""
+        """Creates a durable result without a body that waits for a subscriber."""
         client = self.bus.client()
         client.fetch(handler, 1, self.url, method="HEAD", durable="yes", subscribe="no")
         client.expect("ACCEPTED", handler, "1")
@@ -62,7 +62,7 @@ class StreamCase(TestCase):
         client.close()
 
     def commands(self):
-        """Each subcommand that ends by itself: its arguments, and whether it prints to standard output."""
+        """Returns each subcommand that ends by itself: its arguments, and whether it prints to standard output."""
         type(self).number += 1
         name = f"streams/{self.number}"
         self.durable_result(name)
@@ -94,12 +94,12 @@ class StreamCase(TestCase):
         }
 
     def check_the_bus(self):
-        """Nobody said nonsense to the broker, and nothing is left over."""
+        """No client sent malformed messages to the broker, and nothing is left over."""
         self.assertEqual([line for line in self.bus.program.stderr.splitlines() if "warning" in line], [])
         self.balance(self.bus.client())
 
     def assertNotAcknowledged(self):
-        """The durable result of this round is there for the next subscriber."""
+        """The durable result of this round is available for the next subscriber."""
         heard = self.run_with(["watch", f"streams/{self.number}", "--count", "1"])
         self.assertEqual(heard.status, 0, heard)
         self.assertIn(f"streams/{self.number} 1 200".encode(), heard.stdout)
@@ -160,7 +160,7 @@ class ClosedStreamTests(StreamCase):
                 self.assertEqual(ended.stdout, b"" if 1 in closed else body(100, "streams"))
 
     def serve(self, arguments, closed, is_ready):
-        """Runs a process that serves until it is ready, and ends it."""
+        """Runs a serving process until it is ready, and ends it."""
         process = subprocess.Popen(
             redirected(closed, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=self.bus.environment, cwd=self.bus.folder)
@@ -191,7 +191,7 @@ class ClosedStreamTests(StreamCase):
                 with self.subTest(arguments[0], closed=closed):
                     self.serve([*arguments, "--runtime", own], closed, lambda: self.answers(own))
             with self.subTest("worker", closed=closed):
-                # The bus takes no worker but its own children.
+                # The bus accepts no workers but its own children.
                 broker = self.bus.start("broker", "--runtime", own, *common)
                 eventually(lambda: self.answers(own), "the broker is there", PATIENCE)
                 self.serve(["worker", "--runtime", own], closed, lambda: self.workers(own) == 1)
@@ -235,7 +235,7 @@ class FullStreamTests(StreamCase):
 
 class WatchExitTests(StreamCase):
     def watch(self, *paths):
-        """The status of a watch that hears as many results."""
+        """Returns the status of a watch that receives as many results."""
         type(self).number += 1
         handler = f"exits/{self.number}"
         client = self.bus.client()

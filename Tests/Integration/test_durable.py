@@ -1,6 +1,6 @@
-"""Durable requests: they outlive client and broker, and their results wait for whoever claims them.
+"""Durable requests: they outlive client and broker, and their results wait until a client claims them.
 
-`EARSHOT_DURABLE=10000` makes the killed broker's test one of so many requests and 20 kills.
+`EARSHOT_DURABLE=10000` runs the test of the killed broker with that many requests and 20 kills.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from support.processes import children, command, eventually, kill
 
 COUNT = int(os.environ.get("EARSHOT_DURABLE", 500))
 KILLS = 20 if COUNT >= 10_000 else 3
-#: One in so many is a file of the spool.
+#: One in this many is a file of the spool.
 FILES = 50
 
 
@@ -33,17 +33,17 @@ class DurableTests(TestCase):
                          subscribe="no")
 
     def accepted(self, client, count, timeout=60):
-        """The numbers of the next `count` that are accepted."""
+        """Returns the numbers of the next `count` accepted requests."""
         return {int(client.expect("ACCEPTED", timeout=timeout).operands[1]) for _ in range(count)}
 
     def kill_broker(self, bus):
-        """`kill -9` of the broker, once its successor is there."""
+        """Sends SIGKILL to the broker, and waits for its successor."""
         kill(bus.broker)
-        # The more often it dies, the longer the supervisor waits.
+        # The supervisor's pause grows with the number of deaths.
         eventually(lambda: bus._pids("broker"), "another broker", 60)
 
     def claim(self, bus, pattern, count, timeout=120):
-        """What waited, heard by a client of its own."""
+        """Returns the waiting results, received by a separate client."""
         client = bus.client()
         client.say(f"SUBSCRIBE {pattern}")
         return client, client.terminals(count, timeout)
@@ -72,7 +72,7 @@ class DurableTests(TestCase):
                 self.assertResult(message, body(size(number), str(number)))
             self.assertEqual([m for m in other.rest() if m.is_terminal], [], "each once")
             self.assertEqual(self.balance(other)["requests"]["pending"], 0)
-            # After the answer what was acknowledged before it is on its way to the disk, before anything else.
+            # After the reply, earlier acknowledgements are written to disk before anything else.
             other.fetch("durable/last", 1, f"{origin.url}/bytes/1", durable="yes", subscribe="no")
             other.expect("ACCEPTED")
             self.kill_broker(bus)
@@ -159,7 +159,7 @@ class DurableTests(TestCase):
             self.assertTrue(kept and refused, answers)
             for message in refused:
                 self.assertFailed(message, "queue-full")
-            # Three times as much, for what becomes of them.
+            # Three times as much, for their results.
             client.set("durable-size 6000")
             origin.open_gate("full")
             client.fetch("beside", 1, f"{origin.url}/bytes/10")
@@ -185,7 +185,7 @@ class DurableTests(TestCase):
             self.assertEqual(origin.total, 0)
 
     def durable_folder(self, origin):
-        """The folder of a bus that has ended, with a result that is a file, whose bytes are the second value."""
+        """Returns the folder of a bus that has ended, with a result in a file, and the file's bytes."""
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         with Bus(workers=1, folder=folder) as bus:
@@ -289,7 +289,7 @@ class DurableTests(TestCase):
             self.assertEqual(sorted(heard), urls)
 
     def submitted(self, bus, handler, *urls, options=()):
-        """Durable requests of the command that have ended."""
+        """Returns completed durable requests of the command."""
         program = bus.run("submit", "--durable", "--handler", handler, *options, *urls)
         self.assertEqual(program.status, 0, program.describe())
         client = bus.client()
@@ -367,7 +367,8 @@ class DurableTests(TestCase):
             client.remove("many")
 
     def commits(self, bus):
-        """Transactions in the write-ahead log of the table since its start. SQLite flushes the log once for each."""
+        """Returns the number of transactions in the write-ahead log of the table since its start. SQLite flushes the log once
+        for each."""
         log = (bus.runtime / "durable/requests.sqlite-wal").read_bytes()
         page, checkpoints, *salts = struct.unpack_from(">4I", log, 8)
         self.assertEqual(checkpoints, 0, "more transactions than one log holds")

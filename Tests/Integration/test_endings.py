@@ -1,4 +1,4 @@
-"""Where an answer over TLS ends, and bytes that belong to none."""
+"""The end of a response over TLS, and bytes that belong to no response."""
 
 import shutil
 import threading
@@ -38,12 +38,12 @@ class Case(TestCase):
 
 
 class CloseNotifyTests(Case):
-    """A body that the end of its TLS connection ends is whole only with close_notify: RFC 9112, section 9.8."""
+    """A body delimited by the end of its TLS connection is complete only with close_notify: RFC 9112, section 9.8."""
 
     ANSWERS = {"announced": announced, "chunked": chunked, "unannounced": unannounced}
 
     def serve(self, connection):
-        """Answers /FORM/END/… by that form; END is `kept`, `notified` or `cut`."""
+        """Responds to /FORM/END/… in that form; END is `kept`, `notified` or `cut`."""
         while target := connection.request():
             _, form, end, *_ = target.split("/")
             connection.send(self.ANSWERS[form](GOOD))
@@ -118,7 +118,7 @@ class CloseNotifyTests(Case):
 
 
 class UnsolicitedTests(Case):
-    """Bytes that a server sends unasked never answer a request; their connection is not used again."""
+    """Unsolicited bytes of a server are never the response to a request; their connection is not reused."""
 
     EVIL = announced(body(3000, "evil"))
 
@@ -129,7 +129,7 @@ class UnsolicitedTests(Case):
         self.closed = threading.Event()
 
     def serve(self, connection):
-        """The first connection says more than it was asked: after `late` an answer, or together with it."""
+        """The first connection sends more than requested: after `late` a response, or together with it."""
         target = connection.request()
         if connection.number == 1 and target.endswith("together"):
             connection.send(announced(GOOD), self.EVIL)

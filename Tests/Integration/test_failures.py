@@ -1,4 +1,4 @@
-"""What goes wrong is a FAILED with its code, a sentence on standard error and an exit code of its own."""
+"""Failures are a FAILED with its code, a sentence on standard error and a specific exit code."""
 
 import json
 import shutil
@@ -19,14 +19,14 @@ class FailureTests(TestCase):
         cls.secure = cls.enterClassContext(Origin(certificate=certificate.self_signed(folder)))
         names = cls.enterClassContext(NameServer())
         cls.bus = cls.enterClassContext(Bus(origin_limit=64, arguments=["--dns-server", names.address]))
-        # A port that is ours and where nobody listens.
+        # A port that is ours and without a listener.
         closed = cls.enterClassContext(socket.socket())
         closed.bind(("127.0.0.1", 0))
         cls.nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
 
     def check(self, url, code, status, *options, begun=b""):
-        """`get url` fails as it should, to the eye and in JSON, and writes nothing that looks like a result; only of a
-        body that has `begun`, and which it writes while it arrives, what came."""
+        """`get url` fails as expected, in text and in JSON, and writes nothing that resembles a result. Only of a body that has
+        `begun`, and is written while it arrives, the received part is written."""
         if url.startswith("/"):
             url = self.origin.url + url
         plain = self.bus.run("get", "--retries", "0", *options, url)
@@ -140,7 +140,7 @@ class FailureTests(TestCase):
         url = f"{self.origin.url}/gate/deadline?bytes=6"
         client.fetch("deadline", "short", url, deadline="0.3")
         client.fetch("deadline", "long", url)
-        # How exactly it is kept to, the tests of the core tell.
+        # The tests of the core check the exact time.
         first = client.terminal()
         self.assertFailed(first, "deadline")
         self.assertEqual(first.id[1], "short")

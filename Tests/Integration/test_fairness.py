@@ -1,4 +1,4 @@
-"""Who is urgent, small or fast is not held up by who is not: classes, roots and origins share the slots."""
+"""Urgent, small or fast requests are not delayed by others: classes, roots and origins share the slots."""
 
 import time
 
@@ -9,7 +9,7 @@ from support.steady import Steady
 
 
 class SlotsTestCase(TestCase):
-    """A bus whose slots are what there is too little of, and origins that take 50 ms."""
+    """Bus with scarce slots, and origins that take 50 ms."""
 
     SLOTS = 16
     WORKERS = 2
@@ -21,11 +21,11 @@ class SlotsTestCase(TestCase):
         self.bus = self.enterContext(Bus(workers=self.WORKERS, slots=self.SLOTS, origin_limit=1000))
         self.client = self.bus.client()
         self.number = 0
-        for url in self.origin.urls:  # Connections are made once.
+        for url in self.origin.urls:  # Connections are opened once.
             self.burst(url, 8)
 
     def burst(self, url, count, **fields):
-        """Seconds that `count` requests at once take."""
+        """Returns the seconds that `count` concurrent requests take."""
         began = time.monotonic()
         for _ in range(count):
             self.number += 1
@@ -35,11 +35,11 @@ class SlotsTestCase(TestCase):
         return answers[-1].at - began
 
     def crowd(self, handler, count, url, **fields):
-        """Somebody who wants much, once all of it is queued."""
+        """Returns a client with very many requests, once all are queued."""
         return Crowd(self.bus, handler, count, url, **fields).await_asked()
 
     def end(self, *crowds):
-        """They are gone, with all they wanted."""
+        """Ends crowds with all their requests."""
         for crowd in crowds:
             self.assertTrue(crowd.running, f"it was done too early: {crowd.describe()}")
             crowd.kill()
@@ -52,7 +52,7 @@ class UrgentTests(SlotsTestCase):
     SAMPLE = 25
 
     def test_10_000_low_delay_no_high(self):
-        # What else runs on the machine adds to a round's times, and never takes from them: the best round counts.
+        # Other load on the machine only increases a round's times: the best round counts.
         empty, full = [], []
         while len(full) < self.ROUNDS or self.ratio(empty, full) > 1.2 and len(full) < self.MOST_ROUNDS:
             empty.append(self.sample())
@@ -66,7 +66,7 @@ class UrgentTests(SlotsTestCase):
         self.assertLessEqual(self.ratio(empty, full), 1.2)
 
     def sample(self):
-        """The time that most of some requests take at most."""
+        """Returns the time within which most requests of a sample complete."""
         return milliseconds([self.burst(self.origin.url, 1, priority="high") for _ in range(self.SAMPLE)], 95)
 
     @staticmethod
@@ -94,12 +94,12 @@ class SmallProgramTests(SlotsTestCase):
 
     @staticmethod
     def is_fair(alone, beside):
-        """The best of the rounds count: what else runs on the machine only adds to them."""
+        """The best of the rounds count: other load on the machine only adds to them."""
         return min(beside) <= 2 * min(alone) + 0.05
 
 
 class SlowHostTests(TestCase):
-    """40 requests to a host that takes a second each, which is longer than its limit and more than all slots."""
+    """40 requests to a host that takes a second each, which exceeds its limit and all slots."""
 
     ROUNDS, MOST_ROUNDS = 5, 15
     SAMPLE = 15
@@ -109,7 +109,7 @@ class SlowHostTests(TestCase):
         with Steady(2) as origin, Bus(workers=2, slots=8) as bus:
             client, patient = bus.client(), bus.client()
             slow, fast = origin.urls
-            # What else runs on the machine adds to a round's times, and never takes from them: the best round counts.
+            # Other load on the machine only increases a round's times: the best round counts.
             while len(beside) < self.ROUNDS or min(beside) > min(alone) + 0.05 and len(beside) < self.MOST_ROUNDS:
                 turn = len(beside)
                 alone.append(max(self.sample(client, fast, f"alone/{turn}")))
@@ -126,7 +126,7 @@ class SlowHostTests(TestCase):
         self.assertLessEqual(shared, own + 50)
 
     def sample(self, client, url, name):
-        """Seconds that each of some requests takes."""
+        """Returns the seconds that each request of a sample takes."""
         seconds = []
         for index in range(self.SAMPLE):
             began = time.monotonic()

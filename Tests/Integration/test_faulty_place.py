@@ -1,4 +1,4 @@
-"""What can never serve ends with a code and a sentence, before anything is said to be ready; what waits says so."""
+"""Permanent obstacles end the program with a code and a sentence before it reports readiness; temporary ones are reported."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ class FaultyPlaceTests(TestCase):
         (self.folder / "file").touch()
         said = self.refused(73, "--spool", self.folder / "file" / "spool")
         self.assertRegex(said, r"earshot: cannot use the folder .*/file/spool: .*: Not a directory\n")
-        # What the kernel lets nobody write, be it root.
+        # The kernel permits nobody to write here, not even root.
         said = self.refused(73, "--spool", "/proc/earshot/spool")
         self.assertIn("earshot: cannot use the folder /proc/earshot", said)
 

@@ -1,4 +1,4 @@
-"""A URL goes over the bus and comes back: one, ten thousand, and one of a gigabyte."""
+"""A URL is fetched over the bus: one, ten thousand, and one of a gigabyte."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 
 class FetchTests(TestCase):
-    """Few bytes at a time, on one bus."""
+    """Small bodies, on one bus."""
 
     @classmethod
     def setUpClass(cls):
@@ -69,13 +69,13 @@ class FetchTests(TestCase):
         self.assertEqual(list(out.iterdir()), [])
 
     def written(self, pid):
-        """What the descriptors of a process lead to."""
+        """Returns the targets of a process's descriptors."""
         found = []
         for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
             try:
                 found.append(os.readlink(entry))
             except OSError:
-                continue  # It was closed while we looked.
+                continue  # It was closed meanwhile.
         return found
 
     def test_two_urls_with_one_name_become_two_files(self):
@@ -98,7 +98,7 @@ class FetchTests(TestCase):
             self.assertEqual((got.status, got.stdout), (0, body(8)), got.describe())
 
     def test_a_list_is_fetched_while_it_comes(self):
-        """Each line once its end is there; the order of lines is told, and a long list waits in its pipe."""
+        """Each line once it is complete; the order of lines is reported, and a long list waits in its pipe."""
         with self.open_list("-d", "open", "--json") as (get, write):
             write(f"\ufeff{self.origin.url}/bytes/1?open\n{self.origin.url}/bytes/2?open\n{self.origin.url}/by")
             eventually(lambda: sorted(p.name for p in self.bus.folder.glob("open/*")) == ["1", "2"], "two came")
@@ -116,7 +116,7 @@ class FetchTests(TestCase):
 
     @contextlib.contextmanager
     def open_list(self, *arguments):
-        """`get -i -` with its list open, and what writes to it; then its list ends."""
+        """Returns `get -i -` with its list open, and the writer of the list; finally ends the list."""
         reader, writer = os.pipe()
         with open(reader, "rb") as source:
             get = Program([binary(), "get", "-i", "-", *arguments], self.bus.environment, self.bus.folder, stdin=source)
@@ -240,7 +240,7 @@ class LargeFileTests(TestCase):
             self.assertLess(grown[worker], 64 * MIB, "the worker's growth")
 
     def make_file(self, path):
-        """A sparse file in which each 16 MiB begin differently, so that order and place show."""
+        """Creates a sparse file in which each 16 MiB begin differently, so that order and position are checked."""
         with path.open("wb") as file:
             for place in range(0, GIB, 16 * MIB):
                 file.seek(place)
@@ -254,7 +254,7 @@ class LargeFileTests(TestCase):
 
 
 class PrivateBrokerTests(TestCase):
-    """`get` where no bus runs."""
+    """`get` without a running bus."""
 
     def setUp(self):
         self.origin = self.enterContext(Origin())
@@ -281,7 +281,7 @@ class PrivateBrokerTests(TestCase):
         program.kill()
         self.commands.await_no_survivors()
         self.origin.await_aborts("/hang")
-        # What such a death leaves is no broker to the next one.
+        # The remains of such a death are not a broker for the next one.
         self.assertEqual(self.commands.run("get", f"{self.origin.url}/bytes/5").stdout, body(5))
         self.commands.await_no_survivors()
 
@@ -312,13 +312,13 @@ class PrivateBrokerTests(TestCase):
         self.assertEqual(sorted(named), ["earshot-broker", "earshot-worker"])
         broker, worker = named["earshot-broker"], named["earshot-worker"]
         for pid in (supervisor, broker, worker):
-            # The others do not wait for it to be loaded.
+            # The other processes do not wait for it to be loaded.
             self.assertEqual("libcurl" in pathlib.Path(f"/proc/{pid}/maps").read_text(), pid == worker)
             self.assertEqual(command(pid), command(program.pid), "nothing was loaded anew")
             self.assertEqual(os.getpgid(pid), pid)
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/1"), os.readlink(f"/proc/{pid}/fd/2"))
-        # What the program had opened is not theirs.
+        # Files opened by the program are not inherited.
         self.assertNotIn(os.readlink(f"/proc/{program.pid}/fd/1"),
                          [os.readlink(f"/proc/{worker}/fd/{number}") for number in os.listdir(f"/proc/{worker}/fd")])
         kill(worker)

@@ -1,4 +1,4 @@
-"""Clients that flood the bus with input that is no message delay nobody else, and the broker does not grow."""
+"""Clients that flood the bus with input other than messages delay no other client, and the broker does not grow."""
 
 import time
 
@@ -14,7 +14,7 @@ MIB = 1 << 20
 class FloodTests(TestCase):
     PINGS = 1_000
     ROUND_SECONDS = 5
-    """A round ends at the latest after this time."""
+    """Maximum duration of a round in seconds."""
     MOST_ROUNDS = 3
     """Other load on the machine can spoil one."""
 
@@ -58,7 +58,7 @@ class FloodTests(TestCase):
         self.assertEqual(self.bus.broker, broker, "the same process")
 
     def pings(self):
-        """Seconds that each took."""
+        """Returns the seconds that each PING took."""
         end = time.monotonic() + self.ROUND_SECONDS
         taken = []
         while len(taken) < self.PINGS and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A body comes in the form that each asked for, whoever shares it."""
+"""A body has the form that each request wants, even if it is shared."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ class FormTests(TestCase):
         self.client = self.bus.client(window=64)
 
     def check(self, message, content, *, is_file):
-        """That the result is there in this form alone."""
+        """Asserts that the result has only this form."""
         self.assertEqual(message.verb, "RESULT", message)
         self.assertEqual("file" in message.fields, is_file, message)
         if is_file:
@@ -103,11 +103,11 @@ class FormTests(TestCase):
         self.assertFailed(forms["file"], "spool-full")
 
     def test_a_file_that_waits_is_a_file_and_a_message_that_waits_is_one(self):
-        """What waits in the spool for a slow reader keeps its form."""
+        """A result that waits in the spool for a slow reader keeps its form."""
         reader = self.bus.client(window=1)
         reader.hold()
         for number in range(40):
-            # Of what it alone wants nothing would be started.
+            # A request for this client alone would not be started.
             url = f"{self.origin.url}/gate/wait?bytes=60000&seed={number}"
             for form in ("file", "inline"):
                 reader.fetch(form, number, url, deliver=form)

@@ -1,5 +1,5 @@
-"""Disks of 1 MiB beneath each folder: a clear error, nothing hangs, nothing is acknowledged that is lost, and with room
-again everything works."""
+"""Disks of 1 MiB beneath each folder: a clear error, nothing hangs, nothing lost is acknowledged, and everything works once
+there is room again."""
 
 import shutil
 
@@ -28,7 +28,7 @@ class FullDiskTests(TestCase):
         return sorted(path.name for path in self.disk.path.rglob("*") if path.is_file())
 
     def submit(self, bus, handler, *urls):
-        """Durable requests that have ended, and are not heard yet: their IDs."""
+        """Returns the IDs of completed durable requests that are not delivered yet."""
         program = bus.run("submit", "--durable", "--handler", handler, *urls)
         self.assertEqual(program.status, 0, program.describe())
         client = bus.client()

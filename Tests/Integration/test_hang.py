@@ -1,4 +1,4 @@
-"""Workers that hang: they are ended before what they run runs elsewhere, and what they say too late is dropped."""
+"""Hung workers: they are killed before their transfers run elsewhere, and their late messages are dropped."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ class HangTests(TestCase):
 
 
 class HandWorker:
-    """A worker that the test speaks for. The broker must have no supervisor."""
+    """Worker controlled by the test. The broker must have no supervisor."""
 
     def __init__(self, runtime):
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -79,7 +79,7 @@ class HandWorker:
         self.socket.send_multipart([head.encode(), *body])
 
     def expect(self, verb):
-        """The operands of the next message with this verb; any others are passed over."""
+        """Returns the operands of the next message with this verb; others are skipped."""
         while self.socket.poll(10_000):
             first = self.socket.recv_multipart()[0].decode().split("\n")[0].split(" ")
             if first[0] == verb:
@@ -96,7 +96,7 @@ class LateTests(TestCase):
             broker = elsewhere.start("broker", "--runtime", runtime)
             eventually(lambda: (runtime / "work").is_socket(), broker.describe)
             worker = HandWorker(runtime)
-            # Not before the broker is dead: it ends a worker that leaves its work, and that is this process.
+            # Only after the broker's death: it kills a worker that abandons its work, and that is this process.
             self.addCleanup(worker.socket.close)
             elsewhere.runtime = runtime
             client = elsewhere.client()

@@ -1,4 +1,4 @@
-"""Nothing a peer can send makes a broker trap, stop serving, or grow."""
+"""No input from a peer makes a broker trap, stop serving, or grow."""
 
 import random
 import re
@@ -40,11 +40,11 @@ NUMBERS = [b"0", b"-1", b"1", b"1e9", b"NaN", b"inf", b"0x10", b"999999999999999
 SPLICES = [b"\n", b"\n\n", b"\r\n", b"\0", b" ", b"  ", b": ", b"/", b"//", b"\xff\xfe", b"\xe2\x80\xa8", b"%00"]
 
 AUTHORITY = re.compile(rb"(https?://)[^/\s]*", re.IGNORECASE)
-"""Put right after each mutation, so that no name is looked up in the DNS: loopback only."""
+"""Replaced after each mutation, so that no name is resolved in the DNS: loopback only."""
 
 
 def mutate(random_, message):
-    """`message` after a few changes that keep it close to something a broker reads on in."""
+    """Returns `message` after a few changes that leave it similar to valid input."""
     data = bytearray(message)
     for _ in range(random_.randrange(0, 4)):
         place = random_.randrange(len(data) + 1)
@@ -65,7 +65,7 @@ def mutate(random_, message):
 
 
 def frames(random_, seeds):
-    """One hostile message of one or more frames."""
+    """Returns one hostile message of one or more frames."""
     kind = random_.randrange(100)
     if kind < 20:
         head = random_.randbytes(random_.randrange(200))
@@ -87,7 +87,7 @@ def frames(random_, seeds):
 
 
 class IdentifiedClient(Client):
-    """All of these have the same routing ID."""
+    """Clients with the same routing ID."""
 
     def _connect(self, address):
         self.socket.identity = b"same"
@@ -96,7 +96,7 @@ class IdentifiedClient(Client):
 
 class HostileTests(TestCase):
     MESSAGES = 50_000
-    """To each of the two sockets."""
+    """Number for each of the two sockets."""
 
     def setUp(self):
         self.seed = random.SystemRandom().randrange(1 << 32)
@@ -111,13 +111,13 @@ class HostileTests(TestCase):
         client.close()
 
     def socket(self, kind):
-        """A socket that is closed at the end, with nothing lingering."""
+        """Returns a socket that is closed at the end without lingering."""
         made = zmq.Context.instance().socket(kind)
         self.addCleanup(made.close, linger=0)
         return made
 
     def attack(self, endpoint, seeds, random_):
-        """Sends from a few connections at once, each replaced now and then; some listen, some never do."""
+        """Sends over a few concurrent connections, each replaced occasionally; some read, some never do."""
         context = zmq.Context.instance()
         sent = 0
         while sent < self.MESSAGES:
@@ -129,7 +129,7 @@ class HostileTests(TestCase):
                 attacker.send(CLIENT_MESSAGES[0] % uuid.UUID(int=random_.getrandbits(128)).hex.encode())
             for _ in range(1 if attacker.type == zmq.REQ else random_.randrange(1, 1000)):
                 if not attacker.poll(5000, zmq.POLLOUT):
-                    break  # It takes no more from this one: its right.
+                    break  # The broker may stop accepting input from this one.
                 attacker.send_multipart(frames(random_, seeds))
                 sent += 1
                 if listens and attacker.type == zmq.DEALER:
@@ -147,7 +147,7 @@ class HostileTests(TestCase):
                 self.attack(endpoint, seeds, random_)
                 self.still_serves(endpoint)
         self.assertEqual(self.bus.broker, broker, f"the same process, seed {self.seed}")
-        # What a burst took is given back a second after it.
+        # Memory of a burst is returned one second after it.
         eventually(lambda: resident(broker) - before <= 16 * MIB,
                    lambda: f"{(resident(broker) - before) / MIB:.1f} MiB more, seed {self.seed}", 20)
 

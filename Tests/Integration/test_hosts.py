@@ -10,7 +10,7 @@ HOST = "xn--bcher-kva.example"
 
 
 def octets(text):
-    """UTF-8 as the text whose Latin-1 bytes it is, which the test client sends."""
+    """Returns the text whose Latin-1 bytes are the UTF-8 of `text`, which the test client sends."""
     return text.encode().decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""HTTP/2: an answer is whole only if its stream has ended, whatever libcurl says."""
+"""HTTP/2: a response is complete only if its stream has ended, whatever libcurl reports."""
 
 import os
 import pathlib
@@ -13,12 +13,12 @@ from support.streams import CONTENT, TEXT, StreamOrigin
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, REFUSED, CANCEL, CALM = 0, 1, 2, 5, 7, 8, 11
 CODES = (NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, CANCEL, CALM)
 
-#: Endings of a whole answer.
+#: Endings of a complete response.
 WHOLE = ["whole", "unannounced", "empty-end", "trailers", "interim", "padded", "goodbye-then-end",
          *(f"end-then-reset/{code}" for code in (NO_ERROR, INTERNAL_ERROR, CANCEL))]
-#: All bytes that were announced, without the end of the stream: whole, or told as a failure.
+#: All announced bytes without the end of the stream: complete, or reported as a failure.
 EITHER = [f"length-then-reset/{NO_ERROR}"]
-#: Endings of an answer that is not whole.
+#: Endings of an incomplete response.
 BROKEN = ["cut", "cut-with-notice", "too-short", "too-long",
           *(f"{name}/{code}" for code in CODES for name in (
               "reset-first", "reset-after-head", "reset-in-body", "reset-in-announced-body", "reset-at-its-end",
@@ -143,7 +143,7 @@ class EndingTests(Case):
 
 class SettingTests(Case):
     def versions(self, origin, client, count=1):
-        """Fetches, and tells by which versions."""
+        """Fetches, and returns the versions used."""
         before = len(origin.asked)
         for number in range(count):
             self.assertResult(self.fetch(client, f"{before}-{number}", f"{origin.url}/whole?{before}.{number}"), CONTENT)
@@ -347,6 +347,6 @@ class BoundTests(Case):
 
 
 def peak_bytes(pid):
-    """The largest resident set of a process."""
+    """Returns the peak resident set of a process."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))

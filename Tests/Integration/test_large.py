@@ -1,6 +1,7 @@
-"""A large body is on the disk once, however many read it, and in nobody's memory. Others are served beside it.
+"""A large body is on disk once, for any number of readers, and in no process's memory. Other requests are served meanwhile.
 
-It has 64 MiB; with EARSHOT_LONG=1 it has 1 GiB, and others must be served as fast as documented."""
+It has 64 MiB; with EARSHOT_LONG=1 it has 1 GiB, and others must be served as fast as documented.
+"""
 
 import hashlib
 import os
@@ -92,7 +93,7 @@ class LargeTests(TestCase):
 
     @staticmethod
     def bytes_on_disk(folder):
-        """What the files below take, each once, whatever its names."""
+        """Returns the disk usage of the files below, each counted once regardless of its links."""
         files = {}
         for path in folder.rglob("*"):
             try:

@@ -1,4 +1,4 @@
-"""Clients whose connection breaks, that die, stop, say nothing or come in crowds: who is kept, who is purged, and when.
+"""Clients that disconnect, die, stop, stay silent or arrive in crowds: which are kept, which are purged, and when.
 
 A few of each; with EARSHOT_LONG=1 a thousand.
 """
@@ -131,7 +131,7 @@ class LivenessTests(LeaseTestCase):
             stopped.signal(signal.SIGSTOP)
             client.cut()
             self.await_away(1)
-            # The broker has time for many a pass, in which it could be wrong.
+            # The broker has time for many passes in which it could be wrong.
             for _ in range(5):
                 self.observer.query("ping")
             stopped.signal(signal.SIGCONT)
@@ -160,7 +160,7 @@ class LivenessTests(LeaseTestCase):
             peer.wait()
         tell(f"{DEATHS} x kill -9: purged within {milliseconds(taken, 50):.1f} ms (median),"
              f" {milliseconds(taken, 99):.1f} ms (99 %)")
-        # What else runs on the machine adds to some of them.
+        # Other load on the machine increases some of them.
         self.assertLess(milliseconds(taken, 99 if IS_LONG else 50), 100)
 
     def test_a_child_that_holds_the_connection_does_not_keep_its_dead_parent(self):
@@ -178,7 +178,7 @@ class LivenessTests(LeaseTestCase):
         last = pathlib.Path("/proc/sys/kernel/ns_last_pid")
         if not os.access(last, os.W_OK):
             self.skipTest("process numbers cannot be chosen here")
-        # The one that connects dies before it has said a word; its child has the connection, and speaks when told to.
+        # The connecting process dies before it has sent anything; its child holds the connection, and sends on request.
         speak, told = os.pipe()
         heard, say = os.pipe()
         number = os.fork()
@@ -192,7 +192,7 @@ class LivenessTests(LeaseTestCase):
                         zmtp.send(connection, b"HELLO EAR/1\n")
                     os.read(speak, 1)
             finally:
-                os._exit(0)  # Whatever went wrong: the other tests are not this process's.
+                os._exit(0)  # In every case: the other tests do not belong to this process.
         os.waitpid(number, 0)
         child = Watched(int(os.read(heard, 20)))
         self.addCleanup(child.close)
@@ -235,7 +235,7 @@ class LivenessTests(LeaseTestCase):
 
     def test_many_that_come_and_go_harm_nobody(self):
         client = self.bus.client()
-        # What is opened when it is first needed, such as the cache's files, is open then.
+        # Files that are opened at first use, such as the cache's, are open then.
         client.fetch("first", 0, f"{self.origin.url}/bytes/10")
         self.assertResult(client.terminal(), body(10))
         descriptors = len(os.listdir(f"/proc/{self.bus.broker}/fd"))

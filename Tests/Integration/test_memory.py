@@ -1,6 +1,7 @@
-"""Memory of a large burst is given back once it is over.
+"""Memory of a large burst is returned once it is over.
 
-With EARSHOT_LONG=1 it is a million handlers, else 200,000."""
+With EARSHOT_LONG=1 it is a million handlers, otherwise 200,000.
+"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Requests with a body, and methods that may not be done twice."""
+"""Requests with a body, and methods that are not idempotent."""
 
 import json
 import urllib.parse

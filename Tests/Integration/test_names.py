@@ -1,4 +1,4 @@
-"""Host names: each is looked up once, and none of them holds up what needs it not."""
+"""Host names: each is resolved once, and no lookup delays requests that do not need it."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ from support.origin import Origin
 
 
 class FullListener:
-    """A socket on ::1 that takes no more connections: whoever connects hears nothing."""
+    """Socket on ::1 with a full queue: connections get no response."""
 
     def __init__(self, port):
         self._listener = socket.create_server(("::1", port), family=socket.AF_INET6, backlog=0)
@@ -67,14 +67,14 @@ class NameTests(TestCase):
             for number in range(100):
                 host = ("known.example", "127.0.0.1", "localhost")[number % 3]
                 client.fetch("h", number, f"http://{host}:{self.port}/cut/5/5?{number}")
-            # The lookup's end, some seconds later, would be told among them had they waited for it.
+            # The result of the lookup, some seconds later, would be among them had they waited for it.
             for answer in client.terminals(100):
                 self.assertEqual((answer.verb, answer.operands[0]), ("RESULT", "h"), answer)
             client.remove("dead")
 
     def test_a_name_server_that_is_slow_or_dead_delays_no_download_that_needs_it_not(self):
-        """100 downloads to addresses and known hosts, alone and while lookups wait: of each round the slowest one counts,
-        and of the rounds the best, since what else runs on the machine only adds to them."""
+        """100 downloads to addresses and known hosts, alone and while lookups wait. Of each round the slowest one counts, and
+        of the rounds the best, since other load on the machine only adds to them."""
         rounds, most, late = 6, 20, {f"late{n}.example": ["127.0.0.1 after 5"] for n in range(20)}
         dead = {f"dead{n}.example": [None] for n in range(20)}
         known = {"known.example": ["127.0.0.1"]}
@@ -99,7 +99,7 @@ class NameTests(TestCase):
                 names.await_questions(f"late{turn % 20}.example", 1)
                 names.await_questions(f"dead{turn % 20}.example", 1)
                 beside.append(slowest(f"beside{turn}"))
-                # Each of them holds a slot.
+                # Each of them occupies a slot.
                 waiting.remove("slow")
             tell(f"the slowest of 100 downloads took {'/'.join(map(str, sorted(alone)))} ms alone,"
                  f" {'/'.join(map(str, sorted(beside)))} while 40 lookups waited")
@@ -114,5 +114,5 @@ class NameTests(TestCase):
                 began = time.monotonic()
                 client.fetch("h", "silent", f"http://both.example:{self.port}/cut/5/5?silent")
                 self.assertEqual(client.terminal().verb, "RESULT")
-                # A connection to the one that is silent is given up after 10 s.
+                # A connection attempt to the silent one is abandoned after 10 s.
                 self.assertLess(time.monotonic() - began, 8)

@@ -1,4 +1,4 @@
-"""An origin is given no more than its limit, whoever leaves or dies meanwhile."""
+"""An origin never exceeds its limit, even if clients leave or die meanwhile."""
 
 from support.figures import tell
 from support.harness import Bus, TestCase
@@ -7,7 +7,7 @@ from support.steady import Steady
 
 
 class LimitTests(TestCase):
-    """8 workers and an origin that may have 2 transfers."""
+    """8 workers, and an origin with a limit of 2 transfers."""
 
     LIMIT = 2
     COUNT = 2_000
@@ -53,12 +53,12 @@ class LimitTests(TestCase):
         tell(f"{len(log)} requests came, {cut} were cut by {len(dropped)} drops and {killed} deaths of workers")
         self.assertEqual({answer.verb for answer in answers}, {"RESULT"})
         self.assertGreater(killed, 5)
-        # Of those that ran when it was decided some have ended before it was done: how many is a matter of luck.
+        # Some of the running transfers ended before the decision took effect: their number varies.
         self.assertGreater(cut, 5)
         self.check_the_most()
 
     def answers_but(self, dropped, count):
-        """The terminals of the other handlers; these may have had some before they were dropped."""
+        """Returns the terminals of the other handlers; the dropped ones may have had some before."""
         found = {}
         while len(found) < count:
             answer = self.client.terminal()
@@ -68,7 +68,7 @@ class LimitTests(TestCase):
         return found.values()
 
     def kill_a_busy_worker(self):
-        """Whether there was one."""
+        """Kills a busy worker. Returns whether there was one."""
         busy = [worker["pid"] for worker in self.client.query("workers")["workers"] if worker["running"]]
         for pid in busy[:1]:
             kill(pid)

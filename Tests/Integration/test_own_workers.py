@@ -1,4 +1,4 @@
-"""Workers of users' own schemes, played over raw sockets: what the broker makes of what they send."""
+"""Workers for users' own schemes, played over raw sockets: the broker's reaction to their messages."""
 
 import time
 
@@ -11,7 +11,7 @@ HEAD_BYTES = 65_536
 
 
 class OwnWorker:
-    """A connection on `work` that serves one scheme and answers nothing by itself."""
+    """Connection on `work` that serves one scheme and sends nothing by itself."""
 
     def __init__(self, bus, scheme, *fields):
         self._socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -26,11 +26,11 @@ class OwnWorker:
         self._socket.send_multipart(frames if body is None else [*frames, body])
 
     def hear(self, timeout=10):
-        """The head of the next message; None if none comes in time."""
+        """Returns the head of the next message; None after the timeout."""
         return self._socket.recv_multipart()[0].decode() if self._socket.poll(timeout * 1000) else None
 
     def job(self):
-        """The attempt of the next job."""
+        """Returns the attempt of the next job."""
         head = self.hear()
         if head is None or not head.startswith("JOB "):
             raise AssertionError(f"no JOB but {head}")

@@ -1,4 +1,4 @@
-"""`earshot work`: URLs of one's own schemes, served by a program; and users' own workers over a broker's end."""
+"""`earshot work`: URLs of custom schemes, served by a program; and users' workers across a broker's end."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.processes import Watched, command, eventually, kill
 
 UPPER = 'printf %s "$1" | tr a-z A-Z'
-# Says that it runs, and goes on when somebody writes a line into the pipe that is called like its URL.
+# Reports that it runs, and continues when a line is written to the pipe named like its URL.
 HELD = ': >"run-$$"; IFS= read -r line <"gate-${1#x:}"; rm "run-$$"; echo "$line"'
 
 
@@ -19,7 +19,7 @@ class ProgramTests(TestCase):
         self.client = self.bus.client()
 
     def serve(self, script, *options):
-        """A worker that runs a shell script, whose first argument is the URL; awaited until it serves."""
+        """Starts a worker that runs a shell script, whose first argument is the URL, and waits until it serves."""
         worker = self.bus.start("work", "--scheme", "x", *options, "--", "sh", "-c", script, "sh")
         self.addCleanup(self.stop, worker)
         worker.await_line("serving x:")
@@ -122,7 +122,7 @@ class ProgramTests(TestCase):
             self.assertLessEqual(len(self.runs()), 2)
 
     def test_a_program_that_nobody_wants_any_more_ends_with_all_it_started(self):
-        # Killed it would be some time later; it is asked to end before.
+        # It is asked to end before it would be killed.
         self.serve('sleep 1000 & echo $! >child; trap ": >asked; exit" TERM; : >"run-$$"; wait')
         self.client.fetch("h", 1, "x:y")
         program = Watched(self.await_runs(1)[0])
@@ -221,7 +221,7 @@ class ProgramTests(TestCase):
         first = Watched(self.await_runs(1)[0])
         kill(self.bus.broker)
         client.await_next_broker()
-        # What it did for the broker that is gone, it gives up, and does it for the next one.
+        # It abandons its work for the dead broker, and repeats it for the next one.
         self.assertTrue(first.await_death(10), "the first run goes on")
         (self.bus.folder / f"run-{first.pid}").unlink()
         first.close()
@@ -243,7 +243,8 @@ class OutlivingTests(TestCase):
             worker.await_line("serving x:")
         self.assertTrue(worker.running)
         with Bus(workers=1, folder=folder) as bus:
-            # The worker tries every 100 ms; a client asks as soon as there is a broker, which awaits it for a second.
+            # The worker retries every 100 ms; a client connects as soon as there is a broker, which awaits the worker for a
+            # second.
             client = bus.client()
             began = time.monotonic()
             client.fetch("h", 1, "x:abc")

@@ -1,7 +1,7 @@
-"""The broker purges very many requests in slices, serves others between them, and gives back the memory.
+"""The broker purges very many requests in slices, serves others between them, and returns the memory.
 
-It is 50,000 of 250,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on a
-machine that does nothing else.
+It is 50,000 of 250,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on an
+otherwise idle machine.
 """
 
 import os
@@ -23,7 +23,7 @@ class PurgeTests(TestCase):
     REMOVED = 4
 
     def test_others_are_taken_in_while_very_much_is_purged(self):
-        # Each transfer takes so long that the queue stays as it is.
+        # Each transfer takes so long that the queue stays unchanged.
         with Steady() as origin, Bus(workers=1, slots=4, origin_limit=1) as bus:
             client, other = bus.client(), bus.client()
             self.ask_all(client, "crawl", origin)
@@ -45,12 +45,12 @@ class PurgeTests(TestCase):
                  f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}; {between} were answered between slices")
             self.assertGreater(between, self.REMOVED)
             if IS_LONG:
-                # In one step each removal would take 100 ms and more.
+                # In one step each removal would take at least 100 ms.
                 self.assertLess(statistics.median(worst), 40)
                 self.assertLess(statistics.median(slow), 5)
             client.remove("crawl/")
             self.await_requests(client, pending=0)
-            # What they took goes back to the system, or is used again.
+            # Their memory is returned to the system, or reused.
             eventually(lambda: resident(bus.broker) < 0.9 * full, "memory is given back", 20)
             emptied = resident(bus.broker)
             self.ask_all(client, "again", origin)
@@ -59,14 +59,15 @@ class PurgeTests(TestCase):
             self.assertLess(again, 1.15 * full)
 
     def ask_all(self, client, name, origin):
-        """Queues all of it under so many handlers."""
+        """Queues all requests under this many handlers."""
         for number in range(QUEUED):
             client.socket.send(b"FETCH %s/%d %d %s/30/%d\n" % (
                 name.encode(), number % HANDLERS, number, origin.url.encode(), number))
         client.query("ping", timeout=120)
 
     def submit_for(self, seconds, client, handler):
-        """Submits one request after the other: seconds until the broker had read each, and the queue's length then."""
+        """Submits one request after the other. Returns the seconds until the broker had read each, and the queue's length
+        then."""
         taken, queued = [], []
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -1,6 +1,6 @@
-"""A slow reader of what a fast one reads, too, slows nobody and loses nothing.
+"""A slow subscriber beside a fast one delays no other client and loses nothing.
 
-20,000 URLs, each a file of 1 KiB of its own; 100,000 with EARSHOT_LONG=1.
+20,000 URLs, each with a separate file of 1 KiB; 100,000 with EARSHOT_LONG=1.
 """
 
 import os
@@ -53,7 +53,7 @@ class SharedURLTests(TestCase):
                              {"answered": self.COUNT, "again": 0, "failed": 0})
             self.await_requests(observer, pending=0)
             self.balance(observer)
-            # All cores are busy with this: what else runs on the machine adds to a round's time, and never takes from it.
+            # All cores are busy with this: other load on the machine only increases a round's time.
             if turn + 1 >= self.ROUNDS and min(beside) <= 1.3 * min(alone):
                 break
         own, shared = min(alone), min(beside)

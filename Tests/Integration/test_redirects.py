@@ -1,4 +1,4 @@
-"""Redirects that meet: who asks for both ends of a loop at once is told so at both. And the connections of redirects."""
+"""Redirects that meet: concurrent requests for both ends of a loop both fail. Also the connections of redirects."""
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
@@ -22,7 +22,7 @@ class CrossingTests(TestCase):
         self.check(lambda turn: [f"{self.origin.url}/ring/6/{start}?turn={turn}" for start in (0, 3)])
 
     def check(self, ends):
-        """All rounds at once, the two ends by two clients: how far one is when the other begins is left to chance."""
+        """All rounds at once, the two ends by two clients, with random timing."""
         clients = [self.bus.client(window=2 * self.ROUNDS) for _ in range(2)]
         for turn in range(self.ROUNDS):
             for side, url in enumerate(ends(turn)):
@@ -35,7 +35,7 @@ class CrossingTests(TestCase):
 
 
 class ConnectionTests(TestCase):
-    """The worker waits a moment for the body of a redirect, so that its connection stays usable."""
+    """The worker waits briefly for the body of a redirect, so that its connection can be reused."""
 
     PAGE = bytes(20_000)
     HEADS = {

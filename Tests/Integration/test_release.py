@@ -1,6 +1,7 @@
-"""How the release is linked and what it tells about the machine that built it.
+"""Linking of the release, and traces of the machine that built it.
 
-These tests look only at a program in a folder `release`, where bin/build puts it: EARSHOT_BINARY may name another."""
+These tests check only a program in a folder `release`, where bin/build puts it: EARSHOT_BINARY may name another one.
+"""
 
 import os
 import pathlib
@@ -55,7 +56,7 @@ class LibraryTests(TestCase):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
         (folder / "libcurl.so.4").write_bytes(b"no library")
-        # The folder of a bus is where its processes run.
+        # The working folder of its processes is the folder of the bus.
         with Origin() as origin, Bus(workers=1, folder=folder) as bus:
             client = bus.client()
             client.fetch("h", 1, f"{origin.url}/bytes/5")
@@ -63,7 +64,7 @@ class LibraryTests(TestCase):
 
 
 class KeyLogTests(TestCase):
-    """The secrets of TLS connections are written down only where the bus was told to."""
+    """The secrets of TLS connections are logged only if the bus was configured to."""
 
     def setUp(self):
         self.folder = temporary_folder()

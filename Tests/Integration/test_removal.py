@@ -1,6 +1,6 @@
 """The removal of a handler purges its queued requests and cuts its running transfers.
 
-With EARSHOT_LONG=1 the tests also check how soon: these times hold on a machine that does nothing else.
+With EARSHOT_LONG=1 the tests also check the delay, which holds on an otherwise idle machine.
 """
 
 import os
@@ -21,7 +21,7 @@ IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 class RemovalTests(TestCase):
-    """One worker of 64 slots (a quarter kept for `high`: 48 for the rest) and no limit by the origin."""
+    """One worker with 64 slots (a quarter reserved for `high`: 48 for the rest) and no limit by the origin."""
 
     def setUp(self):
         self.origin = self.enterContext(Origin())
@@ -52,10 +52,10 @@ class RemovalTests(TestCase):
         status = self.bus.status()
         self.assertEqual(status["requests"]["removed"], QUEUED)
         self.assertEqual(status["requests"]["pending"], 1)
-        # They count as removed at once, and are worked off in slices.
+        # They count as removed at once, and are processed in slices.
         eventually(lambda: self.bus.status()["flights-now"]["queued"] == 0, "no flight waits")
         self.assertEqual(sum(self.bus.status()["queue"].values()), 0)
-        # Its own asker is a subscriber who did not remove: he is told of each, once.
+        # Its owner is a subscriber that did not remove it, and is notified of each request once.
         told = client.terminals(QUEUED)
         self.assertEqual({tuple(m.operands) for m in told}, {("h", str(i), "removed") for i in range(QUEUED)})
         self.assertEqual(client.rest(), [])
@@ -87,14 +87,14 @@ class RemovalTests(TestCase):
             self.assertLess(statistics.median(slowest), 50)
 
     def test_what_streams_is_cut_within_50_ms_and_brings_little_more(self):
-        """200 times from an origin of 10 MB/s: what it had sent when it was cut counts, read or not."""
+        """200 times from an origin of 10 MB/s. The bytes sent before the cut count, whether read or not."""
         rate, rounds = 10_000_000, 200
         client = self.bus.client()
         delays, surplus = [], []
         before = client.query("ledger")["flights"]["bytes-unwanted"]
         for turn in range(rounds):
             name = f"stream{turn}"
-            # It has no end of its own, however late it is cut.
+            # It never ends by itself, however late it is cut.
             published = self.origin.publish(name, rate, plan=lambda n, start: {"rate": rate, "held": rate - 1})
             client.fetch("stream", turn, f"{self.origin.url}/parts/{name}", progress=50)
             eventually(lambda: published.sent > 2 * 65_536, "it streams")
@@ -109,7 +109,7 @@ class RemovalTests(TestCase):
         unwanted = flights["bytes-unwanted"] - before
         tell(f"{rounds} streams were cut after {milliseconds(delays):.1f} ms, 99 % within {milliseconds(delays, 99):.1f},"
              f" and had sent {statistics.median(surplus)} bytes more, at most {max(surplus)}; {unwanted} in all were read")
-        # What else runs on the machine delays some of them, in this process too, and brings none forward.
+        # Other load on the machine delays some of them, in this process too, and accelerates none.
         share = 99 if IS_LONG else 50
         self.assertLess(milliseconds(delays, share), 50)
         self.assertLessEqual(percentile(surplus, share), 256 * 1024)
@@ -146,14 +146,14 @@ class RemovalTests(TestCase):
         self.assertResult(answer, body(8))
 
     def test_what_one_lets_go_and_another_asks_for_together_with_it_goes_on(self):
-        # One that has handed it all to the kernel when it has said it.
+        # A client that has passed all output to the kernel once it has sent it.
         client = RawClient(self.bus.runtime)
         self.addCleanup(client.close)
         self.assertIn("WELCOME", client.hear())
         url = f"{self.origin.url}/gate/handed?bytes=8"
         client.say(f"FETCH first 1 {url}\n")
         self.origin.await_count("/gate/handed", 1)
-        # Whatever has reached a stopped broker it reads at once when it goes on.
+        # A stopped broker reads its pending input at once when it continues.
         os.kill(self.bus.broker, signal.SIGSTOP)
         stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
         eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
@@ -171,7 +171,7 @@ class RemovalTests(TestCase):
         self.assertIn("WELCOME", client.hear())
         stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
         handed = turn = 0
-        # A transfer that ends before the broker reads the REMOVE is no case of this.
+        # A transfer that ends before the broker reads the REMOVE does not count.
         while turn < 20 or handed == 0 and turn < 200:
             turn += 1
             path = f"/gate/turn{turn}"
@@ -207,7 +207,7 @@ class RemovalTests(TestCase):
 
 
 class DeathTests(TestCase):
-    """The owner is killed: as a removal, and as fast."""
+    """The owner is killed: equivalent to a removal, and as fast."""
 
     def test_10000_queued_are_purged_as_soon_as_their_owner_was_killed(self):
         with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as bus:
@@ -231,8 +231,8 @@ class DeathTests(TestCase):
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
             tell(f"{QUEUED} were purged {'/'.join(f'{each:.0f}' for each in taken)} ms after the kill")
-            # It is 20 ms of work, which takes longer while other processes use the processor. A wait for a pause or a
-            # sign of life takes a second or more.
+            # It is 20 ms of work, which takes longer while other processes use the processor. A wait for a pause or a heartbeat
+            # takes a second or more.
             self.assertLess(statistics.median(taken), 100 if IS_LONG else 1_000)
             eventually(lambda: not any(observer.query("status")["flights-now"].values()), "nothing is left to fetch")
 

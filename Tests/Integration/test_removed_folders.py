@@ -1,4 +1,4 @@
-"""Folders and sockets that are removed or moved beneath a running bus: it makes them again, and tells of it."""
+"""Folders and sockets removed or moved beneath a running bus: it recreates them, and reports that."""
 
 import itertools
 import shutil
@@ -27,7 +27,7 @@ class Case(TestCase):
         return eventually(found, lambda: f"{place} is {state}; status tells {self.faults(client)}")
 
     def fetch(self, client, origin, count=LARGE, **fields):
-        """A new request of this client alone, and its terminal."""
+        """Makes a new request of this client alone. Returns its terminal."""
         seed = next(self.numbers)
         client.fetch(f"handler/{seed}", 1, f"{origin.url}/bytes/{count}?seed={seed}", **fields)
         return client.terminal(), body(count, str(seed))
@@ -77,7 +77,7 @@ class SpoolTests(Case):
     def test_a_spool_that_cannot_be_made_again_is_a_failure_of_its_own(self):
         with Origin() as origin, Bus(workers=1) as bus:
             client = bus.client()
-            # At once, as a folder that is moved away and replaced would be.
+            # At once, like a folder that is moved away and replaced.
             subprocess.run(["sh", "-c", f"rm -r {bus.spool} && echo no folder > {bus.spool}"], check=True)
             fault = self.await_fault(client, "spool", "lost")
             self.assertIn("is not a folder", fault["reason"])
@@ -87,7 +87,7 @@ class SpoolTests(Case):
             self.assertEqual(got.status, 23, got.describe())
             self.assertIn("spool-failed", got.stderr)
             bus.spool.unlink()
-            # The next body that needs it finds it mended.
+            # The next body that needs it finds it repaired.
             self.assertFetches(client, origin)
             self.await_fault(client, "spool", "restored")
 
@@ -118,7 +118,7 @@ class SpoolTests(Case):
 
 class RuntimeFolderTests(Case):
     def assertReachable(self, bus, origin, old):
-        """New clients and new workers come in, and those that were there go on."""
+        """New clients and workers can connect, and existing ones continue."""
         with Client(bus.runtime) as new:
             self.assertFetches(new, origin, count=100)
         self.assertFetches(old, origin, count=100)

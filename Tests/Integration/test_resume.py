@@ -1,4 +1,4 @@
-"""Transfers that break go on where they broke, and two versions of a file never become one."""
+"""Interrupted transfers resume, and two versions of a file are never joined."""
 
 import collections
 import hashlib
@@ -16,7 +16,7 @@ IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 def kept(bus):
-    """Files in the spool that hold what is left of broken transfers."""
+    """Returns the files in the spool with partial bodies of interrupted transfers."""
     return [path for path in bus.spool.iterdir() if path.suffix == ".kept"]
 
 
@@ -55,7 +55,7 @@ class ResumeTests(TestCase):
             self.assertResult(message, body(size))
             self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
             self.assertEqual(published.answers, cuts + 1)
-            # 20 pauses of 0.25 s at most: a body that comes in pieces is not waited for longer and longer.
+            # At most 20 pauses of 0.25 s: progress resets the back-off.
             tell(f"{size // MIB} MiB cut {cuts} times: {published.sent / size:.3f} of its bytes on the wire, in"
                  f" {int(message.fields['elapsed-ms']) / 1000:.1f} s")
             self.assertLess(published.sent, 1.2 * size)
@@ -149,7 +149,7 @@ class ResumeTests(TestCase):
                 self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-")
 
     def test_four_corrupting_servers_cut_at_random_make_no_wrong_body(self):
-        """Of 1,000 bodies, 200 in the ordinary run, each is cut off once or more, and what goes on with it lies."""
+        """Of 1,000 bodies, 200 in the ordinary run, each is interrupted at least once, and its continuation lies."""
         count = 1_000 if IS_LONG else 200
         seed = random.randrange(1 << 30)
         chance = random.Random(seed)
@@ -193,7 +193,7 @@ class ResumeTests(TestCase):
                  + ", ".join(f"{lie} {source} {number}" for (lie, source), number in sorted(outcomes.items())))
 
     def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
-        """The body told is one that the origin had, whole."""
+        """The delivered body is one that the origin had, completely."""
         seed = random.randrange(1 << 30)
         chance = random.Random(seed)
         lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", None]
@@ -227,7 +227,7 @@ class ResumeTests(TestCase):
             for message in client.terminals(500, 240):
                 name = message.id[1]
                 if message.verb == "FAILED":
-                    # A coding that is none is the origin's fault.
+                    # An invalid coding is the origin's fault.
                     self.assertIn(message.operands[2], ("encoding-error",), message)
                     continue
                 content = message.content()

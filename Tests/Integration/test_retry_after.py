@@ -1,4 +1,4 @@
-"""An origin that asks to be left alone is left alone for as long as it said, by all workers."""
+"""An origin that sends Retry-After is left alone for that time, by all workers."""
 
 import os
 import statistics
@@ -11,7 +11,7 @@ from support.steady import Steady
 
 
 class RetryAfterTests(TestCase):
-    """Two origins; the first says `Retry-After: 5` to all that it holds at one moment, to each in its time."""
+    """Two origins; the first sends `Retry-After: 5` to all its requests at one moment, to each in its time."""
 
     BEFORE = 5
     PAUSE = 5
@@ -35,26 +35,26 @@ class RetryAfterTests(TestCase):
             self.await_requests(bus.client(), pending=0)
         refused = [entry for entry in log if entry.status == 429]
         first, last = min(entry.ended for entry in refused), max(entry.ended for entry in refused)
-        # What was on its way to the origin when it first refused is refused, too, and asks for no less; no more is.
+        # Requests in transit when it first refused are refused too, and request no less; no further ones are sent.
         self.assertLessEqual(len(refused), self.LIMIT)
         later = [entry for entry in log if entry.began > first and entry.status != 429]
         probe, second = later[:2]
-        # How many it has at once: how long each takes depends on what else the machine does.
-        # The usual number: a moment in which a process did not come to its turn does not count.
+        # Number of concurrent requests, because their duration depends on other load. The median ignores moments in which a
+        # process was not scheduled.
         before = self.usually_at_once(other, first - self.BEFORE, first)
         during = self.usually_at_once(other, first, first + self.PAUSE)
         tell(f"{len(refused)} refusals, left alone for {probe.began - last:.3f} s, the probe took"
              f" {1000 * (probe.ended - probe.began):.0f} ms, the next came {1000 * (second.began - probe.ended):.1f} ms"
              f" after it; the other origin had {before:.2f} transfers at once before, and {during:.2f} meanwhile")
         self.assertGreaterEqual(probe.began - last, self.PAUSE)
-        # More than twice as long it would be left alone if another pause had followed.
+        # It would be left alone for more than twice as long if another pause had followed.
         self.assertLess(probe.began - last, self.PAUSE + 1 if os.environ.get("EARSHOT_LONG") else 2 * self.PAUSE)
         self.assertGreaterEqual(second.began, probe.ended, "one first")
         self.assertGreaterEqual(during, 0.95 * before)
 
     @staticmethod
     def usually_at_once(log, start, end, step=0.01):
-        """The median number of transfers that ran at moments between two."""
+        """Returns the median number of transfers that ran at moments between two times."""
         moments = [start + step * number for number in range(int((end - start) / step))]
         return statistics.median(sum(e.began <= moment < (e.ended or end) for e in log) for moment in moments)
 

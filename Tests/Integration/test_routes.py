@@ -1,4 +1,4 @@
-"""By which way a request goes: proxies, certificates to trust and to show."""
+"""Routes of requests: proxies, trusted certificates and client certificates."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class ProxyTests(TestCase):
     def setUp(self):
         self.origin = self.enterContext(Origin())
         self.port = urllib.parse.urlsplit(self.origin.url).port
-        # Nobody knows this name but the proxies.
+        # Only the proxies can resolve this name.
         self.hidden = f"http://hidden.invalid:{self.port}"
 
     def fetch(self, client, request, url, **fields):
@@ -114,7 +114,7 @@ class ProxyTests(TestCase):
 
 
 class DemandingServer:
-    """A TLS server that ends each handshake with an alert, unless the client shows the certificate `wanted`."""
+    """TLS server that ends each handshake with an alert, unless the client sends the certificate `wanted`."""
 
     def __init__(self, certificate, key, wanted):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -141,7 +141,7 @@ class DemandingServer:
             except OSError:
                 return
             with connection:
-                # Without a socket of its own it closes nothing before the client has read the alert.
+                # Memory BIOs, so that it closes nothing before the client has read the alert.
                 received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
                 tls = self._context.wrap_bio(received, sent, server_side=True)
                 try:

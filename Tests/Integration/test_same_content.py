@@ -1,4 +1,4 @@
-"""Files of one content: two attempts that end together name the same file, and only one of them needs it."""
+"""Files of equal content: two attempts that end together name the same file, and only one of them needs it."""
 
 import hashlib
 import os
@@ -11,11 +11,11 @@ import zmq
 from support.client import Client
 from support.harness import Commands, TestCase, temporary_folder
 
-ROUNDS = 20  # It takes one where the broker hears both ends in one pass.
+ROUNDS = 20  # One is enough if the broker reads both ends in one pass.
 
 
 class Worker:
-    """A worker that says what a test tells it to."""
+    """Worker controlled by a test."""
 
     def __init__(self, runtime, slots):
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -27,7 +27,7 @@ class Worker:
         self.spool = pathlib.Path(self.hear("LIMITS")[1]["spool"])
 
     def hear(self, verb, url=None):
-        """The next message of this verb, a JOB for `url` if given: its operands and fields."""
+        """Returns operands and fields of the next message of this verb, a JOB for `url` if given."""
         while True:
             first, *lines = self.socket.recv_multipart()[0].decode().partition("\n\n")[0].splitlines()
             found, *operands = first.split(" ")
@@ -53,7 +53,7 @@ class SameContentTests(TestCase):
                 worker = Worker(commands.runtime, slots=2 * ROUNDS)
                 for turn in range(ROUNDS):
                     content = os.urandom(100_000)
-                    # Another try at a page before may come when nobody wants it any more.
+                    # A retry of an earlier page may arrive after all its requests have ended.
                     client.fetch("page", turn, page := f"http://one.test/{turn}", retries=20)
                     (failing, _), _ = worker.hear("JOB", page)
                     client.fetch("result", turn, result := f"http://other.test/{turn}")

@@ -1,4 +1,4 @@
-"""What may be secret in a URL is not said of failures, unless it is wanted."""
+"""Failures do not reveal possible secrets in a URL, except on request."""
 
 import json
 

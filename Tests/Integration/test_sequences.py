@@ -1,4 +1,4 @@
-"""Sequences in which a job queue that coalesces is known to fail, and the race of the reused cell."""
+"""Sequences in which coalescing job queues are known to fail, and the race of the reused cell."""
 
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
@@ -6,7 +6,7 @@ from support.processes import Program
 
 
 class OneSlotTestCase(TestCase):
-    """A bus that does one thing at a time, and is busy until the gate `block` opens."""
+    """Bus with a single slot, which is busy until the gate `block` opens."""
 
     def start_bus(self):
         self.origin = self.enterContext(Origin())
@@ -28,7 +28,7 @@ class OneSlotTestCase(TestCase):
 
 
 class VanishedAskerTests(OneSlotTestCase):
-    """(a) A asks X and vanishes, B asks X before a worker took it: B is answered."""
+    """(a) A requests X and vanishes, B requests X before a worker took it: B gets a result."""
 
     def setUp(self):
         self.start_bus()
@@ -106,8 +106,8 @@ class JoinedByHighTests(OneSlotTestCase):
     """(c) A low request joined by a high one runs next, and falls back when the high one leaves."""
 
     def order(self, before, joins, leaves):
-        """In which order one low request (`low`) and ten normal ones are fetched on a bus of their own, on which a
-        request of class `before` ran until then."""
+        """Returns the order in which one low request (`low`) and ten normal ones are fetched on a new bus, on which a request
+        of class `before` ran until then."""
         with Origin() as self.origin, Bus(workers=1, slots=1) as self.bus:
             self.observer = self.bus.client()
             self.block(before)
@@ -150,7 +150,8 @@ class JoinedByHighTests(OneSlotTestCase):
 
 
 class ReusedCellTests(TestCase):
-    """REMOVE h, FETCH h 7 with another URL while the old result is on its way: the old is never taken for the new."""
+    """REMOVE h, then FETCH h 7 with another URL while the old result is in transit: the old one is never mistaken for the new
+    one."""
 
     TURNS = 300
 
@@ -163,7 +164,7 @@ class ReusedCellTests(TestCase):
         return f"{self.origin.url}/bytes/200?seed={seed}"
 
     def check(self, turn, message):
-        """After the change, only the new one's bytes come; the old terminal may have come before."""
+        """After the change only the new result's bytes arrive; the old terminal may have come before."""
         self.assertEqual(message.id, ("h", "7"), message)
         self.assertEqual(message.fields.get("tag"), f"new{turn}", message)
         self.assertResult(message, body(200, f"new{turn}"))
@@ -171,7 +172,7 @@ class ReusedCellTests(TestCase):
     def test_after_the_answer_to_REMOVE_nothing_old_comes(self):
         for turn in range(self.TURNS):
             self.client.fetch("h", 7, self.url(f"old{turn}"), tag=f"old{turn}")
-            if turn % 3:  # Sometimes before it is fetched, mostly while its result is on the way.
+            if turn % 3:  # Sometimes before it is fetched, mostly while its result is in transit.
                 self.origin.await_count(f"/bytes/200?seed=old{turn}", 1)
             self.client.say("REMOVE h")
             self.client.fetch("h", 7, self.url(f"new{turn}"), tag=f"new{turn}")

@@ -1,4 +1,4 @@
-"""As a service: what `earshot serve` tells a service manager, and the unit files."""
+"""Operation as a service: notifications of `earshot serve` to a service manager, and the unit files."""
 
 import os
 import pathlib
@@ -104,7 +104,7 @@ class ServiceTests(TestCase):
         for _ in range(8):
             service.notify.expect("WATCHDOG", "1")
             moments.append(time.monotonic())
-        # Most of the pauses: one in which a process does not come to its turn is longer, and the next one shorter.
+        # The median pause: one in which a process was not scheduled is longer, and the next one shorter.
         pause = statistics.median(later - earlier for earlier, later in zip(moments, moments[1:]))
         self.assertTrue(0.3 < pause < 0.8, pause)
 
@@ -113,7 +113,7 @@ class ServiceTests(TestCase):
         service.notify.expect("WATCHDOG", "1")
         broker = self.child(service, "broker")
         os.kill(broker, signal.SIGSTOP)
-        # What was said before it stopped may be told late; then nothing comes for three times its time.
+        # Notifications sent before it stopped may arrive late; then none arrives for three times its interval.
         self.assertTrue(any(service.notify.next(1.2) is None for _ in range(5)), service.notify.heard)
         os.kill(broker, signal.SIGCONT)
         service.notify.expect("WATCHDOG", "1")
@@ -131,7 +131,7 @@ class ServiceTests(TestCase):
         service.notify.expect("READY", "1")
         for _ in range(3):
             kill(self.child(service, "worker"))
-            # The next one may have begun before anybody looks; after another death it begins later.
+            # The next one may have started before this check; after another death it starts later.
             if self.tells(service, "serving with 1 of 2 workers"):
                 break
         else:
@@ -139,7 +139,7 @@ class ServiceTests(TestCase):
         service.notify.expect("STATUS", "serving with 2 of 2 workers")
 
     def tells(self, service, status):
-        """Whether it tells of this state soon."""
+        """Returns whether it soon reports this state."""
         while (variables := service.notify.next(5)) is not None:
             if variables.get("STATUS") == status:
                 return True

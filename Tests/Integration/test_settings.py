@@ -1,4 +1,4 @@
-"""Settings change while everything runs, from files, arguments and clients; nothing is lost by it."""
+"""Settings change at run time, from files, arguments and clients, without any loss."""
 
 import collections
 import os
@@ -14,7 +14,7 @@ from support.processes import Watched, eventually, kill
 
 
 def most_at_once(requests):
-    """The most requests of each port that were unfinished at one moment."""
+    """Returns the maximum number of concurrent requests of each port."""
     steps = [(r.started, 1, r.port) for r in requests]
     steps += [(r.ended or r.aborted, -1, r.port) for r in requests if not r.unfinished]
     now, most = collections.Counter(), collections.Counter()
@@ -31,7 +31,7 @@ class UnderLoadTests(TestCase):
     MOST = 8
 
     def a_change(self, pick, urls):
-        """A setting at random, as SET takes it, and the limit in it."""
+        """Returns a random setting in the form of SET, and its limit."""
         kind = pick.randrange(10)
         if kind < 3:
             return f"workers {pick.randint(1, 4)}", 0
@@ -80,7 +80,7 @@ class UnderLoadTests(TestCase):
             self.the_last_word_holds(origin, bus, setter)
 
     def the_last_word_holds(self, origin, bus, setter):
-        """What was set last is what an origin gets from then on."""
+        """The last setting is in force for an origin from then on."""
         before = origin.total
         for name in setter.settings():
             if name.startswith("origin "):
@@ -100,7 +100,7 @@ class UnderLoadTests(TestCase):
 
 
 class SlotsTests(TestCase):
-    HELD = 40  # Bodies of 40,000 bytes: more than wait in memory.
+    HELD = 40  # Bodies of 40,000 bytes: more than may wait in memory.
 
     def test_fewer_slots_drain(self):
         with Origin(ports=12) as origin, Bus(workers=1, slots=8) as bus:
@@ -114,7 +114,7 @@ class SlotsTests(TestCase):
                 origin.open_gate(str(gate))
                 self.assertResult(client.terminal(), body(50))
                 client.query("ping")
-                # The origin may be about to count the one it has answered.
+                # The origin may still count a request that it has responded to.
                 eventually(lambda: origin.running == left, lambda: f"{left} run, not {origin.running}")
                 self.assertEqual(origin.total, 8, "nothing starts before there is room")
             for index in range(12):
@@ -164,19 +164,19 @@ class SlotsTests(TestCase):
 
     @staticmethod
     def bodies(bus):
-        """The files in the spool besides its lock."""
+        """Returns the files in the spool except its lock."""
         return [path.name for path in bus.spool.iterdir() if path.suffix != ".lock"]
 
 
 def running_at_start(requests):
-    """How many of these were unfinished when each of them began, it included."""
+    """Returns for each request how many were unfinished when it began, including itself."""
     return [sum(r.started <= one.started and (r.ended or r.aborted or time.monotonic()) > one.started
                 for r in requests) for one in requests]
 
 
 class PoolTests(TestCase):
     def held_by_two(self, origin, bus):
-        """A client with one transfer in each of two workers."""
+        """Returns a client with one transfer in each of two workers."""
         client = bus.client()
         for index in range(2):
             client.fetch("pool", index, f"{origin.urls[index]}/gate/pool?bytes=70")
@@ -286,7 +286,7 @@ class FileTests(TestCase):
             bus.program.signal(signal.SIGHUP)
             bus.program.await_line("there is no such file")
             self.assertEqual(client.settings(), before)
-            # A broker that is started now gets what holds, not what the files say.
+            # A new broker gets the settings in force, not those of the files.
             kill(bus.broker)
             self.assertHolds(bus.client(), origin_limit="3", slots="9")
             self.assertIn(f"{self.file}: origin-limt: there is no such setting: is origin-limit meant?",

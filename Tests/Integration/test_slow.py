@@ -1,4 +1,4 @@
-"""A subscriber that does not read slows only itself, and what waits for it holds little memory."""
+"""A subscriber that does not read delays only itself, and its waiting results need little memory."""
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
@@ -28,7 +28,7 @@ class SlowReaderTests(TestCase):
 
         def grown():
             return (resident(self.bus.broker) - before) / MIB
-        # What came faster than it was read was in memory for a while, too.
+        # Results that arrived faster than they were read were in memory for some time, too.
         eventually(lambda: grown() < 30,
                    lambda: f"{grown():.1f} MiB for {self.COUNT * self.BYTES / MIB:.0f} MiB of bodies")
         answers = slow.terminals(self.COUNT)

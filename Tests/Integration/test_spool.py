@@ -1,4 +1,4 @@
-"""The spool is bounded, and what is too much for it fails alone."""
+"""The spool is bounded, and only requests that exceed it fail."""
 
 import shutil
 
@@ -27,7 +27,7 @@ class SpoolTests(TestCase):
 
     def test_an_endless_body_is_cut_off_at_the_spools_size(self):
         with Origin() as origin, Bus(workers=1, arguments=["--spool-size", str(8 * MIB)]) as bus:
-            # It has not ended when it is too much, and goes on without an end.
+            # It is not complete when it exceeds the limit, and would continue endlessly.
             origin.publish("endless", 64 * MIB, plan=lambda n, start: {"held": 10 * MIB})
             client = bus.client()
             client.fetch("file", 1, f"{origin.url}/parts/endless")
@@ -58,7 +58,7 @@ class SpoolTests(TestCase):
             client = bus.client(window=64)
 
             def fetch(handler, number):
-                """Right, or clearly not there: the cache is on the full disk too."""
+                """Correct, or clearly absent: the cache is on the full disk too."""
                 client.fetch(handler, number, f"{origin.url}/kept/{number}?cc=max-age%3D1000&bytes={MIB}", retries=0)
                 message = client.terminal()
                 if message.verb == "RESULT":
@@ -76,7 +76,7 @@ class SpoolTests(TestCase):
                 self.assertResult(client.terminal(), body(1000, str(turn)))
             verbs |= {fetch("again", f"{turn}-{number}") for turn in range(3) for number in range(5)}
             self.assertEqual(verbs, {"RESULT", "FAILED"})
-            # What the cache gives up is room.
+            # Evicting from the cache frees space.
             client.set("cache-size 0")
             eventually(lambda: fetch("room", "0-0") == "RESULT", "there is room again")
             self.assertEqual(bus.run("cache", "verify", "--cache-folder", folder / "cache").status, 0)
@@ -84,7 +84,7 @@ class SpoolTests(TestCase):
 
     def test_a_bomb_of_a_gib_is_stopped_by_its_decoded_bytes(self):
         def most_memory(pid):
-            """The most that a process has had in memory, in bytes."""
+            """Returns the peak memory of a process in bytes."""
             with open(f"/proc/{pid}/status") as status:
                 return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 

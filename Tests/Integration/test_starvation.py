@@ -1,4 +1,5 @@
-"""However much is urgent, the rest has its share. EARSHOT_LONG=1 queues 1,000,000 urgent requests, else it is 100,000."""
+"""With any number of urgent requests, the rest gets its share. EARSHOT_LONG=1 queues 1,000,000 urgent requests, otherwise
+100,000."""
 
 import os
 import time
@@ -30,6 +31,6 @@ class StarvationTests(SlotsTestCase):
         counted, due = starts.count("low"), len(starts) * 4 / (64 + 4)
         tell(f"{what}: low has {counted} of {len(starts)} starts, {due:.0f} is its share")
         self.assertEqual(len(starts), self.STARTS)
-        # What is under way when the count begins, and when it ends, can be of the others alone.
+        # Requests in progress at the start and the end of the count may all belong to the others.
         beside = 2 * self.WORKERS * self.SLOTS * 4 / (64 + 4)
         self.assertGreaterEqual(counted, due - beside, "less what the count may have cut off")

@@ -1,7 +1,7 @@
-"""One of many subscribers is stopped under load: the others hear as soon as without it, the broker keeps little for it, and
-it gets all in the end.
+"""One of many subscribers is stopped under load: the others receive as fast as without it, the broker stores little for it, and
+it finally gets everything.
 
-How soon is measured with EARSHOT_LONG=1: five interleaved pairs of 30 s, with 100 subscribers.
+The delay is measured with EARSHOT_LONG=1: five interleaved pairs of 30 s, with 100 subscribers.
 """
 
 import functools
@@ -26,7 +26,7 @@ MIB = 1 << 20
 class StoppedReaderTests(TestCase):
     LONG = bool(os.environ.get("EARSHOT_LONG"))
     WINDOW = 64
-    """Of the one that is stopped."""
+    """Window of the stopped subscriber."""
     MOST_ROUNDS = 4
 
     def setUp(self):
@@ -44,18 +44,18 @@ class StoppedReaderTests(TestCase):
         self.assertBounded(kib=1, rate=2_000, count=10_000)
 
     def assertBounded(self, kib, rate, count):
-        # Bodies are mapped one by one then, so that what is resident is what is kept. Smaller ones than 8 KiB: those libzmq
-        # would keep with all that was read with them.
+        # Bodies are mapped one by one then, so that resident memory is stored memory. libzmq would keep bodies below 8 KiB with
+        # the buffers they were read into.
         with self.bus(GLIBC_TUNABLES="glibc.malloc.mmap_threshold=4096:glibc.malloc.mmap_max=100000") as bus:
-            self.round(bus, 4, kib, rate, count, stops=False)  # Everything is warm then.
-            # A mapping is whole pages.
+            self.round(bus, 4, kib, rate, count, stops=False)  # Warm-up.
+            # A mapping consists of whole pages.
             bound = (MIB + self.WINDOW * kib * KIB) * 8 // 7
             for _ in range(self.MOST_ROUNDS):
                 self.round(bus, 4, kib, rate, count, stops=False)
                 shares = []
                 self.round(bus, 4, kib, rate, count, stops=True,
                            meanwhile=functools.partial(self.await_bound, bus, self.at_rest(bus), bound, shares))
-                # On a busy machine more comes at once than ever before, for which memory is taken that stays.
+                # On a busy machine more arrives at once than ever before, and the memory for it stays.
                 if shares[-1] <= bound:
                     break
         self.assertLessEqual(shares[-1], bound, "it costs its window and a mebibyte")
@@ -64,7 +64,7 @@ class StoppedReaderTests(TestCase):
 
     @staticmethod
     def at_rest(bus):
-        """What the broker has in memory when it has given back what many messages took, a second after them."""
+        """Returns the broker's memory after it has returned the memory of a burst, one second later."""
         samples, end = [], time.monotonic() + 2
 
         def is_over():
@@ -75,21 +75,21 @@ class StoppedReaderTests(TestCase):
 
     @staticmethod
     def await_bound(bus, without, bound, shares):
-        """Adds to `shares` what the broker has in memory more than `without`, until it is within the bound, or for some
-        seconds: what many messages took is given back a second after them."""
+        """Adds the broker's memory above `without` to `shares` until it is within the bound, or for some seconds. Memory of a
+        burst is returned one second later."""
         def is_bounded():
             shares.append(resident_heap(bus.broker) - without)
             return shares[-1] <= bound
         try:
             eventually(is_bounded, "it is bounded")
         except AssertionError:
-            pass  # It is tried again.
+            pass  # Another attempt follows.
 
     @unittest.skipUnless(LONG, "takes minutes: EARSHOT_LONG=1")
     def test_the_others_do_not_wait_for_it(self):
         ratios = []
         with self.bus() as bus:
-            self.round(bus, 99, 4, 50, 250, stops=False)  # Everything is warm then.
+            self.round(bus, 99, 4, 50, 250, stops=False)  # Warm-up.
             for pair in range(5):
                 order = (False, True) if pair % 2 else (True, False)
                 rounds = {stops: self.round(bus, 99, 4, 50, 1500, stops) for stops in order}
@@ -104,7 +104,7 @@ class StoppedReaderTests(TestCase):
         return Bus(workers=1, arguments=["--no-cache"], environment=environment)
 
     def round(self, bus, others, kib, rate, count, stops, meanwhile=lambda: None):
-        """What the others heard; `meanwhile` is done when they have, and one that is stopped has not."""
+        """Returns the results of the others. Runs `meanwhile` when they have received all and a stopped subscriber has not."""
         observer = bus.client()
         stopped = self.readers(bus, 1, "--window", self.WINDOW)
         others = self.readers(bus, others, "--ask", f"{self.nginx.url}/{kib}", "--rate", rate, "--count", count)
@@ -136,7 +136,7 @@ class StoppedReaderTests(TestCase):
 
 
 def resident_heap(pid):
-    """Bytes of what a process has in memory that is no file's: proc_pid_status(5)."""
+    """Returns the bytes of a process's anonymous resident memory: proc_pid_status(5)."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * KIB

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class Reader:
-    """Reads what PROGRESS tells of, as a client should: the file is opened once for each generation."""
+    """Reads the file named by PROGRESS as a client should: opens it once for each generation."""
 
     def __init__(self):
         self.generation = None
@@ -41,7 +41,7 @@ class Reader:
         self.content += self.file.read(max(0, received - len(self.content)))
 
     def finish(self, message):
-        """The whole body: what was read, and the rest, from the same file."""
+        """Returns the whole body: the part read, and the rest, from the same file."""
         assert message.fields["generation"] == self.generation, message
         self.content += self.file.read(int(message.fields["length"]) - len(self.content))
         self.close()
@@ -54,7 +54,7 @@ class Reader:
 
 
 def beside(target, program):
-    """What is in the files that `program` has open in the folder of `target`: they have no name yet."""
+    """Returns the contents of the unnamed files that `program` has open in the folder of `target`."""
     found = []
     for entry in pathlib.Path(f"/proc/{program.pid}/fd").iterdir():
         try:
@@ -62,17 +62,17 @@ def beside(target, program):
             if path.startswith(f"{target.parent}/") and path != str(target):
                 found.append(entry.read_bytes())
         except FileNotFoundError:
-            pass  # It was closed while we looked.
+            pass  # It was closed meanwhile.
     return found
 
 
 def grown(target, program):
-    """Whether `program` has written something for `target`."""
+    """Returns whether `program` has written something for `target`."""
     return any(beside(target, program))
 
 
 def await_received(client, reader, count):
-    """Reads until so many bytes were told."""
+    """Reads until this many bytes were reported."""
     while len(reader.content) < count:
         reader.take(client.expect("PROGRESS"))
 
@@ -111,7 +111,7 @@ class StreamTests(TestCase):
             first.fetch("one", 1, url, stream="yes", progress=50)
             while int(first.expect("PROGRESS").operands[2].split("/")[0]) < 3_000_000:
                 pass
-            # Nothing more comes from the origin.
+            # Nothing more arrives from the origin.
             second, reader = bus.client(), Reader()
             second.fetch("two", 1, url, stream="yes")
             reader.take(second.expect("PROGRESS"))
@@ -194,7 +194,7 @@ class StreamTests(TestCase):
             origin.open_gate("rest")
             message = follow(client, reader)
             self.assertTrue(reader.finish(message) == body(1000))
-            # What comes at once stays in memory; on a busy machine not each does.
+            # A body that arrives at once stays in memory; on a busy machine not all do.
             for number in range(20):
                 client.fetch("quick", number, f"{origin.url}/bytes/1000", stream="yes")
                 if "file" not in client.terminal().fields:
@@ -213,8 +213,8 @@ class StreamTests(TestCase):
             self.assertTrue(program.stdout == body(size))
 
     def publish_changing(self, origin, name):
-        """The content of a file that has another one before when it breaks off. If it is called `told` it waits at the
-        gate `then` when a part has come; else it comes at once, and nothing is told of it before its end."""
+        """Publishes a file that breaks off with another content first, and returns the final content. If it is called `told`,
+        it waits at the gate `then` after a part. Otherwise it arrives at once, without a report before its end."""
         newer = Version(4 * MIB, "newer")
         then = {"version": newer, "held": MIB, "gate": "then"} if name == "told" else {"version": newer}
         origin.publish(name, 4 * MIB, "older", plan=lambda n, start: [{"held": 3 * MIB, "cut": 3 * MIB}, then][n])

@@ -1,4 +1,4 @@
-"""`earshot serve`: its children live, die and come back as they should; it ends clean and sleeps when idle."""
+"""`earshot serve`: its children are started, die and are restarted as expected; it ends cleanly and sleeps when idle."""
 
 import os
 import pathlib
@@ -93,7 +93,7 @@ class SupervisorTests(TestCase):
             bus.program.signal(signal.SIGTERM)
             self.assertEqual(bus.program.wait(), 0, bus.program.describe())
             self.assertTrue(worker.await_death(0))
-            # drain-seconds, 10 if nobody sets them, and the 3 s in which those that were told to end may do so.
+            # drain-seconds, by default 10, and the 3 s in which processes may end after SIGTERM.
             self.assertTrue(3.4 < time.monotonic() - began < 12, "it has the time that is stated")
             worker.close()
 
@@ -160,11 +160,11 @@ class IdleTests(TestCase):
 
     def test_an_idle_bus_sleeps(self):
         with Bus(workers=2) as bus, Origin() as origin:
-            # Used first, so that what use leaves behind (a connection, a timer) is measured too.
+            # Used first, so that the effects of use (a connection, a timer) are measured too.
             self.assertEqual(bus.run("get", f"{origin.url}/bytes/9").stdout, body(9))
             family = bus.family()
             supervisor = os.pidfd_open(bus.supervisor)
-            # The client's leaving is not idleness: a second for its connection to close.
+            # The client's disconnection is not idleness: a second for its connection to close.
             select.select([supervisor], [], [], 1)
             before = {pid: wakeups(pid) for pid in family}
             died, _, _ = select.select([supervisor], [], [], self.SECONDS)

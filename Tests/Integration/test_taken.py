@@ -1,4 +1,4 @@
-"""A body in a file that is nobody else's is moved to where it is wanted; one that others have is copied."""
+"""A body in a file that no other client has is moved to its destination; a shared one is copied."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ SIZE = 2 * MIB
 
 
 def other_file_system(folder):
-    """A new folder that is on another one than `folder`; None if there is none that one may write to."""
+    """Returns a new folder on another file system than `folder`; None if there is no writable one."""
     for place in ("/dev/shm", "/var/tmp", pathlib.Path.home()):
         if os.access(place, os.W_OK) and os.stat(place).st_dev != os.stat(folder).st_dev:
             return pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir=place))
@@ -41,14 +41,14 @@ class TakenTests(TestCase):
         return program
 
     def spooled(self):
-        """Names of bodies in the spool."""
+        """Returns the names of bodies in the spool."""
         return {path.name for path in self.bus.spool.iterdir()} - {"broker.lock"}
 
     def await_empty_spool(self):
         eventually(lambda: not self.spooled(), lambda: f"an empty spool: {self.spooled()}")
 
     def stopped(self, name, *arguments, bytes=SIZE):
-        """A `get` for a body that is to come when the gate is opened, and that was stopped before."""
+        """Returns a `get` for a body that arrives when the gate is opened, stopped before that."""
         program = self.bus.start("get", *arguments, f"{self.origin.url}/gate/{name}?bytes={bytes}")
         eventually(lambda: self.origin.count(f"/gate/{name}") == 1, "it is fetched")
         program.signal(signal.SIGSTOP)

@@ -10,7 +10,7 @@ from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin, body
 from support.processes import eventually
 
-#: The user `nobody`, or any other that is not this one.
+#: The user `nobody`, or any other than this one.
 OTHER_USER = 65534
 STORES = {"--spool": "broker.lock", "--cache-folder": "index.sqlite", "--durable-folder": "requests.sqlite"}
 
@@ -22,19 +22,19 @@ class Case(TestCase):
         self.commands = Commands(self.folder / "run", self.folder)
 
     def make(self, path, mode=0o700):
-        """A folder with just this mode."""
+        """Creates a folder with exactly this mode."""
         path.mkdir(parents=True)
         path.chmod(mode)
         return path
 
     def serve(self, *arguments):
-        """`earshot serve` that is expected to refuse, and therefore to end by itself."""
+        """Runs `earshot serve`, which is expected to refuse and end by itself."""
         return self.commands.run("serve", "--workers", "1", "--runtime", self.folder / "run", *arguments, timeout=20)
 
 
 class RuntimeFolderTests(Case):
     def unsafe_runtimes(self):
-        """Runtime folders that are not to be trusted, each with a listener behind both endpoints."""
+        """Creates untrustworthy runtime folders, each with a listener behind both endpoints."""
         linked = self.make(self.folder / "behind")
         self.listen(linked)
         (self.folder / "link").symlink_to(linked)
@@ -105,7 +105,7 @@ class RuntimeFolderTests(Case):
 
 class StoreTests(Case):
     def unsafe_folders(self, option):
-        """Folders that others can write to, or replace."""
+        """Creates folders that others can write to, or replace."""
         yield self.make(self.folder / f"{option}-everybodys", 0o777), "others may write"
         yield self.make(self.folder / f"{option}-groups", 0o770), "others may write"
         own = self.make(self.folder / f"{option}-own")

@@ -1,4 +1,4 @@
-"""A bus that ends in order and another one in its place: no client loses or repeats anything."""
+"""An orderly end of a bus and a restart: no client loses or repeats anything."""
 
 import json
 import shutil
@@ -15,10 +15,10 @@ class UpgradeTests(TestCase):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         options = {"folder": folder, "workers": 2, "slots": 16, "origin_limit": 16}
-        # Not one of the bus's processes: those have to be gone at its end.
+        # Not one of the bus's processes, which must be gone at its end.
         commands = Commands(folder / "run", folder)
         with Origin() as origin:
-            # The bus ends in the middle, however late it is told to: what comes then waits until it is.
+            # The bus ends during the work, however late SIGTERM arrives: later requests wait until it has ended.
             urls = [f"{origin.url}/first/{self.FIRST}/rest?bytes=700&seed={index}" for index in range(self.COUNT)]
             (folder / "list").write_text("\n".join(urls) + "\n")
             with Bus(**options) as old:

@@ -1,8 +1,8 @@
-"""Very many who want one URL are one request to its origin, and all have its answer at once, kept or not.
+"""Very many requests for one URL are one request to its origin, and all get its response at once, cached or not.
 
-Everybody who waits is a connection of its own. What else runs on the machine adds to a round's time, and never takes from
-it: so the best of some rounds counts, and only those in which all had come before the answer did. In each of them there is
-never more than one request at a time.
+Each waiting client is a separate connection. Other load on the machine only increases a round's time: the best of some rounds
+counts, and only those in which all requests preceded the response. In each of them there is never more than one request at a
+time.
 """
 
 import os
@@ -18,13 +18,13 @@ WAITERS = 1_000
 ROUNDS = 5
 MOST_ROUNDS = 40
 MOST_MILLISECONDS = 50 if os.environ.get("EARSHOT_LONG") else 500
-"""On a machine that does nothing else it is 12 to 18."""
+"""On an otherwise idle machine it is 12 to 18."""
 SECONDS, MOST_SECONDS = 0.1, 2
-"""What the origin takes; longer where it has answered before all had asked."""
+"""Duration of the origin's response; increased if it responded before all had asked."""
 
 
 class Waiters:
-    """So many connections; each asks for the same thing at the same time."""
+    """Connections that all request the same resource at the same time."""
 
     def __init__(self, bus):
         self._sockets = [zmq.Context.instance().socket(zmq.DEALER) for _ in range(WAITERS)]
@@ -38,7 +38,7 @@ class Waiters:
         self._turn = 0
 
     def ask(self, url):
-        """When the last one had asked, when the last one had its answer, and the answers' first lines."""
+        """Returns when the last one had asked, when the last one had its response, and the first lines of the responses."""
         self._turn += 1
         for index, socket in enumerate(self._sockets):
             socket.send(f"FETCH waiter/{index} {self._turn} {url}\n".encode())

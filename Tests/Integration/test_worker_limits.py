@@ -1,4 +1,4 @@
-"""Workers with too few descriptors or too little memory: what they run fails or runs again, and the bus goes on."""
+"""Workers with too few descriptors or too little memory: their transfers fail or are repeated, and the bus continues."""
 
 import os
 import resource
@@ -61,7 +61,7 @@ class MemoryTests(TestCase):
             client = bus.client()
             broker, worker = bus.broker, bus.workers[0]
             for index in range(30):
-                # Bodies come once all of them run: together they need more memory than a worker has, one by one they do not.
+                # Bodies come once all of them run: together they exceed a worker's memory, one by one they do not.
                 client.fetch("large", index, f"{origin.url}/gate/all?bytes={self.BODY}&seed={index}", timeout=300)
             origin.await_running(30)
             origin.open_gate("all")

@@ -47,7 +47,7 @@ enum Wording {
         "Tests/Bench/", "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
-        "Tests/Integration/", "Tests/ProtocolTests/",
+        "Tests/ProtocolTests/",
     ]
 
     /// Whether the rules apply to a file. They do not apply to the list of forbidden phrases and its tests.

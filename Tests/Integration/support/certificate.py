@@ -1,11 +1,11 @@
-"""A certificate that nobody trusts, made when it is needed."""
+"""Self-signed certificates, created on demand."""
 
 import pathlib
 import subprocess
 
 
 def self_signed(folder, *names):
-    """Paths of a new certificate for 127.0.0.1 and `names`, such as `DNS:localhost`, and of its key, both in `folder`."""
+    """Creates a certificate for 127.0.0.1 and `names`, such as `DNS:localhost`, and its key in `folder`. Returns both paths."""
     certificate, key = pathlib.Path(folder) / "certificate.pem", pathlib.Path(folder) / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",

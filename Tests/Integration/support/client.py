@@ -1,4 +1,4 @@
-"""A small EAR/1 client over one DEALER: it says what a test tells it to, and hides nothing it hears."""
+"""Minimal EAR/1 client over one DEALER, under full control of a test."""
 
 import collections
 import json
@@ -12,8 +12,8 @@ TERMINALS = ("RESULT", "FAILED")
 
 
 class Message:
-    """A message as it came: `verb`, `operands`, `fields`, HTTP `headers`, `inline` (the second frame, or None), `body` (that, or what is in the
-    file)."""
+    """Received message: `verb`, `operands`, `fields`, HTTP `headers`, `inline` (the second frame, or None), `body` (inline, or
+    the contents of the file)."""
 
     def __init__(self, frames):
         self.at = time.monotonic()
@@ -36,13 +36,13 @@ class Message:
         return tuple(self.operands[:2])
 
     def take_file(self):
-        """Reads the body from the file it is in: its path holds until the terminal is acknowledged."""
+        """Reads the body from its file, whose path is valid until the terminal is acknowledged."""
         if "file" in self.fields:
             with open(self.fields["file"], "rb") as file:
                 self.body = file.read()
 
     def content(self):
-        """The bytes of the body."""
+        """Returns the bytes of the body."""
         return self.body or b""
 
     def __repr__(self):
@@ -50,8 +50,8 @@ class Message:
 
 
 class Client:
-    """One connection. `window`: terminals that may be unacknowledged, or "none". Acknowledges what it reads. `lease`:
-    seconds for which the broker keeps the session when the connection is gone."""
+    """One connection. `window`: maximum number of unacknowledged terminals, or "none". Acknowledges terminals as it reads them.
+    `lease`: seconds for which the broker keeps the session after a disconnection."""
 
     def __init__(self, runtime, window=256, hello=True, linger=1000, lease=None):
         self.runtime = runtime
@@ -69,7 +69,7 @@ class Client:
         self._seen = 0
         self._is_holding = False
         self.take_files = True
-        """Whether a body in a file is read with its terminal."""
+        """Whether a body in a file is read together with its terminal."""
         self._connect(f"ipc://{runtime}/bus")
         if hello:
             self.hello()
@@ -84,7 +84,7 @@ class Client:
         self.close()
 
     def close(self):
-        """Says BYE, so that what this client still wants is purged though its process lives on."""
+        """Sends BYE, so that the broker purges this client's open requests although its process lives on."""
         if not self.socket.closed:
             try:
                 self.socket.send(b"BYE\n", zmq.DONTWAIT)
@@ -92,7 +92,7 @@ class Client:
                 pass
             self.socket.close()
 
-    # Saying.
+    # Sending.
 
     def say(self, line, headers=(), body=None, **fields):
         """Sends a message; `max_bytes=5` is the field `max-bytes: 5`."""
@@ -107,11 +107,11 @@ class Client:
         self.socket.send_multipart(frames)
 
     def cut(self):
-        """The connection breaks while the process lives on."""
+        """Breaks the connection while the process lives on."""
         self.socket.close(linger=0)
 
     def come_back(self):
-        """Another connection that goes on with this one's session, once the broker has seen the end of this one."""
+        """Returns another connection that resumes this session, once the broker has noticed the end of this one."""
         while True:
             successor = Client(self.runtime, self.window, hello=False, lease=self.lease)
             successor.name, successor.token = self.name, self.token
@@ -125,7 +125,7 @@ class Client:
             raise AssertionError(answer)
 
     def greet(self):
-        """Says HELLO. WELCOME, or the code of the refusal."""
+        """Sends HELLO. Returns "WELCOME" or the code of the error."""
         fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token}
         self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
         answer = self._read(10)
@@ -140,7 +140,7 @@ class Client:
         self.say(f"FETCH {handler} {request} {url}", headers, body, **fields)
 
     def remove(self, handler):
-        """The answer to REMOVE."""
+        """Sends REMOVE. Returns the reply."""
         self.say(f"REMOVE {handler}")
         return self.expect("REMOVED", handler)
 
@@ -149,13 +149,13 @@ class Client:
         return self.expect("CANCELLED", handler, str(request))
 
     def query(self, what, timeout=10):
-        """The parsed ANSWER to `QUERY what`."""
+        """Returns the parsed ANSWER to `QUERY what`."""
         self.say(f"QUERY {what}")
         answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
         return json.loads(answer.body) if answer.body else None
 
     def set(self, text):
-        """The answer to SET: a CHANGED or an ERROR."""
+        """Sends SET. Returns the reply: a CHANGED or an ERROR."""
         self.say(f"SET {text}")
         while (message := self._read(10)) is not None:
             if message.verb == "CHANGED" or message.fields.get("verb") == "SET":
@@ -164,21 +164,21 @@ class Client:
         raise AssertionError(f"no answer to SET {text} within 10 s")
 
     def settings(self):
-        """(value, source) of each setting by its name, of a rule by `origin PATTERN`."""
+        """Returns (value, source) of each setting by name, of a rule by `origin PATTERN`."""
         rows = self.query("settings")["settings"]
         return {" ".join([row["name"], *([row["pattern"]] if "pattern" in row else [])]): (row["value"], row["source"])
                 for row in rows}
 
-    # Hearing.
+    # Receiving.
 
     def receive(self, timeout=10):
-        """The next message, or None when none came in time."""
+        """Returns the next message, or None after the timeout."""
         if self._inbox:
             return self._inbox.popleft()
         return self._read(timeout)
 
     def expect(self, verb, *operands, timeout=10):
-        """The first message with this verb and these first operands; what came before it stays to be read."""
+        """Returns the first message with this verb and these first operands; earlier messages stay unread."""
         def fits(message):
             return message.verb == verb and message.operands[:len(operands)] == list(operands)
 
@@ -194,7 +194,7 @@ class Client:
         raise AssertionError(f"no {verb} {' '.join(operands)} within {timeout} s; unread: {list(self._inbox)[:10]}")
 
     def terminals(self, count, timeout=30):
-        """The next `count` terminals in their order; fails when they are not there in time. Other messages stay."""
+        """Returns the next `count` terminals in order; fails after the timeout. Other messages stay unread."""
         found, others = [], []
         deadline = time.monotonic() + timeout
         while len(found) < count:
@@ -209,18 +209,18 @@ class Client:
         return self.terminals(1, timeout)[0]
 
     def rest(self):
-        """All that is still unread, up to the answer to a question asked now. Empty: nothing more had followed."""
+        """Returns all unread messages, up to the reply to a query sent now. Empty if nothing else was sent."""
         self.query("ping")
         rest = list(self._inbox)
         self._inbox.clear()
         return rest
 
     def hold(self):
-        """Acknowledges nothing from now on, so that files stay, and the window fills."""
+        """Stops acknowledging, so that files stay and the window fills."""
         self._is_holding = True
 
     def release(self):
-        """Acknowledges what was read, and from now on again."""
+        """Acknowledges all terminals read so far, and resumes acknowledging."""
         self._is_holding = False
         self._acknowledge()
 
@@ -244,7 +244,7 @@ class Client:
 
 
 class StubbornClient(Client):
-    """A client that gets what it asked for although the broker dies: at each reconnect it says HELLO and asks again."""
+    """Client that survives the broker's death: at each reconnection it sends HELLO and repeats its open requests."""
 
     def __init__(self, runtime, window=256):
         self._connections = 0
@@ -270,13 +270,13 @@ class StubbornClient(Client):
         super().fetch(handler, request, url, headers, **fields)
 
     def await_next_broker(self, timeout=20):
-        """Returns once another broker than now has said WELCOME and was asked again."""
+        """Waits until another broker has sent WELCOME and the requests were repeated."""
         last, deadline = self.broker, time.monotonic() + timeout
         while self.broker == last:
             self._turn(deadline, "no other broker answered")
 
     def collect(self, timeout=60):
-        """Every terminal of what was asked, by (handler, request), each a list: one that came twice shows."""
+        """Returns lists of terminals by (handler, request), which reveal duplicates."""
         deadline = time.monotonic() + timeout
         while self._open:
             self._turn(deadline, f"{len(self._open)} requests unanswered")

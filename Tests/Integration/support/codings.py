@@ -1,4 +1,4 @@
-"""Content codings, made by the libraries that Earshot reads them with."""
+"""Content codings, encoded with the libraries that Earshot decodes with."""
 
 import ctypes
 import functools
@@ -6,11 +6,11 @@ import gzip
 import zlib
 
 PIECE = 16 << 20
-"""Zeros of a bomb that are encoded at once; the encoded piece is then repeated."""
+"""Number of zeros of a bomb that are encoded at once; the encoded piece is then repeated."""
 
 
 def encode(coding, content):
-    """`content` in `gzip`, `deflate`, `br` or `zstd`."""
+    """Encodes `content` in `gzip`, `deflate`, `br` or `zstd`."""
     return {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli, "zstd": zstd}[coding](content)
 
 
@@ -34,8 +34,8 @@ def zstd(content):
 
 @functools.cache
 def bomb(coding, size):
-    """`size` zeros, a multiple of 16 MiB, as small as `coding` makes them. A gzip bomb has a wrong checksum: only a
-    decoder that reads all of it sees that."""
+    """Returns a bomb of `size` zeros, a multiple of 16 MiB, at the highest compression of `coding`. A gzip bomb has a wrong
+    checksum, which only a decoder that reads all of it detects."""
     pieces = size // PIECE
     if coding == "zstd":
         return zstd(bytes(PIECE)) * pieces
@@ -50,7 +50,7 @@ def bomb(coding, size):
 
 @functools.cache
 def brotli_pieces():
-    """The first piece of a brotli stream of zeros, each further piece, and the end."""
+    """Returns the first piece of a brotli stream of zeros, each further piece, and the end."""
     library = ctypes.CDLL("libbrotlienc.so.1")
     library.BrotliEncoderCreateInstance.restype = ctypes.c_void_p
     encoder = ctypes.c_void_p(library.BrotliEncoderCreateInstance(None, None, None))

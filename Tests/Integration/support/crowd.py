@@ -1,12 +1,12 @@
-"""A client in a process of its own that wants very much: `support crowd RUNTIME HANDLER COUNT URL [OPTION=VALUE]…`.
+"""Client in its own process that makes very many requests: `support crowd RUNTIME HANDLER COUNT URL [OPTION=VALUE]…`.
 
-Asks for URL with `{}` in it replaced by 0, 1, …, and `{folder}` by the thousands of that, COUNT times under HANDLER.
-Says `asked` when the broker has read all of it, and in the end, in a line of JSON, what came of it. Options are the fields
-of its FETCHes, and:
+Requests URL COUNT times under HANDLER, with `{}` in it replaced by 0, 1, …, and `{folder}` by the thousands of that. Prints
+`asked` when the broker has read all requests, and finally its results as a line of JSON. Options are the fields of its FETCHes,
+and:
 
     window=N     of its HELLO (256)
-    lag=N        it acknowledges when so many terminals are unacknowledged (32)
-    stop=N       after so many terminals it says `stopped` and reads no more until its input ends
+    lag=N        number of unacknowledged terminals after which it acknowledges (32)
+    stop=N       number of terminals after which it prints `stopped` and reads nothing until its input ends
 """
 
 import json
@@ -22,7 +22,7 @@ SEQUENCE = re.compile(rb"\nseq: (\d+)")
 
 
 class Crowd(Program):
-    """A started crowd."""
+    """Running crowd."""
 
     def __init__(self, bus, handler, count, url, **options):
         words = [f"{name.replace('_', '-')}={value}" for name, value in options.items()]
@@ -40,8 +40,8 @@ class Crowd(Program):
         self.write(b"")
 
     def outcome(self, timeout=120):
-        """What it says at its end: `seconds` from its first request to its last answer, `answered` requests of it,
-        each once, how many came `again`, and how many had `failed`."""
+        """Returns its final results: `seconds` from the first request to the last result, number of requests `answered`, number
+        of duplicates (`again`), and number of requests `failed`."""
         line = self.await_line("{", "stdout", timeout)
         if self.wait() != 0:
             raise AssertionError(self.describe())
@@ -68,7 +68,7 @@ def main():
 
 
 def ask_whether_all_was_read(socket):
-    """The messages that came before the answer."""
+    """Returns the messages received before the reply."""
     early = []
     socket.send(b"QUERY ping\n")
     while not (frames := socket.recv_multipart())[0].startswith(b"ANSWER"):

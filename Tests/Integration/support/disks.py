@@ -1,4 +1,4 @@
-"""Small disks, which fill up."""
+"""Small file systems, for tests of full disks."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 class SmallDisk:
-    """A file system of some MiB at `path`, as long as the test runs. It can grow."""
+    """File system of some MiB at `path`, mounted for the duration of the test. It can grow."""
 
     def __init__(self, test, path, mebibytes=1):
         if os.geteuid():
@@ -23,5 +23,5 @@ class SmallDisk:
         test.addCleanup(subprocess.run, ["umount", "-l", path], check=True)
 
     def grow(self, mebibytes):
-        """Makes room."""
+        """Enlarges the file system."""
         subprocess.run(["mount", "-o", f"remount,size={mebibytes}m", self.path], check=True)

@@ -1,41 +1,42 @@
-"""What the test origin answers, by path.
+"""Responses of the test origin, by path.
 
-    /bytes/N?seed=S        N bytes that depend on N and S alone (`body(N, S)` are the same bytes)
+    /bytes/N?seed=S        N bytes that depend only on N and S (`body(N, S)` returns the same bytes)
     /chunked/N?seed=S      the same, without a Content-Length
     /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire; with `gate=NAME` the last of them wait for it
-    /coded/CODING/NAME     what the test put under NAME in `origin.coded`, with that Content-Encoding; `&status=S` is
+    /coded/CODING/NAME     the bytes that the test stored as NAME in `origin.coded`, with that Content-Encoding; `&status=S` is
                            another status, `location=U` and `retry-after=S` add a field, `cut=N` sends the first N bytes
-                           as if they were all, `framing=chunked` or `close` leaves out the Content-Length, `rate=N`
-                           sends N bytes a second, `gate=NAME` holds back the last bytes until the test opens that gate
-    /slow/SECONDS?bytes=N  says nothing for so long, then as /bytes/N
-    /gate/NAME?bytes=N     says nothing until the test opens gate NAME, then as /bytes/N
-    /first/COUNT/NAME?bytes=N  as /slow/0.02 the first so many times, whatever is asked for, then as /gate/NAME
+                           as if they were all, `framing=chunked` or `close` omits the Content-Length, `rate=N`
+                           sends N bytes per second, `gate=NAME` holds back the last bytes until the test opens that gate
+    /slow/SECONDS?bytes=N  sends nothing for this long, then as /bytes/N
+    /gate/NAME?bytes=N     sends nothing until the test opens gate NAME, then as /bytes/N
+    /first/COUNT/NAME?bytes=N  as /slow/0.02 for the first COUNT requests of any target, then as /gate/NAME
     /drip?bytes=N&seconds=S  N bytes spread evenly over S seconds
-    /drip-head?bytes=N&seconds=S  a header in N even parts over S seconds, one line of it being nearly all; then `ok`
-    /steps/NAME/…?bytes=N  N bytes in as many even parts as there are names, and one more: before each but the first it
+    /drip-head?bytes=N&seconds=S  a header in N even parts over S seconds, nearly all of it one line; then `ok`
+    /steps/NAME/…?bytes=N  N bytes in one more even part than there are names: before each part but the first it
                            waits until the test opens the gate of that name
-    /stall/BYTES           promises twice as many and one more, sends BYTES, then nothing; with `gate=NAME` it says
+    /stall/BYTES           announces twice as many and one more, sends BYTES, then nothing; with `gate=NAME` it sends
                            nothing until the test opens that gate
-    /cut/BYTES/OF          promises OF, sends BYTES, closes
-    /hang                  accepts the request and says nothing
+    /cut/BYTES/OF          announces OF, sends BYTES, closes
+    /hang                  accepts the request and sends nothing
     /reset                 resets the connection (RST)
-    /garbage               answers with something that is not HTTP
-    /status/CODE           that status and a body that says so; `?retry-after=S` adds the field
+    /garbage               responds with something that is not HTTP
+    /status/CODE           that status and a body that names it; `?retry-after=S` adds the field
     /flaky/N?status=C      status C (503) the first N times, then as /bytes/1000: counted by whole target
     /redirect/N            N redirects, then a short body
     /redirect-to?url=U     one redirect to U; `&status=C` by status C (302)
     /loop/a, /loop/b       each redirects to the other, with the same query
-    /ring/N/I              redirects to I+1, of N that are a ring, with the same query
+    /ring/N/I              redirects to I+1 in a ring of N, with the same query
     /other-port            redirects to the origin's next port, with the same query
-    /parts/NAME            what the test has published: in parts, breaking off, changing (`parts.py`)
+    /parts/NAME            a file published by the test: in parts, broken off, changing (`parts.py`)
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
-    /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 to one who has
-                           that, else `bytes=N` bytes that depend on name and version. `vary=F` adds `Vary: F`, and the value
-                           of F to what they depend on; `status=S` is another status, `location=U`, `last-modified=D` and
-                           `expires=D` add a field, `plain` leaves out the tag, `unquoted` its quotation marks. While the test has NAME fail it is 503
-    /headers               the request as the origin saw it, in JSON
+    /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 if the request
+                           has that tag, otherwise `bytes=N` bytes that depend on name and version. `vary=F` adds `Vary: F` and
+                           makes the bytes depend on the value of F; `status=S` is another status, `location=U`,
+                           `last-modified=D` and `expires=D` add a field, `plain` omits the tag, `unquoted` its quotation
+                           marks. 503 while the test makes NAME fail
+    /headers               the request as received by the origin, in JSON
     /set-cookie/COOKIE     as /headers, and sets that cookie for every path; with `?location=U` redirects to U
-    /drop-second           answers the first request of a connection, and closes it without a word at the second
+    /drop-second           responds to the first request of a connection, and closes it silently at the second
 """
 
 import asyncio
@@ -46,23 +47,23 @@ import struct
 import zlib
 
 PIECE = 64 * 1024
-"""Bodies repeat a block of this size, so that a large one costs no memory."""
+"""Size of the block that bodies repeat, so that a large one needs no memory."""
 
 REASONS = {200: "OK", 204: "No Content", 302: "Found", 304: "Not Modified", 400: "Bad Request", 404: "Not Found",
            429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable"}
 
 
 class BadRequest(Exception):
-    """The path names no fault, or is not whole."""
+    """The path names no fault, or is incomplete."""
 
 
 def block(size, seed=""):
-    """What a body of `size` bytes repeats."""
+    """Returns the block that a body of `size` bytes repeats."""
     return hashlib.shake_128(f"{size}/{seed}".encode()).digest(min(size, PIECE))
 
 
 def body(size, seed=""):
-    """The bytes that `/bytes/SIZE?seed=SEED` answers."""
+    """Returns the bytes of the response to `/bytes/SIZE?seed=SEED`."""
     whole = block(size, seed)
     return (whole * (size // PIECE + 1))[:size]
 
@@ -80,7 +81,7 @@ def plain(status, content, fields=()):
 
 
 async def answer(connection, request, origin):
-    """Answers `request` on `connection`; whether another request may follow there."""
+    """Responds to `request` on `connection`. Returns whether another request may follow there."""
     name, *operands = request.path.strip("/").split("/")
     fault = FAULTS.get(name)
     if fault is None:
@@ -225,7 +226,7 @@ async def hang(*_):
 
 
 async def pace(seconds):
-    """Lets so much time pass before the next bytes."""
+    """Waits for this time before the next bytes."""
     await asyncio.sleep(seconds)
 
 
@@ -352,7 +353,7 @@ async def kept(connection, request, origin, name):
 
 
 def kept_seed(name, version=0, variant=""):
-    """What the bytes of `/kept/NAME` depend on."""
+    """Returns the seed of the bytes of `/kept/NAME`."""
     return f"{name}/{version}/{variant}"
 
 

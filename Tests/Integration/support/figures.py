@@ -1,11 +1,11 @@
-"""Figures of one run: how they are made of what was measured, and told."""
+"""Figures of a run: computation and output."""
 
 import statistics
 import sys
 
 
 def percentile(values, share):
-    """The smallest value that `share` percent of them do not exceed."""
+    """Returns the smallest value that `share` percent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
@@ -15,5 +15,5 @@ def milliseconds(values, share=50):
 
 
 def tell(what):
-    """Says a line of figures, for whoever follows them over runs."""
+    """Prints a line of figures, for comparison between runs."""
     print(f"\n    {what}", file=sys.stderr, end=" ... ", flush=True)

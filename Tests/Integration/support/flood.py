@@ -1,7 +1,7 @@
-"""A client in a process of its own that floods the bus with input that is no message: `support flood RUNTIME KIND`.
+"""Client in its own process that floods the bus with input other than messages: `support flood RUNTIME KIND`.
 
-It writes as much as the broker takes, in large pieces, and reads all answers. It says `flooding` after the broker has
-taken the first 256 KiB. When its input ends, it says in a line of JSON how many bytes it `sent` and `heard`.
+It writes as much as the broker accepts, in large pieces, and reads all replies. It prints `flooding` after the broker has
+accepted the first 256 KiB. When its input ends, it prints the numbers of bytes `sent` and `heard` as a line of JSON.
 """
 
 import json
@@ -25,7 +25,7 @@ KINDS = {
 
 
 class Flood(Program):
-    """A started flood of one kind."""
+    """Running flood of one kind."""
 
     def __init__(self, bus, kind):
         super().__init__([PYTHON, "-B", SUPPORT, "flood", bus.runtime, kind], bus.environment)
@@ -35,7 +35,7 @@ class Flood(Program):
         return self
 
     def end(self):
-        """Bytes it `sent` and `heard`."""
+        """Ends the flood. Returns the numbers of bytes `sent` and `heard`."""
         self.write(b"")
         line = self.await_line("{", "stdout")
         if self.wait() != 0:

@@ -1,10 +1,10 @@
-"""A client that takes more than its share: `support flooder RUNTIME KIND COUNT`, in a process of its own.
+"""Client in its own process that uses more than its share: `support flooder RUNTIME KIND COUNT`.
 
-`unread`: COUNT connections ask 300 times for the list of handlers and read nothing. `frames`: COUNT connections send all but
-the end of a message of 4 MiB. `heads`: one connection asks COUNT times for URLs of an origin that is silent, with 31 KiB of
-header fields each. `questions`: COUNT connections ask for the list of handlers, and for the status, and read. `handlers`: one
-connection subscribes to COUNT handlers. The program says `done` when the broker has taken all of it, or no more for a second,
-and ends with its input.
+`unread`: COUNT connections query the list of handlers 300 times and read nothing. `frames`: COUNT connections send all but the
+end of a message of 4 MiB. `heads`: one connection makes COUNT requests to a silent origin, with 31 KiB of header fields each.
+`questions`: COUNT connections query the list of handlers and the status, and read. `handlers`: one connection subscribes to
+COUNT handlers. The program prints `done` when the broker has accepted all of it, or nothing more for one second, and ends with
+its input.
 """
 
 import os
@@ -17,10 +17,10 @@ import threading
 from . import zmtp
 
 CONNECTIONS = []
-"""All that were made: they stay open as long as the program runs."""
+"""All connections, kept open as long as the program runs."""
 
 QUIET = 1
-"""Seconds without progress after which the broker is taken to read no more."""
+"""Seconds without progress after which the broker is assumed to read nothing more."""
 
 
 def connect(runtime):
@@ -33,7 +33,7 @@ def connect(runtime):
 
 
 def push(pieces):
-    """Writes to connections what is given for each, until all is written or nothing more is taken for a while."""
+    """Writes to connections the bytes given for each, until all are written or nothing more is accepted for some time."""
     waiting = {connection: memoryview(data) for connection, data in pieces.items()}
     while waiting:
         _, writable, _ = select.select([], list(waiting), [], QUIET)
@@ -53,7 +53,7 @@ def push(pieces):
 
 
 def read_all(connections):
-    """Reads and drops what comes, and answers each 64 KiB of answers by as many questions as before."""
+    """Reads and drops input, and repeats the queries after each 64 KiB of replies."""
     questions = zmtp.frame(b"QUERY handlers\n") + zmtp.frame(b"QUERY status\n")
     poller = select.poll()
     for connection in connections.values():

@@ -1,8 +1,8 @@
-"""The built program under test: a bus in a folder of its own, and the commands that speak to it.
+"""The built program under test: a bus in its own folder, and the commands that use it.
 
-Builds nothing: the program is EARSHOT_BINARY (`bin/test` sets it), else what `swift build` left in `.build`.
-Everything waits for an event with a deadline, and every process that a bus started is gone when its `with` ends, or the
-test fails.
+Builds nothing: the program is EARSHOT_BINARY (`bin/test` sets it), otherwise the result of `swift build` in `.build`.
+Everything waits for an event with a deadline. Every process that a bus started has ended when its `with` ends, or the test
+fails.
 """
 
 import json
@@ -25,7 +25,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def binary():
-    """The program under test."""
+    """Returns the path of the program under test."""
     candidates = [os.environ.get("EARSHOT_BINARY"), ROOT / ".build/debug/earshot", ROOT / ".build/release/earshot"]
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
@@ -34,7 +34,7 @@ def binary():
 
 
 def lab():
-    """The workbench's program, whose `client`, `adapter` and `readers` tests use."""
+    """Returns the path of `earshot-lab`, whose `client`, `adapter` and `readers` tests use."""
     for candidate in (os.environ.get("EARSHOT_LAB"), ROOT / ".build/release/earshot-lab"):
         if candidate and os.access(candidate, os.X_OK):
             return str(candidate)
@@ -42,7 +42,7 @@ def lab():
 
 
 def temporary_folder():
-    """A new folder with a short path (an ipc path holds 107 bytes at most)."""
+    """Creates a folder with a short path (an ipc path holds at most 107 bytes)."""
     return pathlib.Path(tempfile.mkdtemp(prefix="ear-"))
 
 
@@ -59,7 +59,7 @@ def check_ledgers(ledger):
 
 
 class Commands:
-    """Runs the program against one runtime folder. Its processes carry a mark by which survivors are found."""
+    """Runs the program with one runtime folder. Its processes carry a mark by which survivors are found."""
 
     def __init__(self, runtime, folder):
         self.runtime = runtime
@@ -74,7 +74,7 @@ class Commands:
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
 
     def run(self, *arguments, cwd=None, timeout=60, input=None):
-        """Runs to the end. The program's `status` is its exit code."""
+        """Runs a command to its end. The program's `status` is its exit code."""
         program = self.start(*arguments, cwd=cwd)
         if input is not None:
             program.write(input)
@@ -84,16 +84,17 @@ class Commands:
         return program
 
     def await_no_survivors(self, timeout=10):
-        """Every process that was started here, or by what was started here, is gone."""
+        """Waits until every process started here, directly or indirectly, has ended."""
         eventually(lambda: not marked(self.mark),
                    lambda: f"all processes gone; left: {[(p, command(p)) for p in marked(self.mark)]}", timeout)
 
 
 class Bus(Commands):
-    """A running `earshot serve`: `with Bus(workers=1) as bus:`.
+    """Running `earshot serve`: `with Bus(workers=1) as bus:`.
 
-    `descriptors`: what each of its processes may have. `crashes`: that some crash is what the test wants.
-    `environment`: what is set in theirs, besides."""
+    `descriptors`: limit of each process. `crashes`: whether the test expects crashes. `environment`: additional variables of
+    its processes.
+    """
 
     def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=(), descriptors=None,
                  crashes=False, environment=None):
@@ -141,28 +142,28 @@ class Bus(Commands):
 
     @property
     def broker(self):
-        """The broker's pid, once there is one."""
+        """The broker's process ID, once it runs."""
         return eventually(lambda: self._pids("broker"), "the supervisor has a broker")[0]
 
     @property
     def workers(self):
-        """The workers' pids, once all of them are there."""
+        """The workers' process IDs, once all of them run."""
         def all_of_them():
             pids = self._pids("worker")
             return pids if len(pids) == self._count else None
         return eventually(all_of_them, f"the supervisor has {self._count} workers")
 
     def family(self):
-        """The supervisor, the broker and the workers."""
+        """Process IDs of the supervisor, the broker and the workers."""
         return [self.supervisor, self.broker, *self.workers]
 
     def _pids(self, role):
         return [pid for pid in children(self.supervisor) if role in command(pid)[1:2]]
 
-    # What it says of itself.
+    # Its state.
 
     def client(self, kind=Client, **options):
-        """A new client, closed at the end."""
+        """Returns a new client, closed at the end."""
         client = kind(self.runtime, **options)
         self._clients.append(client)
         return client
@@ -177,15 +178,16 @@ class Bus(Commands):
         return json.loads(answer.stdout)
 
     def have_workers_returned(self, client, since):
-        """Awaits all workers at the broker of `client`: whether they came within the second for which it awaits them,
-        counted from when the one before it died. What one that comes later runs may be fetched twice, as documented."""
+        """Waits until all workers have connected to the broker of `client`. Returns whether they came within one second of the
+        previous broker's death, during which the broker awaits them. Transfers of later workers may be fetched twice, as
+        documented."""
         eventually(lambda: len(client.query("workers")["workers"]) == self._count, "the workers are back", 30)
         return time.monotonic() - since < 1
 
     # Its end.
 
     def kill_service(self):
-        """Kills the supervisor with SIGKILL and awaits the deaths of its processes; programs of the test go on."""
+        """Kills the supervisor with SIGKILL and awaits the deaths of its processes; the test's programs continue."""
         watched = watch_all(self.family())
         self.program.kill()
         self._await_deaths(watched)
@@ -209,7 +211,7 @@ class Bus(Commands):
                 process.close()
 
     def _stop(self):
-        """SIGTERM; once more if something is left to finish; then nothing may be left, and nothing have crashed."""
+        """Sends SIGTERM, and once more if work is left. Then no process may be left, and none may have crashed."""
         watched = watch_all(marked(self.mark))
         try:
             if self.program.running:
@@ -240,23 +242,23 @@ class Bus(Commands):
 
 
 def watched_death(watched, pid, timeout):
-    """Whether the one with this pid died in time; one that was not there any more did."""
+    """Returns whether the process died in time; true if it had already ended."""
     return all(process.await_death(timeout) for process in watched if process.pid == pid)
 
 
 class TestCase(unittest.TestCase):
-    """What the tests share."""
+    """Common parts of the tests."""
 
     longMessage = True
 
     def balance(self, client):
-        """The ledger, after checking that both sides of it agree."""
+        """Returns the ledger, after checking that it balances."""
         ledger = client.query("ledger")
         check_ledgers(ledger)
         return ledger
 
     def await_requests(self, client, timeout=10, **wanted):
-        """Asks for the ledger until the requests' side says so: `pending=0, orphaned=50`."""
+        """Polls the ledger until its counts of requests match: `pending=0, orphaned=50`."""
         last = {}
 
         def reached():
@@ -265,13 +267,13 @@ class TestCase(unittest.TestCase):
         eventually(reached, lambda: f"requests {wanted}, they are {last}", timeout)
 
     def assertResult(self, message, content):
-        """A RESULT with just this content, whose length and checksum are right."""
+        """Asserts a RESULT with this content, and correct length and checksum."""
         self.assertEqual(message.verb, "RESULT", message)
         self.assertEqual(int(message.fields["length"]), len(content), message)
         self.assertTrue(message.content() == content, f"{message}: other bytes than the origin's")
 
     def assertHolds(self, client, **wanted):
-        """The broker works with these settings, `origin_limit="3"`."""
+        """Asserts that the broker uses these settings, such as `origin_limit="3"`."""
         settings = client.settings()
         found = {name: settings.get(name.replace("_", "-"), (None,))[0] for name in wanted}
         self.assertEqual(found, wanted)

@@ -1,15 +1,15 @@
-"""A name server on 127.0.0.1, so that a test of host names asks nobody else."""
+"""Name server on 127.0.0.1, so that tests of host names need no other one."""
 
 import socket
 import threading
 
 
 class NameServer:
-    """`with NameServer(names) as server:` answers questions for `names`, and NXDOMAIN to all others.
+    """`with NameServer(names) as server:` responds to questions for `names`, and with NXDOMAIN to all others.
 
-    `names` has for each name a list of addresses: one for each question in turn, the last one for all that follow; None is
-    no answer at all. A text can hold several addresses of both kinds, with spaces between, and end in ` after SECONDS`: the
-    answer comes so late. Answers may be kept for `ttl` seconds. `server.address` is HOST:PORT.
+    `names` maps each name to a list of results: one for each successive question, the last one for all later ones; None means
+    no response. A string can contain several addresses of both kinds, separated by spaces, and end in ` after SECONDS`, which
+    delays the response. Responses may be cached for `ttl` seconds. `server.address` is HOST:PORT.
     """
 
     def __init__(self, names=None, ttl=0):
@@ -33,12 +33,12 @@ class NameServer:
         self._socket.close()
 
     def questions(self, name):
-        """How often the IPv4 address of `name` was asked for."""
+        """Returns the number of questions for the IPv4 address of `name`."""
         with self._changed:
             return self._questions.get(name, 0)
 
     def await_questions(self, name, wanted, timeout=10):
-        """That it was asked for so often."""
+        """Waits until there were this many questions."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._questions.get(name, 0) >= wanted, timeout):
                 raise AssertionError(f"{name} was asked for {self._questions.get(name, 0)} times, not {wanted}")
@@ -63,7 +63,8 @@ class NameServer:
             pass  # The test is over.
 
     def _answer(self, question):
-        """RFC 1035, 4.1: the question's identity and flags, the question, and the answer if there is one."""
+        """Returns the response according to RFC 1035, 4.1: ID and flags of the question, the question, and the records, if
+        any."""
         self._delay = 0
         labels, end = [], 12
         while end < len(question) and question[end]:

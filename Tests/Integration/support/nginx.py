@@ -1,4 +1,4 @@
-"""nginx from Debian with a configuration of its own: one process, one folder served, one line a request in its log."""
+"""nginx from Debian with its own configuration: one process, one folder served, one log line per request."""
 
 import collections
 import os
@@ -48,7 +48,7 @@ class Nginx:
         raise AssertionError(f"nginx does not listen\n{self._program.describe()}")
 
     def _begins(self):
-        """Whether it listens at a port that was free."""
+        """Returns whether it listens at a port that was free."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         configuration = self._folder / "nginx.conf"
@@ -57,7 +57,7 @@ class Nginx:
         self._program = Program(["nginx", "-e", "stderr", "-p", self._folder, "-c", configuration],
                                 environment=dict(os.environ, PATH="/usr/sbin:" + os.environ.get("PATH", "")))
         try:
-            # It writes its number down when it listens.
+            # It writes its process ID once it listens.
             written = self._folder / "nginx.pid"
             eventually(lambda: written.exists() or not self._program.running,
                        lambda: f"nginx listens\n{self._program.describe()}", 30)
@@ -67,7 +67,7 @@ class Nginx:
         return self._program.running
 
     def __exit__(self, *_):
-        self._program.signal(signal.SIGQUIT)  # Finishes, and logs, what it began.
+        self._program.signal(signal.SIGQUIT)  # Completes and logs its current requests.
         self._program.wait()
 
     @property
@@ -75,5 +75,5 @@ class Nginx:
         return f"http://127.0.0.1:{self.port}"
 
     def requests(self):
-        """How often each target was asked for. To be asked after the `with`: a request is logged after its answer."""
+        """Returns the number of requests per target. Valid after the `with`, because a request is logged after its response."""
         return collections.Counter((self._folder / "access.log").read_text().splitlines())

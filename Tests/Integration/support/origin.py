@@ -1,11 +1,10 @@
-"""A fault-injecting HTTP/1.1 origin on 127.0.0.1, for tests.
+"""Fault-injecting HTTP/1.1 origin on 127.0.0.1, for tests.
 
-As a library it runs in a thread of the test process, so that a test reads its counters and its log directly and awaits
-them. As a command, `python3 support origin [PORT]` prints its first URL and serves until interrupted. `faults.py` lists the
-paths.
+As a library it runs in a thread of the test process, so that a test reads and awaits its counters and its log directly. As a
+command, `python3 support origin [PORT]` prints its first URL and serves until interrupted. `faults.py` lists the paths.
 
-It sees a client go away while a response is unfinished (FIN or RST), notes the moment, and drops the response: that is
-how a test knows that a cancelled transfer was really cut.
+It detects that a client disconnects during a response (FIN or RST), records the time, and drops the response. A test thus knows
+that a cancelled transfer was really cut.
 """
 
 import asyncio
@@ -19,19 +18,19 @@ from . import faults, parts
 from .faults import body, kept_seed  # noqa: F401 (tests take the expected bytes from here)
 
 CONTINUE_AT = 256 * 1024
-"""Bytes the transport may buffer before a response waits for the client."""
+"""Number of bytes the transport may buffer before a response waits for the client."""
 
 HEAD_LIMIT = 128 * 1024
 BODY_LIMIT = 8 << 20
 
 
 class Request:
-    """One request as the origin saw it. Times are `time.monotonic()`; `None` while it has not happened."""
+    """A received request. Times are `time.monotonic()`; `None` for events that have not happened."""
 
     def __init__(self, number, method, target, headers, port, body):
         self.number = number
         self.turn = 1
-        """Counted from 1 among those of its path."""
+        """Sequence number from 1 among the requests of its path."""
         self.method = method
         self.target = target
         self.path, _, query = target.partition("?")
@@ -53,7 +52,7 @@ class Request:
 
 
 class Journal:
-    """What came in, in order, guarded by one condition that every change notifies."""
+    """Received requests in order, guarded by one condition that every change notifies."""
 
     def __init__(self):
         self._changed = threading.Condition()
@@ -85,10 +84,10 @@ class Journal:
             self._running -= 1
             self._changed.notify_all()
 
-    # What a test reads.
+    # Queries.
 
     def count(self, target):
-        """How often `target` was asked for: with a query that very target, without one every query of the path."""
+        """Returns the number of requests for `target`: with a query that exact target, otherwise every query of the path."""
         with self._changed:
             return self._count(target)
 
@@ -108,11 +107,11 @@ class Journal:
             return self._most
 
     def log(self, path=None):
-        """The requests so far, oldest first; of one path if given."""
+        """Returns the requests so far, oldest first; of one path if given."""
         with self._changed:
             return [r for r in self._requests if path is None or r.path == path]
 
-    # What a test awaits. Each returns as soon as it is so, and fails with what was there instead.
+    # Awaited conditions. Each function returns once its condition holds, and reports the actual state if it fails.
 
     def await_count(self, target, wanted, timeout=10):
         return self._until(lambda: self._count(target) >= wanted, timeout,
@@ -123,12 +122,12 @@ class Journal:
                            lambda: f"{wanted} requests in all, saw {len(self._requests)}")
 
     def await_running(self, wanted, timeout=10):
-        """Exactly `wanted` requests are unfinished."""
+        """Waits until exactly `wanted` requests are unfinished."""
         return self._until(lambda: self._running == wanted, timeout,
                            lambda: f"{wanted} requests at once, {self._running} are")
 
     def await_aborts(self, path, wanted=1, timeout=10):
-        """The moments at which the client's end of `wanted` unfinished requests of `path` was seen to close."""
+        """Returns the times at which the client closed `wanted` unfinished requests of `path`."""
         def moments():
             return [r.aborted for r in self._requests if r.path == path and r.aborted]
         self._until(lambda: len(moments()) >= wanted, timeout,
@@ -146,7 +145,7 @@ class Journal:
 
 
 class Connection(asyncio.Protocol):
-    """One client: reads heads, runs one response at a time, and notices when the client leaves in the middle of one."""
+    """One client: reads heads, runs one response at a time, and detects a disconnection during one."""
 
     def __init__(self, origin):
         self.origin = origin
@@ -169,8 +168,8 @@ class Connection(asyncio.Protocol):
         if len(self.received) > HEAD_LIMIT + BODY_LIMIT:
             self.transport.abort()
         elif self.task is None:
-            # The ends of other connections that are known by now are noted before: an RST's takes asyncio two calls.
-            # Else a transfer that was cut before another one began would seem to have run beside it.
+            # Closed connections already known are recorded first; asyncio needs two calls for an RST. Otherwise a transfer cut
+            # before another one began would seem to have run concurrently.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._next)
 
@@ -188,7 +187,7 @@ class Connection(asyncio.Protocol):
         self.writable.set()
 
     async def send(self, data):
-        """Hands `data` to the socket, and waits while too much of it is on its way."""
+        """Passes `data` to the socket, and waits while too much of it is buffered."""
         self.transport.write(data)
         await self.writable.wait()
 
@@ -239,11 +238,11 @@ class Connection(asyncio.Protocol):
 
 
 class Origin:
-    """A running origin: `with Origin() as origin:`. `ports` makes as many origins of it, which share one journal."""
+    """Running origin: `with Origin() as origin:`. `ports` creates several origins, which share one journal."""
 
     def __init__(self, ports=1, certificate=None, clients=None, first_port=0):
-        """`certificate`: paths of a PEM certificate and its key, to speak TLS; `clients`: path of the certificates that
-        clients have to show one of."""
+        """`certificate`: paths of a PEM certificate and its key, to use TLS; `clients`: path of the accepted client
+        certificates."""
         self.journal = Journal()
         self.urls = []
         self.gates = {}
@@ -283,7 +282,7 @@ class Origin:
         self._thread.join(10)
 
     def catch_up(self):
-        """Returns when all ends of connections that have reached its sockets by now are in the journal."""
+        """Returns once all connection ends that have reached its sockets are in the journal."""
         async def turn():
             for _ in range(4):
                 await faults.pace(0)
@@ -291,26 +290,26 @@ class Origin:
 
     @property
     def url(self):
-        """`http://127.0.0.1:PORT`, without a path."""
+        """Returns `http://127.0.0.1:PORT`, without a path."""
         return self.urls[0]
 
     def __getattr__(self, name):
-        # Counters and awaits are the journal's.
+        # Counters and awaited conditions belong to the journal.
         return getattr(self.journal, name)
 
     def publish(self, name, *arguments, plan=None, **options):
-        """Puts a `parts.Version` of these arguments under `/parts/NAME`; the `parts.Published` it is there."""
+        """Publishes a `parts.Version` of these arguments under `/parts/NAME`. Returns the `parts.Published`."""
         self.published[name] = parts.Published(parts.Version(*arguments, **options), plan)
         return self.published[name]
 
     def open_gate(self, name):
-        """Lets go what waits at `/gate/NAME`, and whatever comes there later."""
+        """Releases requests that wait at `/gate/NAME`, and all later ones."""
         def open_it():
             self.gate(name).set()
         self._loop.call_soon_threadsafe(open_it)
 
     def gate(self, name):
-        """The event behind `/gate/NAME`. For the origin's own thread."""
+        """Returns the event behind `/gate/NAME`. For the origin's own thread."""
         if name not in self.gates:
             self.gates[name] = asyncio.Event()
         return self.gates[name]

@@ -1,6 +1,6 @@
-"""A client that leaves a child behind, which holds its connection: `support orphan RUNTIME HANDLER URL`.
+"""Client that leaves behind a child holding its connection: `support orphan RUNTIME HANDLER URL`.
 
-Asks for URL and says `asked CHILD` when the broker has read it. The child, a fork without an exec, lives until its
+Requests URL and prints `asked CHILD` when the broker has read the request. The child, a fork without exec, lives until its
 input ends.
 """
 

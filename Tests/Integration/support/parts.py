@@ -1,7 +1,7 @@
-"""A file at the origin that can be asked for in parts, breaks off, and changes: `/parts/NAME`.
+"""File at the origin that can be requested in parts, breaks off, and changes: `/parts/NAME`.
 
-A test makes it with `origin.publish(NAME, …)` and changes it between requests. It keeps to RFC 9110, sections 13.1.5 and
-14, except where it is told to lie.
+A test creates it with `origin.publish(NAME, …)` and changes it between requests. It follows RFC 9110, sections 13.1.5 and 14,
+except for deliberate lies.
 """
 
 import gzip
@@ -28,17 +28,17 @@ class Version:
 
 
 class Published:
-    """What is under a name now. `plan(n, start)` says of the n-th answer, from 0, which begins at offset `start`, a
+    """Current content of a name. `plan(n, start)` returns, for the n-th response from 0, which begins at offset `start`, a
     dictionary of
 
-        cut      bytes of the answer's body after which the connection closes
-        rate     bytes a second
-        held     bytes of the answer's body after which it waits until the test opens the gate of this file's name, or
+        cut      number of body bytes after which the connection closes
+        rate     bytes per second
+        held     number of body bytes after which it waits until the test opens the gate of this file's name, or
         gate     another one
         version  another version from now on
         lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied; early (a 206 that begins 100
-                 bytes before what was asked for, and says so), other (a 206 of `version`, whatever If-Range says),
-                 gzip (all of it in gzip, whatever Range says)
+                 bytes before the requested offset, and states that), other (a 206 of `version`, regardless of If-Range),
+                 gzip (all of it in gzip, regardless of Range)
         status   an error instead
         redirect a Location
     """
@@ -48,9 +48,9 @@ class Published:
         self.plan = plan or (lambda number, start: {})
         self.answers = 0
         self.sent = 0
-        """Bytes of bodies."""
+        """Number of body bytes."""
         self.ranges = []
-        """The `Range` of each request, None where it had none."""
+        """`Range` of each request, None if absent."""
         self.lock = threading.Lock()
 
 
@@ -97,7 +97,7 @@ async def answer(connection, request, origin, name):
         fields.append(("Content-Encoding", "gzip"))
         content = gzip.compress(content, 1)
     if lie == "coding":
-        # Random bytes begin no gzip stream; as brotli some of them could be read.
+        # Random bytes are never a valid gzip stream; some of them could be valid brotli.
         fields.append(("Content-Encoding", "gzip"))
     length = len(content)
     if lie == "long":
@@ -123,5 +123,5 @@ async def send(connection, content, rate, published):
         await connection.send(part)
         with published.lock:
             published.sent += len(part)
-        # Where a connection that is lost is noticed.
+        # A lost connection is detected here.
         await faults.pace(len(part) / rate if rate else 0)

@@ -1,7 +1,7 @@
-"""A client in a process of its own, to be killed: `support peer RUNTIME HANDLER COUNT URL`.
+"""Client in its own process, to be killed: `support peer RUNTIME HANDLER COUNT URL`.
 
-Asks for URL with `i=0`, `i=1`, … added, COUNT times under HANDLER; for URL itself if COUNT is 0. Says `asked` when
-the broker has read all of it, and then only waits.
+Requests URL with `i=0`, `i=1`, … added, COUNT times under HANDLER; URL itself if COUNT is 0. Prints `asked` when the broker has
+read all requests, and then only waits.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Processes as a test needs them: started with their output read, awaited without sleeping, looked at through /proc."""
+"""Processes for tests: started with captured output, awaited without sleeping, inspected through /proc."""
 
 import os
 import pathlib
@@ -13,8 +13,8 @@ CRASH_SIGNS = ("Fatal error", "Precondition failed", "Assertion failed", "Progra
 
 
 def eventually(condition, what, timeout=10):
-    """Asks `condition` again until it answers something true, and returns that. For what gives no event to await;
-    `what` names it when `timeout` seconds were not enough (a callable is asked then)."""
+    """Polls `condition` until it returns a true value, and returns that. For conditions without an event to await. `what`
+    describes the condition if `timeout` seconds were not enough; it may be callable."""
     deadline = time.monotonic() + timeout
     pace = threading.Event()
     while True:
@@ -27,7 +27,7 @@ def eventually(condition, what, timeout=10):
 
 
 class Program:
-    """A started program. Threads read its output, so that it never stands on a full pipe."""
+    """Running program. Threads read its output, so that it never blocks on a full pipe."""
 
     def __init__(self, arguments, environment=None, cwd=None, stdin=subprocess.PIPE):
         self.arguments = [str(a) for a in arguments]
@@ -63,7 +63,7 @@ class Program:
             return self._bytes["stderr"].decode(errors="replace")
 
     def await_line(self, part, stream="stderr", timeout=10):
-        """The first line of `stream` that holds `part`."""
+        """Returns the first line of `stream` that contains `part`."""
         def find():
             lines = self._bytes[stream].decode(errors="replace").split("\n")[:-1]
             return next((line for line in lines if part in line), None)
@@ -84,12 +84,12 @@ class Program:
         self._process.send_signal(number)
 
     def kill(self):
-        """`kill -9`, and its death awaited."""
+        """Sends SIGKILL and awaits its death."""
         self._process.kill()
         return self.wait()
 
     def wait(self, timeout=30):
-        """The exit status (negative: the signal), once it is there and all output was read."""
+        """Returns the exit status (negative: the signal) after the end, with all output read."""
         try:
             status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -101,7 +101,7 @@ class Program:
             if self._process.stdin:
                 self._process.stdin.close()
         for reader in self._readers:
-            reader.join(10)  # A surviving grandchild may hold the pipe: then what was read so far counts.
+            reader.join(10)  # A surviving grandchild may hold the pipe: then the output so far counts.
         return status
 
     @property
@@ -121,25 +121,25 @@ class Program:
 
 
 def watch_all(pids):
-    """Those of these processes that are still there, to be closed."""
+    """Returns handles of those of these processes that still exist, to be closed."""
     found = []
     for pid in pids:
         try:
             found.append(Watched(pid))
         except ProcessLookupError:
-            pass  # It ended while we looked.
+            pass  # It ended meanwhile.
     return found
 
 
 class Watched:
-    """A process that is not our child, held by a pidfd: its death can be awaited, its number not be mistaken."""
+    """Process that is not our child, held by a pidfd: its death can be awaited, and its ID cannot be mistaken."""
 
     def __init__(self, pid):
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
 
     def await_death(self, timeout=10):
-        """Whether it was gone within `timeout`."""
+        """Returns whether it ended within `timeout`."""
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         return bool(poller.poll(timeout * 1000))
@@ -152,7 +152,7 @@ class Watched:
 
 
 def kill(pid):
-    """`kill -9` of a process that is not our child, and its death awaited."""
+    """Sends SIGKILL to a process that is not our child, and awaits its death."""
     process = Watched(pid)
     try:
         process.signal(signal.SIGKILL)
@@ -163,7 +163,7 @@ def kill(pid):
 
 
 def children(pid):
-    """The living children of `pid`."""
+    """Returns the living children of `pid`."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -171,14 +171,14 @@ def children(pid):
         try:
             after_name = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # It ended while we looked.
+            continue  # It ended meanwhile.
         if int(after_name[1]) == pid and after_name[0] not in "ZX":
             found.append(int(entry.name))
     return sorted(found)
 
 
 def command(pid):
-    """The arguments `pid` was started with; none if it is gone."""
+    """Returns the arguments of `pid`; none after its end."""
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
@@ -186,7 +186,7 @@ def command(pid):
 
 
 def process_name(pid):
-    """What `pid` is called in lists of processes; nothing if it is gone."""
+    """Returns the name of `pid` in process listings; empty after its end."""
     try:
         return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -194,7 +194,7 @@ def process_name(pid):
 
 
 def marked(mark):
-    """The living processes that inherited `mark` in their environment."""
+    """Returns the living processes that inherited `mark` in their environment."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -214,12 +214,12 @@ def _status_field(path, name):
 
 
 def resident(pid):
-    """Resident memory of `pid` now, in bytes."""
+    """Returns the resident memory of `pid` in bytes."""
     return _status_field(f"/proc/{pid}/status", "VmRSS") * 1024
 
 
 def resident_peak(pid):
-    """The most resident memory `pid` had since its start or `reset_peak`, in bytes."""
+    """Returns the peak of resident memory of `pid` since its start or `reset_peak`, in bytes."""
     return _status_field(f"/proc/{pid}/status", "VmHWM") * 1024
 
 
@@ -228,7 +228,7 @@ def reset_peak(pid):
 
 
 def wakeups(pid):
-    """How often the threads of `pid` that live now have gone to sleep of their own will: each is a wake-up."""
+    """Returns how often the current threads of `pid` went to sleep voluntarily: each is a wake-up."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         total += _status_field(task / "status", "voluntary_ctxt_switches")
@@ -236,7 +236,7 @@ def wakeups(pid):
 
 
 def started_at(pid):
-    """When `pid` was started, on the clock of `time.monotonic()`; the kernel tells it to 10 ms."""
+    """Returns the start time of `pid` on the clock of `time.monotonic()`; the kernel's resolution is 10 ms."""
     after_name = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     since_boot = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
     return since_boot - (time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic())

@@ -1,4 +1,4 @@
-"""A proxy on 127.0.0.1 for tests: HTTP (absolute URLs and CONNECT) or SOCKS5, with a journal of what went through."""
+"""Proxy on 127.0.0.1 for tests: HTTP (absolute URLs and CONNECT) or SOCKS5, with a journal of its requests."""
 
 import base64
 import socket
@@ -7,10 +7,10 @@ import threading
 
 
 class Proxy:
-    """`with Proxy() as proxy:`, `Proxy("socks5")`, or `Proxy(certificate=PATHS)` for one that speaks TLS. Connects to 127.0.0.1 whatever host it is told.
+    """`with Proxy() as proxy:`, `Proxy("socks5")`, or `Proxy(certificate=PATHS)` for TLS. Connects to 127.0.0.1 for every host.
 
-    `proxy.asked` has the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the user
-    information that came, if `user` (NAME:PASSWORD) is asked for.
+    `proxy.asked` contains the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the received
+    user information if `user` (NAME:PASSWORD) is required.
     """
 
     def __init__(self, kind="http", user=None, certificate=None):
@@ -50,7 +50,7 @@ class Proxy:
             with client:
                 self._http(client) if self.kind == "http" else self._socks(client)
         except OSError:
-            pass  # One of the two went away.
+            pass  # One of the two closed its connection.
 
     def _http(self, client):
         data = b""
@@ -84,7 +84,7 @@ class Proxy:
             self._pipe(client, int(authority.rpartition(":")[2]), request.encode("latin-1") + b"\r\n\r\n" + rest)
 
     def _socks(self, client):
-        """RFC 1928, and RFC 1929 if a user is asked for."""
+        """RFC 1928, and RFC 1929 if a user is required."""
         count = self._exactly(client, 2)[1]
         self._exactly(client, count)
         client.sendall(b"\x05\x02" if self._user else b"\x05\x00")

@@ -1,7 +1,7 @@
-"""Connections to a bus over bare Unix sockets: cheap enough for thousands.
+"""Connections to a bus over raw Unix sockets: cheap enough for thousands.
 
-As a command, `support raw RUNTIME COUNT` makes COUNT processes with a connection each, which send HELLO and then nothing.
-It prints `connected` after all were welcomed, and ends them at the end of its input.
+As a command, `support raw RUNTIME COUNT` starts COUNT processes with one connection each, which send HELLO and then nothing. It
+prints `connected` after all received WELCOME, and ends them at the end of its input.
 """
 
 import os
@@ -26,22 +26,22 @@ class RawClient:
             self._socket.connect(f"{runtime}/bus")
 
     def say(self, *heads):
-        """Sends messages, all in one write."""
+        """Sends messages in one write."""
         self._socket.sendall(b"".join(zmtp.frame(head.encode()) for head in heads))
 
     def hear(self):
-        """The next frame: a head, or the body after one."""
+        """Returns the next frame: a head, or the body after one."""
         return zmtp.read_frame(self._take).decode(errors="replace")
 
     def close(self):
         self._socket.close()
 
     def detach(self):
-        """The bare socket, for a caller that goes on by itself after the messages heard so far."""
+        """Returns the raw socket, for a caller that continues by itself after the messages received so far."""
         return self._socket
 
     def ends(self, timeout=10):
-        """Whether the broker closes the connection in time."""
+        """Returns whether the broker closes the connection in time."""
         return zmtp.await_end(self._socket, timeout)
 
     def _take(self, count):
@@ -56,7 +56,7 @@ class RawClient:
 
 
 def idle(runtime, number, welcomed):
-    """A child: connects, tells that it was welcomed, and waits for its end."""
+    """Child process: connects, reports its WELCOME, and waits for its end."""
     client = RawClient(runtime, name=f"idle-{number}")
     if client.hear().startswith("WELCOME"):
         os.write(welcomed, b".")

@@ -1,6 +1,6 @@
-"""An origin that sends bytes of the test's choice, plain or over TLS, and ends a connection as the test says.
+"""Origin that sends bytes chosen by the test, plain or over TLS, and ends a connection as the test requires.
 
-Each connection is a thread that runs the test's function with a `Connection`.
+Each connection has a thread that runs the test's function with a `Connection`.
 """
 
 import queue
@@ -10,14 +10,14 @@ import threading
 
 
 class Connection:
-    """One accepted connection, its `number` counted from 1."""
+    """Accepted connection; `number` counts from 1."""
 
     def __init__(self, stream, number):
         self.stream = stream
         self.number = number
 
     def request(self):
-        """The target of the next request; None at the end of the connection."""
+        """Returns the target of the next request; None at the end of the connection."""
         received = b""
         while not received.endswith(b"\r\n\r\n"):
             try:
@@ -30,7 +30,7 @@ class Connection:
         return received.split(b" ")[1].decode()
 
     def send(self, *pieces):
-        """Sends the pieces, each in a TLS record of its own, together."""
+        """Sends the pieces together, each in its own TLS record."""
         self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         for piece in pieces:
             self.stream.sendall(piece)
@@ -44,7 +44,7 @@ class Connection:
             pass
 
     def is_closed(self, timeout=10):
-        """Whether the client closes the connection in time."""
+        """Returns whether the client closes the connection in time."""
         self.stream.settimeout(timeout)
         try:
             while self.stream.recv(65536):
@@ -57,8 +57,8 @@ class Connection:
 
 
 class ScriptedOrigin:
-    """`with ScriptedOrigin(script) as origin:`. `certificate`: the paths of one and of its key, for TLS; `protocols`: what it
-    agrees to in ALPN."""
+    """`with ScriptedOrigin(script) as origin:`. `certificate`: paths of a certificate and its key, for TLS; `protocols`:
+    protocols that it offers in ALPN."""
 
     def __init__(self, script, certificate=None, protocols=()):
         self._script = script
@@ -77,7 +77,7 @@ class ScriptedOrigin:
 
     @property
     def accepted(self):
-        """How many connections were made."""
+        """Returns the number of accepted connections."""
         with self._lock:
             return len(self._streams)
 
@@ -87,7 +87,7 @@ class ScriptedOrigin:
         return self
 
     def __exit__(self, *_):
-        # Ends a waiting accept(), which a close alone does not. The descriptor is not used again before.
+        # Ends a waiting accept(), which close() alone does not. The descriptor is not reused before.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listener.close()
@@ -119,7 +119,7 @@ class ScriptedOrigin:
             self._script(Connection(stream, number))
         except OSError:
             pass
-        except BaseException as error:  # For the test, which is in another thread.
+        except BaseException as error:  # Reported to the test, which runs in another thread.
             self.faults.put(error)
         finally:
             stream.close()

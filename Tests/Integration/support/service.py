@@ -1,4 +1,4 @@
-"""A service manager's notification socket, as systemd's: what a service says there is kept in order."""
+"""Notification socket of a service manager such as systemd, which keeps notifications in order."""
 
 import contextlib
 import pathlib
@@ -9,7 +9,7 @@ from .harness import Commands, temporary_folder
 
 
 class NotifySocket:
-    """`environment` is what a service is started with. `abstract`: the socket has no file."""
+    """`environment` is the environment for a service. `abstract`: the socket has no file."""
 
     def __init__(self, folder, watchdog=None, abstract=False):
         self._path = str(folder / "notify")
@@ -25,7 +25,7 @@ class NotifySocket:
         self._socket.close()
 
     def next(self, timeout=10):
-        """The variables of the next datagram; None when none came in time."""
+        """Returns the variables of the next datagram; None after the timeout."""
         self._socket.settimeout(max(timeout, 0.000_001))
         try:
             text = self._socket.recv(4096).decode()
@@ -36,7 +36,7 @@ class NotifySocket:
         return variables
 
     def expect(self, variable, value=None, timeout=20):
-        """The first datagram from now on that has the variable (and just this value)."""
+        """Returns the first later datagram that has the variable (and exactly this value)."""
         deadline = time.monotonic() + timeout
         while (variables := self.next(deadline - time.monotonic())) is not None:
             if variable in variables and value in (None, variables[variable]):
@@ -44,7 +44,7 @@ class NotifySocket:
         raise AssertionError(f"no {variable}={value} within {timeout} s; heard {self.heard}")
 
     def pending(self):
-        """What has come and was not looked at."""
+        """Returns the unread notifications."""
         found = []
         while (variables := self.next(0)) is not None:
             found.append(variables)
@@ -52,7 +52,7 @@ class NotifySocket:
 
 
 class Service(Commands):
-    """`earshot serve` as a service manager starts it: its folders in the environment, and nothing as arguments."""
+    """`earshot serve` as started by a service manager: its folders in the environment, without arguments."""
 
     def __init__(self, watchdog=None, abstract=False, workers=2):
         folder = temporary_folder()
@@ -81,16 +81,16 @@ class Service(Commands):
 
 
 def environment(pid):
-    """The variables that a process was started with, by name."""
+    """Returns the initial environment of a process as a dictionary."""
     lines = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def clock_microseconds():
-    """The clock of MONOTONIC_USEC."""
+    """Returns the clock of MONOTONIC_USEC."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
 
 def name(pid):
-    """What lists of processes call it."""
+    """Returns the name in process listings."""
     return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()

@@ -1,12 +1,12 @@
-"""An origin on 127.0.0.1 that answers after exact times, in a process of its own: a busy test does not disturb it.
+"""Origin on 127.0.0.1 that responds after exact times, in its own process: a busy test does not disturb it.
 
-    /SECONDS/…    answers 200 after so long, with the target as its body; `?cc=C` adds `Cache-Control: C` and an ETag,
-                  and who asks with that ETag is answered 304
+    /SECONDS/…    responds 200 after this time, with the target as its body; `?cc=C` adds `Cache-Control: C` and an ETag,
+                  and a request with that ETag gets 304
 
-As a library `with Steady(ports=2) as origin:` starts it; as a command, `support steady PORTS` serves until its input ends.
-Each port is an origin of its own. It keeps a log of all requests, and counts how many it holds at once. Of what came in
-one wake it takes the ends of connections first and then the requests, so that it never counts one that was cut before
-another began. Its first port is for the test and answers what `Steady` asks.
+As a library `with Steady(ports=2) as origin:` starts it; as a command, `support steady PORTS` serves until its input ends. Each
+port is a separate origin. It keeps a log of all requests, and counts its concurrent ones. After each wake-up it handles ended
+connections before requests, so that it never counts one that was cut before another began. Its first port is for the test and
+answers queries of `Steady`.
 """
 
 import collections
@@ -28,7 +28,7 @@ Times are `time.monotonic()`. `ended` is None while it runs; `status` 0 for one 
 
 
 class Steady:
-    """A running origin. `urls` has one for each port."""
+    """Running origin. `urls` contains one URL per port."""
 
     def __init__(self, ports=1):
         self._ports = ports
@@ -54,28 +54,28 @@ class Steady:
         return self.urls[0]
 
     def log(self, port=None):
-        """The requests so far, in the order they came; of one port if given."""
+        """Returns the requests so far, in order; of one port if given."""
         entries = [Entry(*entry) for entry in self._ask("/log")]
         return [entry for entry in entries if port is None or entry.port == port]
 
     def total(self):
-        """How many requests came so far."""
+        """Returns the number of requests so far."""
         return self._ask("/total")
 
     def running(self):
-        """The targets of the requests that it holds now."""
+        """Returns the targets of the current requests."""
         return self._ask("/running")
 
     def most_at_once(self, port=0):
-        """The most requests that a port held at one moment."""
+        """Returns the maximum number of concurrent requests of a port."""
         return self._ask("/most")[port]
 
     def refuse(self, port, seconds):
-        """From now on the port answers 429 with `Retry-After: SECONDS`; the running ones too."""
+        """Makes the port respond 429 with `Retry-After: SECONDS`, also to the current requests."""
         self._ask(f"/refuse/{port}/{seconds}")
 
     def accept(self, port):
-        """The port answers again."""
+        """Makes the port respond normally again."""
         self._ask(f"/refuse/{port}/-")
 
     def _ask(self, target):
@@ -98,7 +98,7 @@ class Connection:
 
 
 class Server:
-    """The process's side: one epoll, a heap of answers that are due."""
+    """The process's side: one epoll, and a heap of due responses."""
 
     CONTROL = -1
 
@@ -153,7 +153,7 @@ class Server:
             self._epoll.register(accepted, select.EPOLLIN)
 
     def _read(self, connection):
-        """Whether a whole request is there now. One whose client left is ended."""
+        """Returns whether a complete request is available. Ends one whose client disconnected."""
         try:
             data = connection.socket.recv(1 << 16)
         except BlockingIOError:
@@ -203,7 +203,7 @@ class Server:
     def _send(self, connection, status, content):
         data = f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
         try:
-            connection.socket.setblocking(connection.port == self.CONTROL)  # Only a log is longer than its buffer.
+            connection.socket.setblocking(connection.port == self.CONTROL)  # Only a log exceeds its buffer.
             connection.socket.sendall(data)
         except ConnectionError:
             pass  # Its end is read next.

@@ -1,8 +1,8 @@
-"""An HTTP/2 origin over TLS whose streams end as the test says; Debian's `python3-h2` speaks the protocol.
+"""HTTP/2 origin over TLS whose streams end as the test requires; Debian's `python3-h2` implements the protocol.
 
 The path names the end: `/NAME` or `/NAME/CODE`, where CODE is a number of RFC 9113, section 7. Each function below takes the
-connection and the stream's number, and writes frames; those of one call go out together. Every answer is `CONTENT`, or the first
-half of it.
+connection and the stream's number, and writes frames; those of one call are sent together. Every response is `CONTENT`, or the
+first half of it.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class StreamConnection:
             try:
                 events = self._h2.receive_data(data)
             except h2.exceptions.ProtocolError:
-                # Frames of a stream that this origin has ended by hand.
+                # Frames of a stream that this origin has ended manually.
                 events = []
             for event in events:
                 if isinstance(event, h2.events.RequestReceived):
@@ -78,13 +78,13 @@ class StreamConnection:
             with contextlib.suppress(OSError):
                 self._connection.stream.sendall(data)
 
-    # What an ending writes.
+    # Functions that write an ending.
 
     def head(self, stream, *fields, status="200", ends=False):
         self._h2.send_headers(stream, [(":status", status), *fields], end_stream=ends)
 
     def frame(self, frame, *flags):
-        """A frame past the library's own judgement."""
+        """Sends a frame without the library's checks."""
         for flag in flags:
             frame.flags.add(flag)
         pending = self._h2.data_to_send()
@@ -98,7 +98,7 @@ class StreamConnection:
         self.flush()
 
     def data_in_turn(self, stream, content):
-        """All of the body, as the client's windows allow."""
+        """Sends the whole body within the client's windows."""
         self._pending[stream] = content
 
     def _push(self):
@@ -126,7 +126,7 @@ class StreamConnection:
         self.flush()
 
     def send(self, pieces):
-        """Bytes past the library."""
+        """Sends bytes without the library."""
         self._connection.stream.sendall(pieces)
 
     def close(self, notifies=False):
@@ -163,7 +163,7 @@ def gzipped(connection, stream, *_):
 
 
 def whole_then_frames(connection, stream, *_):
-    """Frames that belong to no stream follow."""
+    """Frames without a stream follow."""
     whole(connection, stream)
     connection.frame(frames.PingFrame(0, opaque_data=b"12345678"))
     connection.frame(frames.SettingsFrame(0, settings={3: 90}))
@@ -244,7 +244,7 @@ def reset_in_announced_body(connection, stream, code):
 
 
 def reset_at_its_end(connection, stream, code):
-    """All bytes, and no END_STREAM."""
+    """All bytes, but no END_STREAM."""
     connection.head(stream)
     connection.data(stream, CONTENT)
     connection.reset(stream, code)
@@ -278,7 +278,7 @@ def goodbye_and_reset(connection, stream, code):
 
 
 def unprocessed(connection, stream, *_):
-    """The first connection processes nothing any more."""
+    """The first connection processes no further request."""
     if connection.origin.is_first("unprocessed"):
         connection.goodbye(stream - 2 if stream > 1 else 0)
         connection.close(notifies=True)
@@ -309,7 +309,7 @@ def too_long(connection, stream, *_):
 
 
 def header_bomb(connection, stream, *_):
-    """A field of 4,000 bytes that the table has, again and again: small on the wire."""
+    """A field of 4,000 bytes from the header table, repeated: small on the wire."""
     connection.head(stream, *[("x-large", "a" * 4_000)] * 3_000, ends=True)
 
 
@@ -319,7 +319,7 @@ def silent(connection, stream, *_):
 
 
 def flood(connection, stream, kind):
-    """The same frame again and again, until the client closes the connection."""
+    """The same frame repeatedly, until the client closes the connection."""
     connection.head(stream)
     frame = {"ping": frames.PingFrame(0, opaque_data=b"12345678"), "settings": frames.SettingsFrame(0, settings={3: 90}),
              "window": frames.WindowUpdateFrame(stream, window_increment=1), "reset": frames.RstStreamFrame(stream, error_code=0),
@@ -347,13 +347,13 @@ class StreamOrigin(ScriptedOrigin):
         self.settings = settings or {}
         self._changed = threading.Condition()
         self.asked = []
-        """Paths in their order, each with the number of its connection; 0 for one of HTTP/1.1."""
+        """Paths in order, each with the number of its connection; 0 for HTTP/1.1."""
         self.resets = []
-        """Codes by which the client reset streams."""
+        """Codes with which the client reset streams."""
         self.most_streams = 0
-        """The largest number of streams of a connection that were open at once."""
+        """Maximum number of concurrent streams of a connection."""
         self.floods = {}
-        """By kind of flood, how often it was sent."""
+        """Number of frames sent, by kind of flood."""
         self.closed = []
         """Numbers of the connections that the client closed."""
         self._seen = set()

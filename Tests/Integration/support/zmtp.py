@@ -1,5 +1,5 @@
-"""ZMTP 3.0 with the mechanism NULL over bare sockets, for peers that libzmq cannot play: silent ones, thousands in one
-thread, and connections that outlive their process."""
+"""ZMTP 3.0 with the mechanism NULL over raw sockets, for peers that libzmq cannot play: silent ones, thousands in one thread,
+and connections that outlive their process."""
 
 import socket
 
@@ -9,28 +9,28 @@ _MORE, _LONG, _COMMAND = 1, 2, 4
 
 
 def frame(data, more=False):
-    """A frame of a message. `more`: another frame of the message follows."""
+    """Returns a frame of a message. `more`: another frame of the message follows."""
     return _frame(_MORE if more else 0, data)
 
 
 def command(name, data=b""):
-    """A command frame."""
+    """Returns a command frame."""
     return _frame(_COMMAND, bytes([len(name)]) + name + data)
 
 
 def ready(kind):
-    """The READY command of a socket of this type, such as `b"DEALER"`."""
+    """Returns the READY command of a socket of this type, such as `b"DEALER"`."""
     return command(b"READY", b"\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind)
 
 
 def read_frame(take):
-    """The content of the next frame. `take(count)` returns the next `count` bytes of the connection."""
+    """Returns the content of the next frame. `take(count)` returns the next `count` bytes of the connection."""
     flags, = take(1)
     return take(int.from_bytes(take(8 if flags & _LONG else 1), "big"))
 
 
 def connect(path):
-    """A Unix socket after a DEALER's handshake, with a timeout of 10 s."""
+    """Returns a Unix socket after a DEALER's handshake, with a timeout of 10 s."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(10)
@@ -50,7 +50,7 @@ def send(connection, head):
 
 
 def await_end(connection, timeout=10):
-    """Whether the peer closes the connection in time. Drops all data before that."""
+    """Returns whether the peer closes the connection in time. Drops all data before that."""
     connection.settimeout(timeout)
     try:
         while connection.recv(4096):
