@@ -3,7 +3,8 @@
 /// It must be checked for each address at each hop, because a name may resolve to another address later.
 ///
 /// 1. The most specific rule that matches the host applies, and the most specific one that matches the address. The
-///   longer name or prefix precedes, then a user's rule a preset's, then a denial.
+///   longer name or prefix wins. Of equal ones, a user's rule precedes a preset's, and then a denial precedes a
+///   permission.
 /// 2. Of these two rules, the narrower kind wins: a single host or address, then a group, then everything. Of equal
 ///   kinds, a denial wins.
 /// 3. Without a matching rule the connection is allowed.

@@ -16,7 +16,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
         case takenAsleep
     }
 
-    /// Capacity kept between calls, in values.
+    /// Maximum capacity kept between calls, in values.
     private static var keptValues: Int { 1_024 }
 
     private struct State {
