@@ -161,7 +161,7 @@ let package = Package(
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
         tests("CommandTests", ["earshot", "EarshotCore", "EarshotWire", arguments]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
-        tests("ProtocolTests", ["EarshotWire", "EarshotHTTP"]),
+        tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),
         tests("TidyTests", []),
     ]
 )

@@ -180,9 +180,7 @@ public struct BrokerCore {
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
         settings = Settings(limits)
-        self.workerLimits.spoolFreeBytes = settings[.spoolFree] ?? 0
-        self.workerLimits.maxRatio = settings[.maxRatio] ?? 0
-        self.workerLimits.pageBytes = settings[.pageBytes]
+        self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)
         let web = pools.insert(WorkerPool(scheme: nil))
         precondition(web == WorkerPool.web, "the pool of http and https is number \(web)")

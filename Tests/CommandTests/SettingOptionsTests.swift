@@ -1,5 +1,6 @@
 import ArgumentParser
 import EarshotCore
+import Foundation
 import Testing
 
 @testable import earshot
@@ -15,6 +16,20 @@ import Testing
         for row in rows {
             #expect(try words("--\(row.name)", row.value) == ["\(row.name) \(row.value)"])
         }
+    }
+
+    @Test func `the help has each setting once with its default`() {
+        let help = SettingOptions.helpMessage(columns: 200)
+        let defaults = Settings()
+        for name in SettingName.allCases {
+            #expect(help.components(separatedBy: "--\(name.rawValue) <").count == 2, "\(name)")
+            if let value = defaults[name] { #expect(help.contains("(default: \(name.text(value)))"), "\(name)") }
+        }
+    }
+
+    @Test func `a broker alone refuses a number of workers`() {
+        #expect(throws: (any Error).self) { try BrokerCommand.parse(["--workers", "3"]) }
+        #expect(throws: Never.self) { try BrokerCommand.parse(["--slots", "3"]) }
     }
 
     @Test func `rules may be repeated`() throws {

@@ -76,6 +76,14 @@ struct Document {
         return rows
     }
 
+    /// Rows of the table below a heading, without its first line: their cells by the words of the first one.
+    func plainRows(_ heading: String) -> [String: [String]] {
+        let rows = section(heading).filter { $0.hasPrefix("| ") && !$0.hasPrefix("| ---") }.map { line in
+            line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+        }
+        return Dictionary(rows.dropFirst().map { ($0[0], $0) }) { first, _ in first }
+    }
+
     /// Returns the fields marked as always present in one direction, by verb.
     func fieldsAlwaysPresent(_ direction: String) -> [String: Set<String>] {
         var fields: [String: Set<String>] = [:]

@@ -1,3 +1,4 @@
+import EarshotCore
 import EarshotHTTP
 import EarshotWire
 import Testing
@@ -107,6 +108,19 @@ struct DocumentTests {
         #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
         for code in FailureCode.allCases where code != .httpStatus {
             #expect(rows[code.rawValue]?[1] == (code.isRetryable(status: nil) ? "yes" : "no"), "\(code)")
+        }
+    }
+
+    @Test func `the table of settings has the names, values and defaults of the code`() throws {
+        let rows = try Document("1-CLIENT.md").plainRows("### SET")
+        let rules: Set = ["origin PATTERN", "address SUBJECT"]
+        #expect(Set(rows.keys) == rules.union(SettingName.allCases.map(\.rawValue)))
+        let defaults = Settings()
+        for name in SettingName.allCases {
+            let row = try #require(rows[name.rawValue])
+            let values = row[1].replacing("`", with: "").replacing(", ", with: " or ")
+            #expect(values == name.bounds.prefix { $0 != "," }, "\(name)")
+            if let value = defaults[name] { #expect(row[2] == name.text(value), "\(name)") }
         }
     }
 

@@ -24,18 +24,12 @@ extension BrokerCore {
         }
     }
 
-    /// Puts what is set to work. A worker hears of it before any job that depends on it.
+    /// Applies the settings. A worker gets them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
         if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
         if isKeeping, let bytes = settings[.durableSize] { actions.append(.limitDurable(bytes: bytes)) }
-        var terms = workerLimits
-        terms.inlineBytes = settings[.inlineBytes] ?? terms.inlineBytes
-        terms.spoolFreeBytes = settings[.spoolFree] ?? terms.spoolFreeBytes
-        terms.maxRatio = settings[.maxRatio] ?? terms.maxRatio
-        terms.pageBytes = settings[.pageBytes] ?? terms.pageBytes
-        terms.slots = settings[.slots]
-        terms.addressPolicy = settings.addressPolicy
+        let terms = settings.applied(to: workerLimits)
         guard terms != workerLimits else { return }
         workerLimits = terms
         sayLimits()

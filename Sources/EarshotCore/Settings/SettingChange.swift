@@ -1,18 +1,14 @@
 public import EarshotHTTP
 internal import EarshotWire
 
-/// One setting that somebody gives a value, wherever it was written: in a file, as an argument, in a SET.
+/// Change of one setting or rule, whether it comes from a file, an argument or a SET.
 public enum SettingChange: Equatable, Sendable {
-    /// In its range; a time in milliseconds.
+    /// A value of the table `SettingName.definition`, in its range: a number, milliseconds, or the index of a word.
     case number(SettingName, Int)
     /// A rule for some origins, in place of the one they had.
     case rule(OriginPattern, OriginRules.Terms)
     /// No rule for these any more.
     case noRule(OriginPattern)
-    /// Whether HTTP/2 may be spoken with an origin without a rule: `auto`, else `off`.
-    case http2(Bool)
-    /// Where connections may go when no rule says more.
-    case addressPolicy(AddressPreset)
     /// A rule for an address, a network or hosts, in place of the one they had.
     case address(AddressRule.Subject, isAllowing: Bool)
     /// No rule for these any more.
@@ -20,31 +16,17 @@ public enum SettingChange: Equatable, Sendable {
 
     /// Bytes of a pattern: a scheme, the longest host name, a port.
     private static let patternBytes = 300
-    /// Where a rule's terms get their bounds.
-    private static let terms: [(word: String, name: SettingName)] = [
-        ("limit", .originLimit), ("spacing", .originSpacing),
+    /// Terms of a rule for origins, with the settings whose values they take.
+    public static let ruleTerms: KeyValuePairs<String, SettingName> = [
+        "limit": .originLimit, "spacing": .originSpacing, "http2": .http2,
     ]
 
-    /// What the words mean: a name and its number, `origin PATTERN limit=N spacing=S`, `address SUBJECT
-    /// allow`, …
+    /// Parses a name and its value, `origin PATTERN limit=N spacing=S`, `address SUBJECT allow`, …
     public init(_ words: [String]) throws(SettingError) {
         guard let first = words.first else { throw SettingName.unknown("") }
         switch first {
         case SettingName.rule:
             self = try Self.rule(words.dropFirst())
-            return
-        case SettingName.http2:
-            guard words.count == 2, let isAllowed = Self.http2(words[1]) else {
-                throw SettingError("http2 is auto or off")
-            }
-            self = .http2(isAllowed)
-            return
-        case SettingName.addressPolicy:
-            guard words.count == 2, let preset = AddressPreset(rawValue: words[1]) else {
-                throw SettingError(
-                    "address-policy is \(AddressPreset.allCases.map(\.rawValue).joined(separator: " or "))")
-            }
-            self = .addressPolicy(preset)
             return
         case SettingName.address:
             self = try Self.address(words.dropFirst())
@@ -52,7 +34,9 @@ public enum SettingChange: Equatable, Sendable {
         default: break
         }
         guard let name = SettingName(rawValue: first) else { throw SettingName.unknown(first) }
-        guard words.count == 2 else { throw SettingError("\(name.rawValue) takes one number, \(name.bounds)") }
+        guard words.count == 2 else {
+            throw SettingError("\(name.rawValue) \(name.takesWord ? "is" : "takes one number,") \(name.bounds)")
+        }
         self = .number(name, try name.value(words[1]))
     }
 
@@ -62,8 +46,6 @@ public enum SettingChange: Equatable, Sendable {
         case .number(let name, let value): [name.rawValue, name.text(value)]
         case .rule(let pattern, let terms): [SettingName.rule, pattern.description] + terms.words
         case .noRule(let pattern): [SettingName.rule, pattern.description, "default"]
-        case .http2(let isAllowed): [SettingName.http2, Self.http2Word(isAllowed)]
-        case .addressPolicy(let preset): [SettingName.addressPolicy, preset.rawValue]
         case .address(let subject, let isAllowing):
             [SettingName.address, subject.description, isAllowing ? "allow" : "deny"]
         case .noAddress(let subject): [SettingName.address, subject.description, "default"]
@@ -84,8 +66,6 @@ public enum SettingChange: Equatable, Sendable {
         switch self {
         case .number(let name, _): name.rawValue
         case .rule(let pattern, _), .noRule(let pattern): "\(SettingName.rule) \(pattern)"
-        case .http2: SettingName.http2
-        case .addressPolicy: SettingName.addressPolicy
         case .address(let subject, _), .noAddress(let subject): "\(SettingName.address) \(subject)"
         }
     }
@@ -97,41 +77,24 @@ public enum SettingChange: Equatable, Sendable {
         let said = words.dropFirst()
         if said.elementsEqual(["default"]) { return .noRule(pattern) }
         var found: [String: Int] = [:]
-        var allowsHTTP2: Bool?
         for word in said {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map { String($0) }
-            if parts.count == 2, parts[0] == SettingName.http2 {
-                guard allowsHTTP2 == nil else { throw ruleError }
-                allowsHTTP2 = http2(parts[1])
-                guard allowsHTTP2 != nil else { throw SettingError("a rule's http2 is auto or off") }
-                continue
-            }
-            guard parts.count == 2, let term = terms.first(where: { $0.word == parts[0] }),
-                found[term.word] == nil
+            guard parts.count == 2, let term = ruleTerms.first(where: { $0.key == parts[0] }),
+                found[term.key] == nil
             else { throw ruleError }
             do throws(SettingError) {
-                found[term.word] = try term.name.value(parts[1])
+                found[term.key] = try term.value.value(parts[1])
             } catch {
-                throw SettingError("a rule's \(term.word) is \(term.name.bounds)")
+                throw SettingError("a rule's \(term.key) is \(term.value.bounds)")
             }
         }
-        guard !found.isEmpty || allowsHTTP2 != nil else { throw ruleError }
+        guard !found.isEmpty else { throw ruleError }
         return .rule(
             pattern,
             OriginRules.Terms(
-                limit: found["limit"], spacingMilliseconds: found["spacing"], allowsHTTP2: allowsHTTP2))
+                limit: found["limit"], spacingMilliseconds: found["spacing"],
+                allowsHTTP2: found["http2"].map { $0 == 0 }))
     }
-
-    /// Whether a word allows HTTP/2; nil for one that is neither `auto` nor `off`.
-    private static func http2(_ word: String) -> Bool? {
-        switch word {
-        case "auto": true
-        case "off": false
-        default: nil
-        }
-    }
-
-    static func http2Word(_ isAllowed: Bool) -> String { isAllowed ? "auto" : "off" }
 
     private static func address(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
         let words = Array(words)
@@ -160,11 +123,11 @@ public enum SettingChange: Equatable, Sendable {
 }
 
 extension OriginRules.Terms {
-    /// As they are written in a rule, in normal form.
+    /// Words of a rule, in normal form.
     var words: [String] {
         [
             limit.map { "limit=\($0)" }, spacingMilliseconds.map { "spacing=\(Seconds.text($0))" },
-            allowsHTTP2.map { "http2=\(SettingChange.http2Word($0))" },
+            allowsHTTP2.map { "http2=\(SettingName.http2.text($0 ? 0 : 1))" },
         ].compactMap(\.self)
     }
 }

@@ -1,12 +1,18 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
-/// A setting that is one number, by its name on the command line, in files and on the wire. All of them are here.
+/// Settings with one value each, by their names on the command line, in files and on the wire.
+///
+/// Parser, bounds, default, configuration file, environment variable, command-line option, help, SET, QUERY and the lines
+/// between supervisor and broker derive from the table `definition`. Rules for origins and addresses are not in it.
 public enum SettingName: String, CaseIterable, Sendable {
     case workers
     case slots
     case workerMemory = "worker-memory"
     case originLimit = "origin-limit"
     case originSpacing = "origin-spacing"
+    case http2
+    case addressPolicy = "address-policy"
     case requests
     case requestsPerClient = "requests-per-client"
     case requestsPerHandler = "requests-per-handler"
@@ -23,119 +29,139 @@ public enum SettingName: String, CaseIterable, Sendable {
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
 
-    /// The word before a pattern, in a rule for some origins.
+    /// First word of a rule for origins, before their pattern.
     public static let rule = "origin"
 
-    /// The word for a preset of the address policy, and the one before a network or host that has a rule of its own.
-    public static let addressPolicy = "address-policy"
-    /// See `addressPolicy`.
+    /// First word of a rule for an address, a network or hosts.
     public static let address = "address"
 
-    /// The word for whether HTTP/2 may be spoken, in a rule too.
-    public static let http2 = "http2"
-
-    /// Whether it is a time: said in seconds, kept in milliseconds.
-    public var isTime: Bool {
+    /// The table of settings.
+    var definition: SettingDefinition {
         switch self {
-        case .originSpacing, .coolDown, .drainSeconds, .durableTime, .cookieTime: true
-        case .workers, .slots, .workerMemory, .originLimit, .requests, .requestsPerClient, .requestsPerHandler,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .maxRatio, .pageBytes, .cacheSize, .durableSize:
-            false
+        case .workers:
+            .init(
+                .number(1...1_000), .supervisor, help: "number of worker processes; one per core by default, at least 2"
+            )
+        case .slots:
+            .init(.number(1...10_000), .workersOptional(\.slots, nil), help: "concurrent transfers in each worker")
+        case .workerMemory:
+            // A smaller bound than the address space that a worker reserves at its start ends it at once.
+            .init(
+                .number(256 << 20...1 << 50), .supervisor,
+                help: "maximum address space of one worker, in bytes; 4 GiB by default")
+        case .originLimit:
+            .init(
+                .number(1...10_000), .core(\.origins.limit), help: "concurrent transfers to an origin without a rule")
+        case .originSpacing:
+            .init(
+                .time(0...WireLimits.seconds * 1_000), .core(\.origins.spacingMilliseconds),
+                help: "minimum time between two starts at an origin without a rule, in seconds")
+        case .http2:
+            .init(
+                .word(["auto", "off"]), .permission(\.origins.allowsHTTP2),
+                help: "HTTP/2 over TLS with an origin without a rule, where the server offers it")
+        case .addressPolicy:
+            .init(
+                .word(AddressPreset.allCases.map(\.rawValue)), .lookedUp(0),
+                help: "addresses to which connections are allowed without a rule; public-only excludes inner networks")
+        case .requests:
+            .init(.number(1...10_000_000), .core(\.requests), help: "maximum number of open requests of all clients")
+        case .requestsPerClient:
+            .init(
+                .number(1...10_000_000), .core(\.requestsPerClient),
+                help: "maximum number of open requests of one client")
+        case .requestsPerHandler:
+            .init(
+                .number(1...10_000_000), .core(\.requestsPerHandler),
+                help: "maximum number of open requests of one handler")
+        case .coolDown:
+            .init(
+                .time(0...WireLimits.seconds * 1_000), .core(\.coolDownMilliseconds),
+                help: "longest cool-down that a server may ask for, in seconds")
+        case .inlineBytes:
+            .init(
+                .number(0...16 << 20), .workers(\.inlineBytes, 65_536),
+                help: "maximum size of a body in a message, in bytes")
+        case .requestBodyBytes:
+            .init(
+                .number(0...WireLimits.requestBodyBytes), .core(\.requestBodyBytes),
+                help: "maximum size of the body of a request, in bytes")
+        case .spoolSize:
+            .init(.number(1 << 20...1 << 50), .core(\.spoolBytes), help: "maximum bytes of bodies in the spool")
+        case .spoolFree:
+            .init(
+                .number(0...1 << 50), .workers(\.spoolFreeBytes, 256 << 20),
+                help: "bytes that the spool leaves free on its disk")
+        case .maxRatio:
+            .init(
+                .number(0...WireLimits.ratio), .workers(\.maxRatio, 200),
+                help: "maximum decoded bytes per encoded byte of a body over 16 MiB; 0 for no maximum")
+        case .pageBytes:
+            .init(
+                .number(0...1 << 50), .workersOptional(\.pageBytes, 1 << 20),
+                help: "maximum size of the body of a redirect or an error page, in bytes")
+        case .drainSeconds:
+            .init(
+                .time(0...WireLimits.seconds * 1_000), .lookedUp(10_000),
+                help: "time that running work has after SIGTERM, in seconds")
+        case .cacheSize:
+            .init(.number(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
+        case .durableSize:
+            .init(
+                .number(0...1 << 50), .lookedUp(1 << 30),
+                help: "maximum bytes of durable requests and their results; 0 disables durable requests")
+        case .durableTime:
+            .init(
+                .time(1_000...365 * WireLimits.seconds * 1_000), .core(\.durableMilliseconds),
+                help: "how long a durable request is kept, in seconds")
+        case .cookieTime:
+            .init(
+                .time(0...30 * WireLimits.seconds * 1_000), .core(\.cookieMilliseconds),
+                help: "how long a cookie jar is kept without a handler of its root, in seconds")
         }
     }
 
-    /// Whether it is put to work by the supervisor: without one it means nothing.
+    /// Whether the supervisor applies it: a broker without one refuses it.
     public var isOfSupervisor: Bool {
-        switch self {
-        case .workers, .workerMemory: true
-        case .slots, .originLimit, .originSpacing, .requests, .requestsPerClient, .requestsPerHandler, .coolDown,
-            .inlineBytes, .requestBodyBytes, .spoolSize, .spoolFree, .maxRatio, .pageBytes, .drainSeconds, .cacheSize,
-            .durableSize, .durableTime, .cookieTime:
-            false
-        }
+        if case .supervisor = definition.use { true } else { false }
     }
 
-    /// What it may be; of a time in milliseconds.
-    public var range: ClosedRange<Int> {
-        switch self {
-        case .workers: 1...1_000
-        case .slots, .originLimit: 1...10_000
-        // Less than a worker reserves at its start ends it at once.
-        case .workerMemory: 256 << 20...1 << 50
-        case .originSpacing, .coolDown, .drainSeconds: 0...WireLimits.seconds * 1_000
-        case .requests, .requestsPerClient, .requestsPerHandler: 1...10_000_000
-        case .inlineBytes: 0...16 << 20
-        case .requestBodyBytes: 0...WireLimits.requestBodyBytes
-        case .cacheSize, .durableSize: 0...1 << 50
-        case .cookieTime: 0...30 * WireLimits.seconds * 1_000
-        case .durableTime: 1_000...365 * WireLimits.seconds * 1_000
-        case .spoolSize: 1 << 20...1 << 50
-        case .spoolFree, .pageBytes: 0...1 << 50
-        case .maxRatio: 0...WireLimits.ratio
-        }
+    /// Whether its value is a word instead of a number.
+    public var takesWord: Bool {
+        if case .word = definition.form { true } else { false }
     }
 
-    /// What it is, in a few words.
-    public var meaning: String {
-        switch self {
-        case .workers: "worker processes"
-        case .slots: "transfers at once in one worker"
-        case .workerMemory: "bytes of address space that one worker may have"
-        case .originLimit: "transfers at once to an origin without a rule"
-        case .originSpacing: "seconds between two starts at an origin without a rule"
-        case .requests: "requests that have not ended, of all clients"
-        case .requestsPerClient: "requests that have not ended, of one client"
-        case .requestsPerHandler: "requests that have not ended, of one handler"
-        case .coolDown: "the longest that a server may ask to be left alone, in seconds"
-        case .inlineBytes: "bodies up to so many bytes travel in messages"
-        case .requestBodyBytes: "bytes of the body of a request"
-        case .cacheSize: "bytes that the cache keeps at most"
-        case .durableSize: "bytes of durable requests and their results at most; 0 for none"
-        case .durableTime: "seconds that a durable request is kept"
-        case .cookieTime: "seconds that cookies are kept without a handler of their root"
-        case .spoolSize: "bytes of bodies that may be in the spool"
-        case .spoolFree: "bytes that the spool leaves free on its disk"
-        case .maxRatio: "maximum decoded bytes per encoded byte of a body over 16 MiB; 0 for none"
-        case .pageBytes: "maximum bytes of the body of a redirect or an error page"
-        case .drainSeconds: "seconds that running work has when its process shall end"
-        }
-    }
+    /// Possible values: numbers, milliseconds, or indices of words.
+    public var range: ClosedRange<Int> { definition.form.range }
 
-    /// The value that `text` says.
+    /// Noun phrase for help texts.
+    public var help: String { definition.help }
+
+    /// Parses a value as files, arguments and SET have it.
     public func value(_ text: String) throws(SettingError) -> Int {
-        let isNumber = text.utf8.allSatisfy { (0x30...0x39).contains($0) }
-        guard
-            let value = isTime
-                ? Seconds.milliseconds(text, atMost: range.upperBound / 1_000) : isNumber ? Int(text) : nil,
-            range.contains(value)
-        else {
-            throw SettingError("\(rawValue) is \(bounds)")
-        }
+        guard let value = definition.form.value(text) else { throw SettingError("\(rawValue) is \(bounds)") }
         return value
     }
 
-    /// A value in normal form.
-    public func text(_ value: Int) -> String { isTime ? Seconds.text(value) : String(value) }
+    /// Returns a value in normal form.
+    public func text(_ value: Int) -> String { definition.form.text(value) }
 
-    /// What it may be, for people.
-    public var bounds: String {
-        let form = isTime ? " seconds, with at most three digits after the point" : ""
-        return "\(text(range.lowerBound)) to \(text(range.upperBound))" + form
-    }
+    /// Possible values, for people.
+    public var bounds: String { definition.form.bounds }
 
     // MARK: Unknown names
 
-    /// What to say of a name that is none: what it may have been meant to be, or else all that there is.
+    /// Returns the error for an unknown name: the most similar name, or else a list of all.
     static func unknown(_ name: String) -> SettingError {
-        let all = allCases.map(\.rawValue) + [rule, http2, addressPolicy, address]
+        let all = allCases.map(\.rawValue) + [rule, address]
         if let nearest = nearest(to: name, among: all) {
             return SettingError("there is no such setting: is \(nearest) meant?")
         }
         return SettingError("there is no such setting: there are \(all.joined(separator: ", "))")
     }
 
-    /// The one of `names` that a slip of the fingers makes `name`; nil if none is near. O(names · length²), of names
-    /// that are too long to be one O(1).
+    /// Returns the element of `names` that is most similar to `name`; nil if none is. O(names · length²); O(1) for a name
+    /// that is longer than any setting's.
     public static func nearest(to name: String, among names: [String]) -> String? {
         guard name.utf8.count <= 40 else { return nil }
         let distances = names.map { (name: $0, distance: distance(Array($0.utf8), Array(name.utf8))) }

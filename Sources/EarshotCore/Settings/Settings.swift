@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotWire
 
 /// What is set, each value with the place it comes from.
 ///
@@ -16,7 +17,7 @@ public struct Settings: Equatable, Sendable {
 
     /// One row of the list of settings.
     public struct Row: Equatable, Sendable {
-        /// A `SettingName`, or `origin`, `address-policy` or `address`.
+        /// A `SettingName`, or `origin` or `address`.
         public let name: String
         /// Whom a rule is for; nil for what is no rule.
         public let pattern: String?
@@ -39,40 +40,19 @@ public struct Settings: Equatable, Sendable {
 
     private var numbers: [SettingName: Sourced<Int>] = [:]
     private var rules: [OriginPattern: Sourced<OriginRules.Terms>] = [:]
-    private var http2 = Sourced(value: true, source: Source.standard)
-    private var addressPreset = Sourced(value: AddressPreset.all, source: Source.standard)
     /// Whether it is allowed to connect to these.
     private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
 
-    /// What `limits` say and, of what they do not tell, what holds when nobody says anything. There is no number of
-    /// workers, none of slots and no bound for a worker's memory: who has a pool gives them.
+    /// Defaults of the table, where a row refers to them those of `limits`. The number of workers, their slots and their
+    /// memory have none: a pool of workers supplies them.
     public init(_ limits: CoreLimits = CoreLimits()) {
-        put(.originLimit, limits.origins.limit)
-        put(.originSpacing, limits.origins.spacingMilliseconds)
-        put(.requests, limits.requests)
-        put(.requestsPerClient, limits.requestsPerClient)
-        put(.requestsPerHandler, limits.requestsPerHandler)
-        put(.coolDown, limits.coolDownMilliseconds)
-        put(.inlineBytes, 65_536)
-        put(.requestBodyBytes, limits.requestBodyBytes)
-        put(.spoolSize, limits.spoolBytes)
-        put(.spoolFree, 256 << 20)
-        put(.maxRatio, 200)
-        put(.pageBytes, 1 << 20)
-        put(.drainSeconds, 10_000)
-        put(.cacheSize, 1 << 30)
-        put(.durableSize, 1 << 30)
-        put(.durableTime, limits.durableMilliseconds)
-        put(.cookieTime, limits.cookieMilliseconds)
-        http2.value = limits.origins.allowsHTTP2
+        for name in SettingName.allCases {
+            numbers[name] = name.definition.initial(limits).map { Sourced(value: $0, source: Source.standard) }
+        }
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 
-    private mutating func put(_ name: SettingName, _ value: Int) {
-        numbers[name] = Sourced(value: value, source: Source.standard)
-    }
-
-    /// A number; of a time in milliseconds. Nil for what belongs to a pool and nobody gave.
+    /// Value of a setting: a number, milliseconds, or the index of a word; nil for one of a pool that has none.
     public subscript(name: SettingName) -> Int? { numbers[name]?.value }
 
     /// Where a number comes from; nil if nobody gave it.
@@ -93,8 +73,6 @@ public struct Settings: Equatable, Sendable {
             }
             rules[pattern] = Sourced(value: terms, source: source)
         case .noRule(let pattern): rules[pattern] = nil
-        case .http2(let isAllowed): http2 = Sourced(value: isAllowed, source: source)
-        case .addressPolicy(let preset): addressPreset = Sourced(value: preset, source: source)
         case .address(let subject, let isAllowing):
             guard addresses[subject] != nil || addresses.count < Self.mostAddressRules else {
                 throw SettingError("there are at most \(Self.mostAddressRules) rules for addresses")
@@ -104,33 +82,43 @@ public struct Settings: Equatable, Sendable {
         }
     }
 
-    /// The limits with what is set put in.
+    /// Returns `limits` with the settings of the core in them.
     func applied(to limits: CoreLimits) -> CoreLimits {
         var limits = limits
-        limits.requests = self[.requests] ?? limits.requests
-        limits.requestsPerClient = self[.requestsPerClient] ?? limits.requestsPerClient
-        limits.requestsPerHandler = self[.requestsPerHandler] ?? limits.requestsPerHandler
-        limits.coolDownMilliseconds = self[.coolDown] ?? limits.coolDownMilliseconds
-        limits.spoolBytes = self[.spoolSize] ?? limits.spoolBytes
-        limits.requestBodyBytes = self[.requestBodyBytes] ?? limits.requestBodyBytes
-        limits.durableMilliseconds = self[.durableTime] ?? limits.durableMilliseconds
-        limits.cookieMilliseconds = self[.cookieTime] ?? limits.cookieMilliseconds
-        limits.origins.limit = self[.originLimit] ?? limits.origins.limit
-        limits.origins.spacingMilliseconds = self[.originSpacing] ?? limits.origins.spacingMilliseconds
-        limits.origins.allowsHTTP2 = http2.value
+        for name in SettingName.allCases {
+            guard let value = self[name] else { continue }
+            switch name.definition.use {
+            case .core(let path): limits[keyPath: path] = value
+            case .permission(let path): limits[keyPath: path] = value == 0
+            case .workers, .workersOptional, .supervisor, .lookedUp: break
+            }
+        }
         limits.origins.rules = rules.mapValues(\.value)
         return limits
     }
 
-    /// Where connections may go, as LIMITS says it; empty for everywhere.
-    var addressPolicy: String {
-        let preset = addressPreset.value == .all ? [] : [addressPreset.value.rawValue]
-        let rules = sortedAddresses.map { AddressRule($0, isAllowing: $1.value).description }
-        return (preset + rules).joined(separator: ", ")
+    /// Returns `limits` with the settings of workers in them.
+    func applied(to limits: WorkerLimits) -> WorkerLimits {
+        var limits = limits
+        for name in SettingName.allCases {
+            switch name.definition.use {
+            case .workers(let path, _): limits[keyPath: path] = self[name] ?? limits[keyPath: path]
+            case .workersOptional(let path, _): limits[keyPath: path] = self[name]
+            case .core, .permission, .supervisor, .lookedUp: break
+            }
+        }
+        limits.addressPolicy = addressPolicy
+        return limits
     }
 
-    /// All of them: the numbers in the order of their table, then the rules by their patterns, then those for
-    /// addresses.
+    /// Address policy as LIMITS has it; empty if all addresses are allowed.
+    var addressPolicy: String {
+        let preset = AddressPreset.allCases[self[.addressPolicy] ?? 0]
+        let rules = sortedAddresses.map { AddressRule($0, isAllowing: $1.value).description }
+        return ((preset == .all ? [] : [preset.rawValue]) + rules).joined(separator: ", ")
+    }
+
+    /// All settings: those of the table in its order, then the rules for origins and those for addresses, each by pattern.
     public var rows: [Row] {
         SettingName.allCases.map { name in
             let number = numbers[name]
@@ -142,18 +130,7 @@ public struct Settings: Equatable, Sendable {
                 Row(
                     name: SettingName.rule, pattern: pattern.description,
                     value: rule.value.words.joined(separator: " "), source: rule.source)
-            } + addressRows
-    }
-
-    private var addressRows: [Row] {
-        [
-            Row(
-                name: SettingName.http2, pattern: nil, value: SettingChange.http2Word(http2.value), source: http2.source
-            ),
-            Row(
-                name: SettingName.addressPolicy, pattern: nil, value: addressPreset.value.rawValue,
-                source: addressPreset.source),
-        ]
+            }
             + sortedAddresses.map { subject, rule in
                 Row(
                     name: SettingName.address, pattern: subject.description, value: rule.value ? "allow" : "deny",
@@ -176,16 +153,12 @@ public struct Settings: Equatable, Sendable {
     /// See `end`.
     public static let taken = "read"
 
-    /// What a supervisor tells its broker: a line for each, its source, a tab and its words.
+    /// Lines that a supervisor sends to its broker: for each change its source, a tab and its words.
     public var lines: [String] {
         let all =
             SettingName.allCases.compactMap { name in
                 numbers[name].map { (SettingChange.number(name, $0.value), $0.source) }
             } + sortedRules.map { (SettingChange.rule($0, $1.value), $1.source) }
-            + [
-                (SettingChange.http2(http2.value), http2.source),
-                (SettingChange.addressPolicy(addressPreset.value), addressPreset.source),
-            ]
             + sortedAddresses.map { (SettingChange.address($0, isAllowing: $1.value), $1.source) }
         return all.map { change, source in "\(source)\t\(change.words.joined(separator: " "))" }
     }

@@ -28,6 +28,12 @@ struct BrokerCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Descriptor shared with the supervisor, for settings.", visibility: .hidden))
     var supervisorFd: Int32?
 
+    func validate() throws {
+        guard try !settings.changes().contains(where: { $0.subject == SettingName.workers.rawValue }) else {
+            throw ValidationError("--workers is an option of `earshot serve`: a broker alone starts no workers")
+        }
+    }
+
     func run() throws {
         try conclude {
             let folder = try place.folder()

@@ -49,11 +49,9 @@ struct SetCommand: ParsableCommand {
             What is set holds until the bus ends or reads its files again (SIGHUP). Nothing that runs is lost: what is \
             over a lower limit drains.
 
-            \(SettingName.allCases.map { "\($0.rawValue): \($0.meaning), \($0.bounds)" }.joined(separator: "\n"))
+            \(SettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
             origin PATTERN limit=N spacing=SECONDS http2=off: a rule for https://HOST:PORT, HOST or *.HOST
-            origin PATTERN default: no rule for it any more
-            http2 auto or off: whether HTTP/2 over TLS is spoken
-            address-policy all or public-only: where connections may go
+            origin PATTERN default: removes the rule
             address ADDRESS allow, deny or default: a rule for a network, an address, HOST or *.HOST
             """)
 

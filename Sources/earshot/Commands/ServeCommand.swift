@@ -25,9 +25,6 @@ struct ServeCommand: ParsableCommand {
     @OptionGroup var cache: CacheOptions
     @OptionGroup var durable: DurableOptions
 
-    @Option(help: "Worker processes; one per core, at least 2, if nobody says anything.")
-    var workers: String?
-
     @OptionGroup var settings: SettingOptions
     @OptionGroup var worker: WorkerTuning
     @OptionGroup var log: LogOptions
@@ -41,12 +38,6 @@ struct ServeCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Workers at most, whatever is set in files.", visibility: .hidden))
     var mostWorkers: Int?
 
-    func validate() throws { _ = try poolChange() }
-
-    private func poolChange() throws -> [SettingChange] {
-        try workers.map { [try SettingOptions.change([SettingName.workers.rawValue, $0])] } ?? []
-    }
-
     func run() throws {
         try conclude {
             let manager = try ServiceManager.take()
@@ -58,7 +49,7 @@ struct ServeCommand: ParsableCommand {
             broker.durableFolder = try durable.folder(place, folder, service)
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(
-                file: settings.source.file, flags: try poolChange() + settings.changes(), pool: pool,
+                file: settings.source.file, flags: try settings.changes(), pool: pool,
                 mostWorkers: mostWorkers)
             let run = ServeRun(
                 folder: folder, broker: broker,

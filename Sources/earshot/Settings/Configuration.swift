@@ -49,17 +49,6 @@ struct Configuration: Sendable {
             }
             try apply(change, Self.variable(name), to: &settings)
         }
-        let words = [(SettingName.http2, "EARSHOT_HTTP2"), (SettingName.addressPolicy, "EARSHOT_ADDRESS_POLICY")]
-        for (name, variable) in words {
-            guard let text = Environment.value(variable) else { continue }
-            let change: SettingChange
-            do throws(SettingError) {
-                change = try SettingChange([name, text])
-            } catch {
-                throw Complaint(.configuration, "\(variable): \(error.description)")
-            }
-            try apply(change, variable, to: &settings)
-        }
         for change in flags { try apply(change, Settings.Source.flag, to: &settings) }
         if let mostWorkers, let workers = settings[.workers], workers > mostWorkers {
             try apply(.number(.workers, mostWorkers), Settings.Source.standard, to: &settings)

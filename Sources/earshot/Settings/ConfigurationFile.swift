@@ -9,8 +9,8 @@ internal import TOMLKit
 enum ConfigurationFile {
     /// Bytes of a file at most: a thousand rules take a tenth of it.
     private static let mostBytes = 1 << 20
-    /// What can stand in a rule.
-    private static let terms = ["limit", "spacing", SettingName.http2]
+    /// Keys of a rule's table.
+    private static let terms = SettingChange.ruleTerms.map(\.key)
 
     /// What the file says; nil if there is none.
     ///
@@ -32,9 +32,9 @@ enum ConfigurationFile {
             switch key {
             case SettingName.rule: changes += try rules(value, path)
             case SettingName.address: changes += try addresses(value, path)
-            case SettingName.addressPolicy, SettingName.http2:
-                changes.append(try change([key, value.string ?? ""], path, key))
-            default: changes.append(try change([key, text(value)], path, key))
+            default:
+                let isWord = SettingName(rawValue: key)?.takesWord == true
+                changes.append(try change([key, isWord ? value.string ?? "" : text(value)], path, key))
             }
         }
         return changes

@@ -26,8 +26,7 @@ struct SettingsTests {
                 #expect(try change(text).words.joined(separator: " ") == text)
             }
             for text in ["-1", "+1", "", "x", "1e3", "0x10", "9999999999999999", "99999999999999999999"] {
-                #expect(
-                    refusal("\(name.rawValue) \(text)").contains(text.isEmpty ? "one number" : name.bounds), "\(text)")
+                #expect(refusal("\(name.rawValue) \(text)").contains(name.bounds), "\(text)")
             }
             if name.range.lowerBound == 1 { #expect(refusal("\(name.rawValue) 0").contains(name.bounds)) }
         }
@@ -40,6 +39,29 @@ struct SettingsTests {
         }
         #expect(settings[.workers] == nil && settings[.slots] == nil)
     }
+
+    @Test func `each setting changes one limit and no other setting's, unless code looks it up`() throws {
+        let defaults = Settings()
+        let (core, workers) = (defaults.applied(to: CoreLimits()), defaults.applied(to: Self.workerLimits))
+        #expect(core == CoreLimits())
+        var changed: [(CoreLimits, WorkerLimits)] = []
+        for name in SettingName.allCases {
+            var settings = defaults
+            try settings.apply(.number(name, defaults[name] == 1 ? 0 : 1), source: Settings.Source.set)
+            let found = (settings.applied(to: CoreLimits()), settings.applied(to: Self.workerLimits))
+            switch name {
+            case .workers, .workerMemory, .drainSeconds, .cacheSize, .durableSize:
+                #expect(found == (core, workers), "\(name)")
+            default:
+                #expect(found != (core, workers), "\(name)")
+                #expect(!changed.contains { $0 == found }, "\(name)")
+                changed.append(found)
+            }
+        }
+        #expect(workers.inlineBytes == 65_536 && workers.pageBytes == 1 << 20 && workers.slots == nil)
+    }
+
+    private static let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
 
     @Test func `seconds are written shortest`() throws {
         #expect(try change("drain-seconds 1.500").words == ["drain-seconds", "1.5"])

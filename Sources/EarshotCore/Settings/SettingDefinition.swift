@@ -1,0 +1,93 @@
+internal import EarshotWire
+
+/// One row of the table of settings: possible values, place of use, default and help.
+struct SettingDefinition {
+    /// Form of a value. Settings keep each as an `Int`.
+    enum Form {
+        /// Number in a range.
+        case number(ClosedRange<Int>)
+        /// Time: written in seconds, kept in milliseconds.
+        case time(ClosedRange<Int>)
+        /// One of these words, kept as its index.
+        case word([String])
+    }
+
+    /// Place where a value takes effect, which also has its default.
+    enum Use {
+        /// A limit of the core.
+        case core(any WritableKeyPath<CoreLimits, Int> & Sendable)
+        /// A permission in the core's limits; the first of two words grants it.
+        case permission(any WritableKeyPath<CoreLimits, Bool> & Sendable)
+        /// A limit that workers get in LIMITS, and its default.
+        case workers(any WritableKeyPath<WorkerLimits, Int> & Sendable, Int)
+        /// The same for a field that LIMITS may lack. Without a default here, only a pool of workers has one.
+        case workersOptional(any WritableKeyPath<WorkerLimits, Int?> & Sendable, Int?)
+        /// The supervisor, which has the default.
+        case supervisor
+        /// Code that reads the settings, and the default.
+        case lookedUp(Int)
+    }
+
+    let form: Form
+    let use: Use
+    /// Noun phrase.
+    let help: String
+
+    init(_ form: Form, _ use: Use, help: String) {
+        self.form = form
+        self.use = use
+        self.help = help
+    }
+
+    /// Returns the value that holds until somebody sets another; nil if only a pool of workers has one.
+    func initial(_ limits: CoreLimits) -> Int? {
+        switch use {
+        case .core(let path): limits[keyPath: path]
+        case .permission(let path): limits[keyPath: path] ? 0 : 1
+        case .workers(_, let value), .lookedUp(let value): value
+        case .workersOptional(_, let value): value
+        case .supervisor: nil
+        }
+    }
+}
+
+extension SettingDefinition.Form {
+    /// Possible values as settings keep them.
+    var range: ClosedRange<Int> {
+        switch self {
+        case .number(let range), .time(let range): range
+        case .word(let words): 0...words.count - 1
+        }
+    }
+
+    /// Parses a value; nil for text that is none.
+    func value(_ text: String) -> Int? {
+        let value: Int? =
+            switch self {
+            case .number: text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
+            case .time(let range): Seconds.milliseconds(text, atMost: range.upperBound / 1_000)
+            case .word(let words): words.firstIndex(of: text)
+            }
+        guard let value, range.contains(value) else { return nil }
+        return value
+    }
+
+    /// Returns a value in normal form.
+    func text(_ value: Int) -> String {
+        switch self {
+        case .number: String(value)
+        case .time: Seconds.text(value)
+        case .word(let words): words[value]
+        }
+    }
+
+    /// Possible values, for people.
+    var bounds: String {
+        switch self {
+        case .number(let range): "\(range.lowerBound) to \(range.upperBound)"
+        case .time(let range):
+            "\(text(range.lowerBound)) to \(text(range.upperBound)) seconds, with at most three digits after the point"
+        case .word(let words): words.joined(separator: " or ")
+        }
+    }
+}

@@ -1,0 +1,44 @@
+internal import ArgumentParser
+internal import EarshotCore
+
+/// One option for each setting of the table, with its help.
+///
+/// The argument parser finds options as the children of a mirror and decodes each by its label. So a list of options
+/// can take the place of properties.
+struct SettingValues: ParsableArguments, CustomReflectable {
+    /// Name of a setting as the argument parser asks for it.
+    private struct Key: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+
+        init(_ name: SettingName) { stringValue = name.rawValue }
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    private let options: [(name: SettingName, option: Option<String?>)]
+
+    init() {
+        let defaults = Settings()
+        options = SettingName.allCases.map { name in
+            let standard = defaults[name].map { " (default: \(name.text($0)))" } ?? ""
+            let words = name.takesWord ? ", \(name.bounds)" : ""
+            let help = name.help.prefix(1).uppercased() + name.help.dropFirst() + words + standard + "."
+            return (name, Option(name: .customLong(name.rawValue), help: ArgumentHelp(help)))
+        }
+    }
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: Key.self)
+        options = try SettingName.allCases.map { name in
+            (name, try container.decode(Option<String?>.self, forKey: Key(name)))
+        }
+    }
+
+    var customMirror: Mirror { Mirror(self, children: options.map { (label: $0.name.rawValue, value: $0.option) }) }
+
+    /// Settings that the arguments give a value.
+    var given: [(SettingName, String)] {
+        options.compactMap { name, option in option.wrappedValue.map { (name, $0) } }
+    }
+}
