@@ -32,11 +32,11 @@ extension Worker {
 
     /// Hashes what is there of its body beside the loop, then asks for the rest.
     private func begin(_ run: JobRun) throws(Refusal) {
-        if let lent = run.lent {
+        if let part = run.offeredPart {
             do throws(SystemError) {
                 run.phase = .hashing(
                     try hasher.hash(
-                        lent.file.descriptor, 0..<Int(lent.kept.keptBytes), continuing: SHA256(),
+                        part.file.descriptor, 0..<Int(part.kept.keptBytes), continuing: SHA256(),
                         for: run.job.attempt))
                 return
             } catch {
@@ -72,7 +72,7 @@ extension Worker {
     /// for.
     func hashOn(_ run: JobRun) {
         do throws(SystemError) {
-            try run.hashOn(hasher)
+            try run.hash(on: hasher)
         } catch {
             fail(run, Refusal(.internalError, error.description))
             return
@@ -170,7 +170,7 @@ extension Worker {
     /// Tells of a whole response.
     private func complete(_ run: JobRun) {
         do throws(Refusal) {
-            let part = run.isCut ? nil : run.part
+            let part = run.isCut ? nil : run.part()
             let (completion, body) = try run.complete()
             forget(run)
             link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
@@ -203,7 +203,6 @@ extension Worker {
         case .sealing: break
         }
         run.isOver = true
-        run.stopHashing()
         run.discard()
         if let timer = run.timer { loop.cancelTimer(timer) }
         runs[run.job.attempt] = nil

@@ -1,0 +1,89 @@
+import EarshotHTTP
+import EarshotLoop
+import EarshotWire
+import Testing
+
+@testable import EarshotWorker
+
+/// Deadlines of a job with 1,000 ms between bytes and 300 ms to connect.
+struct JobClockTests {
+    private func time(_ milliseconds: Int) -> LoopTime { LoopTime(nanoseconds: Int64(milliseconds) * 1_000_000) }
+
+    private func clock(total: Int? = nil, connect: Int = 300) -> JobClock {
+        var job = Job(attempt: AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1), url: "http://a/")
+        job.timeoutMilliseconds = 1_000
+        job.connectMilliseconds = connect
+        job.totalMilliseconds = total
+        return JobClock(job, now: time(0))
+    }
+
+    @Test(
+        arguments: [
+            (nil, 300, 300, FailureCode.connectTimeout), (200, 300, 200, .timeout),
+            (5_000, 300, 300, .connectTimeout),
+            (nil, 3_000, 1_000, .timeout),
+        ] as [(Int?, Int, Int, FailureCode)])
+    func `a lookup ends with the first of three deadlines`(
+        total: Int?, connect: Int, deadline: Int, code: FailureCode
+    ) {
+        var clock = clock(total: total, connect: connect)
+        #expect(clock.deadline(.resolving, now: time(0)) == time(deadline))
+        #expect(clock.overdue(.resolving, now: time(deadline - 1), silentMilliseconds: nil) == nil)
+        #expect(
+            clock.overdue(.resolving, now: time(deadline), silentMilliseconds: nil)?.code == code)
+    }
+
+    @Test func `the worker's own work has no deadline, and the times begin after it`() {
+        var clock = clock(total: 2_000)
+        #expect(clock.deadline(.ownWork, now: time(50_000)) == time(51_000))
+        #expect(clock.overdue(.ownWork, now: time(50_000), silentMilliseconds: nil) == nil)
+        clock.begin(now: time(50_000))
+        #expect(clock.deadline(.resolving, now: time(50_000)) == time(50_300))
+        let left = clock.timeLeft(now: time(50_100))
+        #expect(left.connect == .milliseconds(200))
+        #expect(left.total == .milliseconds(1_900))
+        #expect(clock.elapsedMilliseconds(now: time(50_100)) == 50_100)
+    }
+
+    @Test func `no time is left as zero, which libcurl reads as no limit`() {
+        let left = clock(total: 100).timeLeft(now: time(10_000))
+        #expect(left.connect == .milliseconds(1))
+        #expect(left.total == .milliseconds(1))
+    }
+
+    @Test func `each byte of a body restarts the silence`() {
+        var clock = clock()
+        clock.receivedBody(now: time(900))
+        #expect(clock.deadline(.body, now: time(900)) == time(1_900))
+        #expect(clock.overdue(.body, now: time(1_899), silentMilliseconds: nil) == nil)
+        #expect(clock.overdue(.body, now: time(1_900), silentMilliseconds: 0)?.code == .timeout)
+    }
+
+    @Test func `bytes of an incomplete header line count, as the kernel saw them`() {
+        var clock = clock()
+        #expect(clock.overdue(.header, now: time(1_000), silentMilliseconds: 400) == nil)
+        #expect(clock.deadline(.header, now: time(1_000)) == time(1_600))
+        #expect(clock.overdue(.header, now: time(1_600), silentMilliseconds: 1_000)?.code == .timeout)
+    }
+
+    @Test func `a connection that never was is silent`() {
+        var clock = clock()
+        #expect(clock.overdue(.header, now: time(1_000), silentMilliseconds: nil)?.code == .timeout)
+    }
+
+    @Test func `a header of many lines ends within ten timeouts`() {
+        var clock = clock()
+        for moment in stride(from: 500, through: 10_400, by: 900) { clock.receivedHeaderLine(now: time(moment)) }
+        #expect(clock.deadline(.header, now: time(10_400)) == time(10_500))
+        let refusal = clock.overdue(.header, now: time(10_500), silentMilliseconds: 0)
+        #expect(refusal == Refusal(.timeout, "The header of the response did not end in time."))
+    }
+
+    @Test func `a second response has ten timeouts of its own for its header`() {
+        var clock = clock()
+        clock.receivedHeaderLine(now: time(0))
+        clock.startOver()
+        clock.receivedHeaderLine(now: time(9_500))
+        #expect(clock.deadline(.header, now: time(9_500)) == time(10_500))
+    }
+}
