@@ -26,7 +26,7 @@ extension BrokerCore {
             && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
             && waitingTerminals.count == 0 && waitingNumbers.isEmpty && waitingFiles.isEmpty
             && spoolUse.waitingBytes == 0
-            && runningAttempts == 0 && orphans.isEmpty && adopted.isEmpty
+            && runningAttempts == 0 && adoption.isEmpty
             && durables.isEmpty && recordingBytes == 0
             && governor.origins.count == 0
             && requestBodies.ids.isEmpty && requestHeads == RequestHeads() && ledger.requests.pending == 0
@@ -321,7 +321,7 @@ extension BrokerCore {
                 if !lease.isHigh { lower[lease.origin, default: 0] += 1 }
                 if let identity = lease.orphan {
                     check(
-                        orphans[identity]?.isHeld(by: worker, as: attempt) == true,
+                        adoption.orphans[identity]?.isHeld(by: worker, as: attempt) == true,
                         "9: \(attempt) is held for nobody, and for ever")
                 }
                 guard lease.flight >= 0 else { continue }
@@ -368,19 +368,14 @@ extension BrokerCore {
     }
 
     private func auditOrphans(_ check: Check) {
-        var bytes = 0
-        for (identity, orphan) in orphans {
-            switch orphan {
-            case .running(let worker, let attempt):
-                check(
-                    workers.contains(worker) && workers[worker].leases[attempt]?.orphan == identity,
-                    "12: \(attempt) is kept, and no worker holds it")
-            case .answered(let response): bytes += response.body == nil ? 0 : response.length
-            }
+        for fault in adoption.checkInvariants() { check(false, fault) }
+        for (identity, orphan) in adoption.orphans {
+            guard case .running(let worker, let attempt) = orphan else { continue }
+            check(
+                workers.contains(worker) && workers[worker].leases[attempt]?.orphan == identity,
+                "12: \(attempt) is kept, and no worker holds it")
         }
-        check(orphanBytes == bytes, "11: answers to nobody have \(bytes) bytes, not \(orphanBytes)")
-        check(orphans.isEmpty || isAdopting || isDraining, "12: \(orphans.count) orphans are kept for ever")
-        for (flight, attempt) in adopted {
+        for (flight, attempt) in adoption.adopted {
             check(flights.contains(flight) && flights[flight].isRunning, "6: \(attempt) is adopted by no flight")
         }
     }

@@ -63,8 +63,7 @@ extension BrokerCore {
         spilling.releaseRoom(least: least)
         waitingNumbers.releaseRoom(least: least)
         waitingFiles.releaseRoom(least: least)
-        adopted.releaseRoom(least: least)
-        adopters.releaseRoom(least: least)
+        adoption.releaseRoom(least: least)
         durables.releaseRoom(least: least)
         durableNumbers.releaseRoom(least: least)
     }

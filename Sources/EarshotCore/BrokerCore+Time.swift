@@ -44,6 +44,7 @@ extension BrokerCore {
         self.limits = limits
         parts.limits = PartStore.Limits(limits)
         governor.limits = OriginGovernor.Limits(limits)
+        adoption.limits = AdoptionBook.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }

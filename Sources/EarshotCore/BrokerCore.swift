@@ -136,18 +136,8 @@ public struct BrokerCore {
     var waitingTerminals = Slab<WaitingTerminal>()
     var waitingNumbers: [Int32: Int32] = [:]
     var waitingFiles: [Int32: WaitingBody] = [:]
-    /// Whether attempts of earlier brokers are still taken over.
-    var isAdopting = false
-    /// Of them those that nobody has asked for.
-    var orphans: [FlightIdentity: Orphan] = [:]
-    /// Bytes of answers among them that are in memory.
-    var orphanBytes = 0
-    /// Attempts that flights have taken over.
-    var adopted: [Int32: AttemptID] = [:]
-    /// Flights that may yet take one over.
-    var adopters: [FlightIdentity: FlightName] = [:]
-    /// Flights whose answer is among the orphans.
-    var answered: [FlightName] = []
+    /// Attempts of earlier brokers, and the flights that adopt them.
+    var adoption: AdoptionBook
     /// Whether a body could not be written lately.
     var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
@@ -179,6 +169,7 @@ public struct BrokerCore {
         purgeBudget = limits.purgesPerPass
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
+        adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)

@@ -1,39 +1,39 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Adoption: what workers fetch for a broker that is gone, flights of this one go on with.
+/// Adoption: flights continue the attempts that workers run for an earlier broker.
 ///
-/// A JOB says its flight's identity, and the worker says it to the next broker. Until somebody asks for the same the
-/// attempt is an *orphan*: a lease without a flight, which takes its slot and its origin's place. A flight that is
-/// about to wait in the queue takes the orphan of its identity, or the answer that the orphan has become. An answer
-/// that ended before a request of that flight was made is only used as the cache's rules allow. All of this is for a
-/// while after the start; then what nobody asked for is stopped and dropped.
+/// A JOB names its flight's identity, which its worker repeats to the next broker. Until a request for the same comes,
+/// the attempt is an *orphan*: a lease without a flight, which counts against its worker's slots and its origin's limit.
+/// A flight that is about to wait in the queue adopts the orphan with its identity, or takes the orphan's response. A
+/// response older than one of the flight's requests is only used as the cache's rules allow. Some time after the start
+/// the broker cancels or drops the remaining orphans.
 extension BrokerCore {
     // MARK: Events
 
-    /// Takes over what workers hold of earlier brokers, from now on and for `CoreLimits.adoptionMilliseconds`.
+    /// Accepts attempts of earlier brokers from now on and for `CoreLimits.adoptionMilliseconds`.
     public mutating func beginAdoption(now: Tick) {
-        isAdopting = true
+        adoption.open()
         workerLimits.adopts = true
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// A worker tells of an attempt of an earlier broker. What users' own workers make is not gone on with: it is made
-    /// anew.
+    /// A worker reports an attempt of an earlier broker. Attempts of users' own workers are cancelled.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
         workers[worker].untold.remove(held.attempt)
-        // What it runs while this broker drains is the next one's to judge.
+        // The next broker decides about attempts reported to a draining one.
         guard workers[worker].foreign.contains(held.attempt), !isDraining else { return }
-        guard isAdopting, !isOwn(worker), let identity = held.flight, orphans[identity] == nil,
+        guard !isOwn(worker), let identity = held.flight, adoption.accepts(identity),
             let url = try? FetchURL(held.url), url.isHTTP
         else {
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
             return
         }
-        if let name = adopters[identity], let flight = flight(name) { settlePurges(of: flight) }
-        let adopter = adopters[identity].flatMap { flight($0) }.flatMap { self.identity(of: $0) == identity ? $0 : nil }
+        if let name = adoption.seeker(of: identity), let flight = flight(name) { settlePurges(of: flight) }
+        let seeker = adoption.seeker(of: identity).flatMap { flight($0) }
+        let adopter = seeker.flatMap { self.identity(of: $0) == identity ? $0 : nil }
         if let adopter, flights[adopter].isRunning {
-            // It was not awaited long enough.
+            // Its wait was too short: this broker has started an attempt of its own.
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
             return
         }
@@ -41,20 +41,17 @@ extension BrokerCore {
         guard let adopter else { return }
         switch flights[adopter].phase {
         case .queued, .backingOff: _ = adopts(adopter)
-        // What the cache says decides; and what was redirected has its answer.
+        // The cache decides about an asking flight, and a redirected one has its response.
         case .asking, .running, .following, .ended: break
         }
     }
 
-    /// The time is over: what nobody asked for ends.
+    /// The time for adoption is over: cancels and drops all orphans.
     mutating func adoptionEnded() {
         // A broker that ends soon leaves them to the next one.
         guard !isDraining else { return }
-        isAdopting = false
         workerLimits.adopts = false
-        adopters = [:]
-        answered = []
-        for identity in orphans.keys.sorted(by: { $0.description < $1.description }) { giveUp(identity) }
+        for orphan in adoption.close() { end(orphan) }
         for worker in workers.indices {
             workers[worker].untold = []
             for attempt in workers[worker].foreign.sorted(by: { $0.description < $1.description }) {
@@ -66,7 +63,7 @@ extension BrokerCore {
 
     // MARK: Orphans
 
-    /// Makes a lease of what a worker runs.
+    /// Makes an attempt that a worker reported a lease and an orphan.
     private mutating func take(
         _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
     ) {
@@ -85,45 +82,32 @@ extension BrokerCore {
         workers[worker].leases.insert(lease, of: held.attempt)
         workers[worker].lower += 1
         workers[worker].lowerCeiling()
-        orphans[identity] = .running(worker: worker, held.attempt)
+        adoption.hold(held.attempt, at: worker, as: identity)
         partTold(held.part, of: held.attempt, at: worker)
         _ = countGrowth(of: held.attempt, at: worker)
     }
 
-    /// Keeps an answer for whoever asks, within bounds.
-    mutating func keep(_ response: Outcome.Response, for identity: FlightIdentity) {
-        let bytes = response.body == nil ? 0 : response.length
-        // An error was nobody's: who asks for it begins anew.
-        guard response.status < 400, bytes <= limits.orphanBytes - orphanBytes,
-            response.file == nil || hasRoomInSpool()
-        else {
-            orphans[identity] = nil
-            drop(response)
-            return
-        }
-        orphanBytes += bytes
-        orphans[identity] = .answered(response)
+    /// Keeps the response of an orphan for the flight that takes it. An error page is fetched again instead.
+    mutating func orphanEnded(_ identity: FlightIdentity, _ response: Outcome.Response) {
+        let isUsable = response.status < 400 && (response.file == nil || hasRoomInSpool())
+        if !adoption.ended(identity, with: isUsable ? response : nil) { drop(response) }
     }
 
-    /// Stops an attempt, or drops an answer, that nobody asked for.
-    mutating func giveUp(_ identity: FlightIdentity) {
-        switch orphans.removeValue(forKey: identity) {
+    /// Cancels the attempt of an orphan that was given up, or drops its response.
+    mutating func end(_ orphan: AdoptionBook.Orphan) {
+        switch orphan {
         case .running(let worker, let attempt):
             workers[worker].leases[attempt]?.orphan = nil
             workers[worker].cancelling += 1
             ledger.flights.cancelled += 1
             actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
-        case .answered(let response):
-            orphanBytes -= response.body == nil ? 0 : response.length
-            drop(response)
-        case nil: break
+        case .responded(let response): drop(response)
         }
     }
 
     // MARK: Flights
 
-    /// What tells a flight from all others, with all that decides who may share it and what the server is asked; nil
-    /// for one that is for one request alone.
+    /// Digest of the flight's key and of all fields sent to the server; nil for a flight of one request alone.
     @inline(__always)
     func identity(of flight: Int32) -> FlightIdentity? {
         guard let identify, !flights[flight].isAlone else { return nil }
@@ -138,7 +122,7 @@ extension BrokerCore {
         return identify(bytes)
     }
 
-    /// Appends text behind its length, so that no text can pass for the end of another.
+    /// Appends text after its length, so that no two lists of texts have the same bytes.
     private static func append(_ text: String, to bytes: inout [UInt8]) {
         let utf8 = text.utf8
         let span = utf8.span
@@ -149,25 +133,13 @@ extension BrokerCore {
         }
     }
 
-    /// A flight is about to wait for a worker: it goes on with what one fetches for an earlier broker, if there is
-    /// that.
-    /// - Returns: whether it runs now.
+    /// Lets a flight that is about to wait for a worker adopt the orphan with its identity.
+    ///
+    /// - Returns: whether the flight runs now.
     mutating func adopts(_ flight: Int32) -> Bool {
-        guard isAdopting, let identity = identity(of: flight) else { return false }
+        guard adoption.isOpen, let identity = identity(of: flight) else { return false }
         let name = FlightName(number: flight, id: flights[flight].id)
-        if adopters.count < limits.adopters || adopters[identity] != nil { adopters[identity] = name }
-        switch orphans[identity] {
-        case .running(let worker, let attempt):
-            adopt(attempt, at: worker, for: flight)
-            orphans[identity] = nil
-            return true
-        case .answered: answered.append(name)
-        case nil: break
-        }
-        return false
-    }
-
-    private mutating func adopt(_ attempt: AttemptID, at worker: Int32, for flight: Int32) {
+        guard let (worker, attempt) = adoption.seek(identity, for: name) else { return false }
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         delete(parts.take(flight))
         pauses.drop(flight)
@@ -175,26 +147,25 @@ extension BrokerCore {
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
-        adopted[flight] = attempt
         workers[worker].leases[attempt]?.orphan = nil
         workers[worker].leases[attempt]?.flight = flight
-        // Who asks first is not in it yet, and has it raised then.
+        // The first request is not in a new flight yet: it raises the limit when it joins.
         if flights[flight].isAwaited || flights[flight].isRevalidation {
             raise(flight, at: worker, to: sizeLimit(of: flight))
         }
-        guard let lease = workers[worker].leases[attempt], lease.receivedBytes > 0 else { return }
-        forEachInterest(of: flight) { core, interest in core.tellProgress(of: interest, lease, now: core.clock) }
+        if let lease = workers[worker].leases[attempt], lease.receivedBytes > 0 {
+            forEachInterest(of: flight) { core, interest in core.tellProgress(of: interest, lease, now: core.clock) }
+        }
+        return true
     }
 
-    /// Gives flights the answers that came before anybody asked.
-    mutating func useAnswers(now: Tick) {
-        while let name = answered.popLast() {
+    /// Gives flights the responses of orphans that ended before.
+    mutating func useOrphanedResponses(now: Tick) {
+        while let name = adoption.nextMatch() {
             if let flight = flight(name) { settlePurges(of: flight) }
             guard let flight = flight(name), flights[flight].phase == .queued, let identity = identity(of: flight),
-                case .answered(var response)? = orphans[identity]
+                var response = adoption.takeResponse(identity)
             else { continue }
-            orphans[identity] = nil
-            orphanBytes -= response.body == nil ? 0 : response.length
             guard isAsWished(response, for: flight) else {
                 drop(response)
                 continue
@@ -211,7 +182,7 @@ extension BrokerCore {
         }
     }
 
-    /// Whether all requests of a flight had been made at a moment. An answer that came before is no answer to them.
+    /// Whether all requests of a flight were made by then. An earlier response does not answer them.
     private mutating func wasAwaited(_ flight: Int32, at moment: Tick) -> Bool {
         var isOlder = flights[flight].isAwaited && !flights[flight].isRevalidation
         forEachInterest(of: flight) { core, interest in
@@ -220,8 +191,8 @@ extension BrokerCore {
         return isOlder
     }
 
-    /// Whether the answer of an adopted attempt ended before its worker said HOLDS, and before all its flight's requests
-    /// were made. One that ends later is shared with them as any running transfer is.
+    /// Whether the response of an adopted attempt ended before its worker said HOLDS, and before all requests of its
+    /// flight were made. A later response is shared with them like that of any running transfer.
     mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerSession.Lease, for flight: Int32) -> Bool {
         guard let heldAt = lease.heldAt, response.endedAt <= heldAt else { return false }
         return !wasAwaited(flight, at: response.endedAt)

@@ -10,7 +10,7 @@ extension BrokerCore {
         clock = now
         settleCancellations(unread: unread, now: now)
         continuePurges(now: now)
-        useAnswers(now: now)
+        useOrphanedResponses(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.
         isBehind = false
         guard !isDraining, isOpen() else { return }

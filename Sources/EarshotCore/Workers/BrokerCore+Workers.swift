@@ -36,13 +36,13 @@ extension BrokerCore {
         let isAlone = workers[worker].leases.count + workers[worker].foreign.count == 1
         workers.remove(worker)
         // Before anything that follows looks for them.
-        for case let identity? in leases.map(\.value.orphan) { orphans[identity] = nil }
+        for case let identity? in leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in leases {
             spoolUse.growingBytes &-= lease.growingBytes
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
             guard lease.flight >= 0 else { continue }
-            adopted.drop(lease.flight)
+            adoption.attemptEnded(of: lease.flight)
             ledger.flights.lost += 1
             probeEnded(lease.flight, isAnswered: false)
             if isDeath, countDeath(against: lease.flight, isAccused: attempt == accused, isAlone: isAlone) {
@@ -159,7 +159,7 @@ extension BrokerCore {
         workers[worker].speaksHTTP2 = ready.speaksHTTP2
         for attempt in ready.holds where attempt.broker != instance {
             workers[worker].foreign.insert(attempt)
-            if isAdopting, ready.tellsHolds {
+            if adoption.isOpen, ready.tellsHolds {
                 workers[worker].untold.insert(attempt)
             } else {
                 actions.append(.sendWorker(id, .cancel(attempt)))
@@ -199,7 +199,7 @@ extension BrokerCore {
             response.generation = told
         }
         if let identity = lease.orphan {
-            keep(response, for: identity)
+            orphanEnded(identity, response)
             return
         }
         response.url = flights[flight].url.description
@@ -242,8 +242,8 @@ extension BrokerCore {
         let isSuspect = held >= 0 && flights[held].isSuspect
         guard let lease = endLease(attempt, at: worker) else { return }
         if let identity = lease.orphan {
-            // Who asks for it begins anew.
-            orphans[identity] = nil
+            // The next request for it starts a new attempt.
+            _ = adoption.ended(identity)
             return
         }
         let flight = lease.flight
@@ -273,7 +273,7 @@ extension BrokerCore {
         workers[worker].leases[attempt]?.totalBytes = total
         let hasRoom = countGrowth(of: attempt, at: worker) || hasRoomInSpool()
         if let identity = lease.orphan {
-            if !hasRoom { giveUp(identity) }
+            if !hasRoom, let orphan = adoption.giveUp(identity) { end(orphan) }
             return
         }
         guard hasRoom else {
@@ -372,7 +372,7 @@ extension BrokerCore {
         if !lease.isHigh { workers[worker].lower -= 1 }
         keepPart(of: lease, attempt)
         guard lease.flight < 0 else {
-            adopted.drop(lease.flight)
+            adoption.attemptEnded(of: lease.flight)
             return lease
         }
         guard lease.orphan == nil else { return lease }
@@ -383,7 +383,7 @@ extension BrokerCore {
     /// Tells a worker to stop; slot and origin stay taken until it confirms.
     mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
         let attempt = attempt(of: flight)
-        adopted.drop(flight)
+        adoption.attemptEnded(of: flight)
         workers[worker].leases[attempt]?.flight = -1
         // Anything else is not gone on with.
         if flights[flight].method == .get {
@@ -398,7 +398,7 @@ extension BrokerCore {
     /// The attempt of a flight that runs.
     @inline(__always)
     func attempt(of flight: Int32) -> AttemptID {
-        adopted[flight]
+        adoption.attempt(of: flight)
             ?? AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
     }
 }

@@ -43,7 +43,7 @@ struct AdoptionTests {
 
     private func job(of held: HeldAttempt) -> Job { Job(attempt: held.attempt, url: held.url) }
 
-    private func orphans(_ rig: CoreRig) -> Int { rig.core.orphans.count }
+    private func orphans(_ rig: CoreRig) -> Int { rig.core.adoption.orphans.count }
 
     @Test(arguments: [true, false])
     func `a request goes on with what a worker fetches for the same, whoever comes first`(workerFirst: Bool) throws {
