@@ -58,25 +58,13 @@ extension BrokerCore {
                 return waiting.interest < 0 ? sum + Int(waiting.holders) : sum
             }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
-        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count { $0 != .hole } }
+        let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
         check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
         for client in clients.indices {
-            let due = clients[client].deliveries.filter { $0 != .hole }
-            check(clients[client].due == due.count, "10: client \(client) is due \(due.count) terminals")
-            var (bytes, bodies) = (0, 0)
-            for due in due {
-                switch due.place {
-                case .memory(let interest):
-                    bytes += outcomes[interests[interest].outcome].response?.fields.count ?? 0
-                    guard !interests[interest].isWarm else { continue }
-                    bodies += outcomes[interests[interest].outcome].response?.length ?? 0
-                case .file(let number):
-                    bodies += Int(waitingTerminals[number].bytes) + (waitingFiles[number]?.bytes ?? 0)
-                case .hole: break
-                }
-            }
-            check(clients[client].dueBodyBytes == bodies, "11: client \(client) is due \(bodies) bytes of bodies")
-            check(clients[client].dueBytes == bytes, "11: client \(client) is due \(bytes) bytes of fields")
+            let window = clients[client].deliveries
+            for fault in window.checkInvariants() { check(false, "\(fault) (client \(client))") }
+            let weight = window.entries.reduce(into: DeliveryWindow.Weight()) { $0 += self.weight(of: $1) }
+            check(window.weight == weight, "11: client \(client) is due \(weight)")
         }
         for handler in handlers.indices {
             check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
@@ -96,12 +84,9 @@ extension BrokerCore {
             check(
                 session.replies.kept <= limits.keptReplies,
                 "11: \(session.replies.kept) replies are kept for client \(client)")
-            check(!session.isAway || session.sent == 0, "1: terminals are on their way to client \(client), away")
             check(
-                session.isGone
-                    || max(session.sent, session.told) <= session.deliveries.count
-                        && session.deliveries.first != .hole,
-                "1: client \(client) has \(session.sent) of \(session.deliveries.count) terminals sent")
+                session.isGone || (session.phase == .open) == (session.deliveries.phase != .detached),
+                "1: the window of client \(client) is \(session.deliveries.phase)")
         }
         check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
         check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token is nobody's")
@@ -133,10 +118,7 @@ extension BrokerCore {
                 guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return sum }
                 return sum + purge.remaining
             }
-            check(clients[client].purgeNotices == notices, "10: client \(client) is owed \(notices) removals")
-            check(
-                !clients[client].isGone || clients[client].purgeNotices == 0,
-                "2: client \(client) is gone and owed removals")
+            check(clients[client].deliveries.announced == notices, "10: client \(client) is owed \(notices) removals")
         }
         for handler in purging {
             let left = handlerChains.members(of: handlers[handler].interests).count {
@@ -257,7 +239,7 @@ extension BrokerCore {
     private func auditWaiting(_ check: Check) {
         var holders: [Int32: Int] = [:]
         for client in clients.indices {
-            for due in clients[client].deliveries {
+            for due in clients[client].deliveries.entries {
                 if case .file(let number) = due.place { holders[number, default: 0] += 1 }
             }
         }

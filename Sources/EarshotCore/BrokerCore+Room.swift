@@ -38,7 +38,7 @@ extension BrokerCore {
             clients[client].subscriptions.releaseRoom(least: least)
             clients[client].subtrees.releaseRoom(least: least)
             clients[client].missedProgress.releaseRoom(least: least)
-            clients[client].deliveries.releaseRoomIfEmpty()
+            clients[client].deliveries.releaseRoom()
         }
         purging.releaseRoomIfEmpty()
         departed.releaseRoomIfEmpty()

@@ -50,7 +50,7 @@ extension BrokerCore {
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
         if limits.durableMilliseconds != before.durableMilliseconds { resetExpiries() }
         guard limits.dueDeliveries > before.dueDeliveries else { return }
-        for client in clients.indices where !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        for client in clients.indices where !isClosed(client) { queue.clientOpened(client) }
     }
 
     /// No new work from now on: what runs is finished, everybody is told, what waits is to be asked of the next broker.
@@ -91,7 +91,7 @@ extension BrokerCore {
         case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
-            clients.contains(client) && clients[client].stall == stall && !clients[client].isGone
+            clients.contains(client) && clients[client].deliveries.watch?.serial == stall
         case .lonely(let pool, let absence): pools.contains(pool) && pools[pool].absence == absence
         case .lent, .opening, .adoption, .spoolRetry: true
         case .jars(let serial): jarTimer == serial

@@ -200,7 +200,7 @@ public struct BrokerCore {
 
     /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.
     public var awaitedDeliveries: Int {
-        awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].due }
+        awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
 
     /// Whether a terminal or a flight needs a spool file, one that was released before included.

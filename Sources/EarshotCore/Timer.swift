@@ -15,7 +15,7 @@ struct Timer: Comparable {
         case greeting(ClientID)
         /// A client that is away did not come back.
         case lease(client: Int32, absence: UInt64)
-        /// A client to which very much is due had its time to acknowledge some of it.
+        /// End of a watch over a client with many bytes due.
         case stalled(client: Int32, stall: UInt64)
         /// What was kept aside is kept no longer.
         case aside(serial: UInt64)

@@ -77,7 +77,7 @@ extension BrokerCore {
             // The connection stands: it may say HELLO again. Its terminals go on being counted from where they were.
             clientConnected(id, isRequestReply: session.isRequestReply, token: session.token)
             guard let client = clientNumbers[id] else { return }
-            clients[client].acknowledged = session.acknowledged + UInt64(max(session.sent, session.told))
+            clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
         }
     }

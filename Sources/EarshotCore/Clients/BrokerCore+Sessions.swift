@@ -40,7 +40,7 @@ extension BrokerCore {
         clients[session].absence = 0
         welcome(session, hello, isResumed: true)
         sendDue(to: session)
-        if !clients[session].isClosed(limits) { queue.clientOpened(session) }
+        if !isClosed(session) { queue.clientOpened(session) }
     }
 
     /// A lease is over, or its client may be kept no longer.
@@ -54,7 +54,7 @@ extension BrokerCore {
     /// The answer to a HELLO, which opens a session, or opens it again.
     mutating func welcome(_ client: Int32, _ hello: Hello, isResumed: Bool) {
         clients[client].phase = .open
-        clients[client].window = hello.window
+        clients[client].deliveries.attach(size: hello.window)
         // A REQ socket has no second connection that could prove to be the same program's.
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
         clients[client].leaseMilliseconds = min(lease, WireLimits.leaseSeconds * 1_000)
@@ -82,11 +82,9 @@ extension BrokerCore {
     mutating func leaveAside(_ client: Int32, now: Tick) {
         clients[client].phase = .away
         clients[client].absence = nextSerial()
-        clients[client].told = max(clients[client].told, clients[client].sent)
-        clients[client].sent = 0
-        clients[client].isBlocked = false
+        clients[client].deliveries.detach()
         // A socket that was full held its work back; now its window does.
-        if !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        if !isClosed(client) { queue.clientOpened(client) }
         awayClients.append(client)
         setTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), lease(of: client))
         // Only now: the end of the other one may be told to this one, which has no connection any more.
@@ -100,7 +98,6 @@ extension BrokerCore {
         if tokenNumbers[clients[client].token] == client { tokenNumbers[clients[client].token] = nil }
         dropSubtrees(of: client, now: now)
         withdrawPurges(from: client) { _ in true }
-        clients[client].sent = 0
         depart(client, now: now)
     }
 
@@ -112,8 +109,7 @@ extension BrokerCore {
             send(reply, to: client)
             return
         }
-        let sent = clients[client].isAway ? clients[client].told : clients[client].sent
-        clients[client].replies.append(reply, after: clients[client].acknowledged + UInt64(sent))
+        clients[client].replies.append(reply, after: clients[client].deliveries.lastSequence)
         sendReplies(to: client)
         // A connected client that does not acknowledge what precedes so many replies has stopped reading.
         if clients[client].replies.trim(to: limits.keptReplies), !clients[client].isAway { close(client) }
@@ -122,7 +118,7 @@ extension BrokerCore {
     /// Sends the replies that follow the terminals sent so far.
     mutating func sendReplies(to client: Int32) {
         guard !clients[client].isAway else { return }
-        let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
+        let sequence = clients[client].deliveries.lastSequence
         while let reply = clients[client].replies.next(after: sequence) { send(reply, to: client) }
     }
 

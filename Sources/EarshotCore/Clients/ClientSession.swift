@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
@@ -34,48 +33,21 @@ struct ClientSession {
     /// Whether it can only take one answer for each message (REQ): it gets no progress.
     var isRequestReply: Bool
     var name: String?
-    /// Terminals that may be unacknowledged; nil: one that the socket took is delivered.
-    var window: Int?
     /// Handlers it hears, by number.
     var subscriptions: Set<Int32> = []
     /// Subtrees it hears.
     var subtrees: Set<HandlerID> = []
     /// Requests it asked for that have no terminal yet.
     var owned = Chain()
-    /// Terminals due, oldest first. The first `sent` of them are on their way. A hole keeps the number of one that was
-    /// withdrawn after an earlier connection had it; there is none at the front.
-    var deliveries: Deque<DueTerminal> = []
-    /// How many of the first have been on their way over an earlier connection, and keep their numbers.
-    var told = 0
-    /// How many are no holes.
-    var due = 0
-    /// Bytes of header fields in those of them that are in memory.
-    var dueBytes = 0
-    /// Bytes of bodies in them, and of all else in those that wait in the shell's file.
-    var dueBodyBytes = 0
-    /// What the heaviest of those that wait in memory takes there, since some began to wait.
-    var heaviestWaiting = 0
-    /// The present watch over how it reads, for the timer that ends it; 0 while not too much is due. And how far it had
-    /// acknowledged when that began.
-    var stall: UInt64 = 0
-    var stalledAt: UInt64 = 0
-    var sent = 0
-    /// Sequence number of the last terminal that was acknowledged.
-    var acknowledged: UInt64 = 0
-    /// The socket refused a terminal and has not been writable since.
-    var isBlocked = false
+    /// Terminals that it has not acknowledged.
+    var deliveries = DeliveryWindow()
+    /// Whether the shell was asked to close it.
+    var isClosing = false
 
     /// Requests whose last progress its socket did not take, with their serial numbers.
     var missedProgress: [Int32: UInt64] = [:]
-
-    /// Whether the shell was asked to close it.
-    var isClosing = false
-    /// Whether the connection is gone, and what it owned is being purged.
-    var isGone = false
     /// Requests it owns that count as removed and are not purged yet.
     var purging = 0
-    /// Terminals of requests being purged that it will get.
-    var purgeNotices = 0
 
     init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
         self.id = id
@@ -86,23 +58,8 @@ struct ClientSession {
 
     var isAway: Bool { phase == .away }
 
-    /// Terminals due that are not on their way.
-    var waiting: Int { deliveries.count - sent }
-
-    /// Whether no more terminals may be put on their way.
-    var isFull: Bool { isAway || isBlocked || sent >= window ?? .max }
-
-    /// Terminals it has not acknowledged, those not begun included.
-    var owed: Int { due + purgeNotices }
-
-    /// Whether no work is to be started that only this client wants. One that is away fills its window; without a
-    /// window nothing brakes what it would be due.
-    func isClosed(_ limits: CoreLimits) -> Bool { isClosed(dueDeliveries: limits.dueDeliveries) }
-
-    /// - Parameter dueDeliveries: the limit of that name.
-    func isClosed(dueDeliveries: Int) -> Bool {
-        isGone || isBlocked || isAway && window == nil || owed >= window ?? dueDeliveries
-    }
+    /// Whether the session has ended, and its requests are being purged.
+    var isGone: Bool { deliveries.phase == .ended }
 }
 
 /// A handler's name, who listens and what is wanted under it.

@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
@@ -27,8 +26,9 @@ extension BrokerCore {
     @inline(__always)
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
-            guard clients[client].isFull else { return false }
-            guard mustSpill(outcome, waiting: clients[client].waiting + 1) else { return false }
+            guard clients[client].deliveries.isFull,
+                mustSpill(outcome, waiting: clients[client].deliveries.waiting + 1)
+            else { return false }
         }
         return true
     }
@@ -54,7 +54,7 @@ extension BrokerCore {
         }
         for client in listeners {
             sendDue(to: client)
-            if clients[client].waiting > 0 { limitWaiting(interest, for: client) }
+            if clients[client].deliveries.waiting > 0 { limitWaiting(interest, for: client) }
         }
         forgetIfAside(interest)
     }
@@ -119,15 +119,13 @@ extension BrokerCore {
     // MARK: Deliveries
 
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
+        var due = DueTerminal(interest: interest)
         if interests[interest].outcome < 0, let number = waitingNumbers[interest] {
-            appendWaiting(number, to: client)
-        } else {
-            clients[client].deliveries.append(DueTerminal(interest: interest))
-            clients[client].dueBytes += fieldBytes(of: interest)
-            clients[client].dueBodyBytes += bodyBytes(of: interest)
+            waitingTerminals[number].holders += 1
+            due = DueTerminal(waiting: number)
         }
-        clients[client].due += 1
-        if clients[client].stall == 0 { watchForStall(client) }
+        clients[client].deliveries.append(due, weight(of: due))
+        watchForStall(client)
         interests[interest].outstanding += 1
         ledger.deliveries.due += 1
         ledger.deliveries.outstanding += 1
@@ -137,7 +135,7 @@ extension BrokerCore {
     mutating func deliver(_ interest: Int32, to client: Int32) {
         enqueueDelivery(of: interest, to: client)
         sendDue(to: client)
-        if clients[client].waiting > 0 { limitWaiting(interest, for: client) }
+        if clients[client].deliveries.waiting > 0 { limitWaiting(interest, for: client) }
         forgetIfAside(interest)
     }
 
@@ -149,19 +147,17 @@ extension BrokerCore {
         return clients[client].deliveries.contains(DueTerminal(waiting: number))
     }
 
-    /// Whether a terminal waits for a client whose window has room.
+    /// Whether no transfer should start that only this client wants.
     @inline(__always)
-    func hasDue(_ client: Int32) -> Bool {
-        !clients[client].isFull && clients[client].sent < clients[client].deliveries.count
+    func isClosed(_ client: Int32) -> Bool {
+        clients[client].deliveries.isClosed(dueDeliveries: limits.dueDeliveries)
     }
 
-    /// Puts terminals on their way while the client's window has room.
+    /// Sends terminals, and the replies between them, while the client's window has room.
     mutating func sendDue(to client: Int32) {
-        while hasDue(client) {
+        while true {
             if clients[client].replies.isBehind { sendReplies(to: client) }
-            let due = clients[client].deliveries[clients[client].sent]
-            clients[client].sent += 1
-            let sequence = clients[client].acknowledged + UInt64(clients[client].sent)
+            guard let (due, sequence) = clients[client].deliveries.take() else { break }
             switch due.place {
             case .memory(let interest):
                 let (terminal, body) = terminal(of: interest, sequence: sequence)
@@ -170,37 +166,27 @@ extension BrokerCore {
             case .hole: continue
             }
         }
-        if clients[client].replies.isBehind { sendReplies(to: client) }
-        closeIfSlow(client)
-    }
-
-    /// Has a client closed that was sent so much and acknowledged so little that it must have stopped reading. What a
-    /// removal will tell it does not count before its turn: it may read that as fast as it comes.
-    private mutating func closeIfSlow(_ client: Int32) {
-        guard clients[client].due >= limits.dueDeliveries || clients[client].dueBytes >= limits.dueBytes
-        else { return }
-        close(client)
-    }
-
-    /// Begins to look whether a client to which very much is due acknowledges anything.
-    private mutating func watchForStall(_ client: Int32) {
-        clients[client].stall = 0
-        guard clients[client].dueBodyBytes >= limits.stalledBytes else { return }
-        clients[client].stall = nextSerial()
-        clients[client].stalledAt = clients[client].acknowledged
-        let subject = Timer.Subject.stalled(client: client, stall: clients[client].stall)
-        setTimer(clock.advanced(byMilliseconds: limits.stallMilliseconds), subject)
-    }
-
-    /// That time is over: a client that has acknowledged nothing in it is closed.
-    mutating func stallEnded(_ client: Int32) {
-        guard clients[client].dueBodyBytes >= limits.stalledBytes,
-            clients[client].acknowledged == clients[client].stalledAt
-        else {
-            watchForStall(client)
-            return
+        if clients[client].deliveries.isOverdue(terminals: limits.dueDeliveries, fieldBytes: limits.dueBytes) {
+            close(client)
         }
-        close(client)
+    }
+
+    /// Watches whether a client with many bytes due acknowledges a terminal.
+    private mutating func watchForStall(_ client: Int32) {
+        guard clients[client].deliveries.isUnwatched(stalledBytes: limits.stalledBytes) else { return }
+        let serial = nextSerial()
+        clients[client].deliveries.beginWatch(serial)
+        let end = clock.advanced(byMilliseconds: limits.stallMilliseconds)
+        setTimer(end, .stalled(client: client, stall: serial))
+    }
+
+    /// Closes a client that has acknowledged nothing during a watch.
+    mutating func stallEnded(_ client: Int32) {
+        if clients[client].deliveries.endWatch(stalledBytes: limits.stalledBytes) {
+            close(client)
+        } else {
+            watchForStall(client)
+        }
     }
 
     mutating func close(_ client: Int32) {
@@ -216,66 +202,43 @@ extension BrokerCore {
     /// - Parameter request: the only ID meant; nil for all.
     mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
         if request == nil { withdrawPurges(from: client, where: isRemoved) }
-        let sent = clients[client].sent
-        let told = clients[client].told
-        guard sent < clients[client].deliveries.count else { return }
+        guard clients[client].deliveries.waiting > 0 else { return }
         let mark = request.map { RequestMark($0) }
-        var kept = Deque(clients[client].deliveries.prefix(sent))
-        for due in clients[client].deliveries.dropFirst(sent) {
+        var window = clients[client].deliveries
+        let withdrawn = window.withdraw { due in
             let handler: Int32
             switch due.place {
             case .memory(let interest) where request == nil || interests[interest].request == request:
                 handler = interests[interest].handler
             case .file(let number) where mark == nil || waitingTerminals[number].request == mark:
                 handler = waitingTerminals[number].handler
-            case .memory, .file, .hole:
-                kept.append(due)
-                continue
+            case .memory, .file, .hole: return nil
             }
-            if isRemoved(handlers[handler].id) {
-                lose(due, by: client)
-                if kept.count < told { kept.append(.hole) }
-            } else {
-                kept.append(due)
-            }
+            return isRemoved(handlers[handler].id) ? weight(of: due) : nil
         }
-        clients[client].deliveries = kept
-        dropHoles(of: client)
-    }
-
-    /// Takes holes away from the front, as if they were acknowledged: there is nothing to acknowledge in them.
-    private mutating func dropHoles(of client: Int32) {
-        while let first = clients[client].deliveries.first, first == .hole { popDelivery(of: client) }
-    }
-
-    private mutating func popDelivery(of client: Int32) {
-        clients[client].deliveries.removeFirst()
-        clients[client].sent = max(0, clients[client].sent - 1)
-        clients[client].told = max(0, clients[client].told - 1)
-        clients[client].acknowledged += 1
+        guard !withdrawn.isEmpty else { return }
+        clients[client].deliveries = window
+        for due in withdrawn { lose(due, by: client) }
     }
 
     /// A client has all terminals up to this sequence number.
     mutating func acknowledged(_ sequence: UInt64, by client: Int32) {
-        let first = clients[client].acknowledged
-        // What an earlier connection had may be acknowledged before it is sent again.
-        guard sequence <= first + UInt64(max(clients[client].sent, clients[client].told)) else {
+        // An earlier connection may have received it.
+        guard sequence <= clients[client].deliveries.lastReceived else {
             refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
             return
         }
-        guard sequence > first else { return }
-        let wasClosed = clients[client].isClosed(limits)
-        while clients[client].acknowledged < sequence, let due = clients[client].deliveries.first {
-            popDelivery(of: client)
-            guard due != .hole else { continue }
+        guard sequence > clients[client].deliveries.acknowledged else { return }
+        let wasClosed = isClosed(client)
+        while let due = clients[client].deliveries.first(upTo: sequence) {
+            clients[client].deliveries.removeFirst(weight(of: due))
             ledger.deliveries.acknowledged += 1
-            // What belongs to its handler belongs to all: whoever has it, has it for them.
+            // A request without an owner belongs to all subscribers: one acknowledgement frees its ID.
             if let interest = record(of: due), interests[interest].owner < 0 { unlist(interest) }
             settle(due, by: client)
         }
-        dropHoles(of: client)
         sendDue(to: client)
-        if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
 
     /// The socket took a terminal: for a client without a window it counts as delivered.
@@ -283,10 +246,10 @@ extension BrokerCore {
     /// A file it names is kept a while longer: nobody will say that it has been read.
     public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
         clock = now
-        guard let client = clientNumbers[id], clients[client].window == nil else { return }
-        let first = clients[client].acknowledged
-        guard sequence > first, sequence <= first + UInt64(clients[client].sent) else { return }
-        for due in clients[client].deliveries.prefix(Int(sequence - first)) {
+        guard let client = clientNumbers[id], clients[client].deliveries.size == nil else { return }
+        let taken = clients[client].deliveries.sentEntries(upTo: sequence)
+        guard !taken.isEmpty else { return }
+        for due in taken {
             guard let file = file(of: due) else { continue }
             fileHolders[file, default: 0] += 1
             lentFiles += 1
@@ -297,45 +260,36 @@ extension BrokerCore {
 
     /// The socket did not take a terminal: it and all later ones wait until `clientWritable`.
     public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
-        guard let client = clientNumbers[id], sequence > clients[client].acknowledged else { return }
-        clients[client].isBlocked = true
-        clients[client].sent = min(clients[client].sent, Int(sequence - clients[client].acknowledged) - 1)
+        guard let client = clientNumbers[id] else { return }
+        clients[client].deliveries.refuse(sequence)
     }
 
     /// The socket may take terminals again.
     public mutating func clientWritable(_ id: ClientID) {
         guard let client = clientNumbers[id] else { return }
         tellMissedProgress(to: client)
-        guard clients[client].isBlocked else { return }
-        clients[client].isBlocked = false
+        guard clients[client].deliveries.unblock() else { return }
         sendDue(to: client)
-        if !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        if !isClosed(client) { queue.clientOpened(client) }
     }
 
-    /// A subscriber went, or withdrew, before it had this terminal.
+    /// A subscriber left or withdrew before it had this terminal.
     mutating func lose(_ due: DueTerminal, by client: Int32) {
-        guard due != .hole else { return }
         ledger.deliveries.lost += 1
         settle(due, by: client)
     }
 
     private mutating func settle(_ due: DueTerminal, by client: Int32) {
+        ledger.deliveries.outstanding -= 1
         switch due.place {
-        case .memory(let interest): settleDelivery(of: interest, by: client)
+        case .memory(let interest): settled(interest, outcomes[interests[interest].outcome].failure, by: client)
         case .file(let number): settleWaiting(number, by: client)
-        case .hole: break
+        case .hole: preconditionFailure("a hole is settled")
         }
     }
 
-    private mutating func settleDelivery(of interest: Int32, by client: Int32) {
-        clients[client].dueBytes -= fieldBytes(of: interest)
-        clients[client].dueBodyBytes -= bodyBytes(of: interest)
-        settled(interest, outcomes[interests[interest].outcome].failure, by: client)
-    }
-
-    /// One delivery less under way. The owner's one frees the ID, whoever else has not acknowledged yet.
+    /// Ends one delivery. That of the owner frees the ID, even if others have not acknowledged theirs.
     mutating func settled(_ interest: Int32, _ failure: FailureCode?, by client: Int32) {
-        countSettled(by: client)
         interests[interest].outstanding -= 1
         if interests[interest].owner == client {
             interests[interest].owner = -1
@@ -350,11 +304,6 @@ extension BrokerCore {
         } else {
             forgetInterest(interest)
         }
-    }
-
-    mutating func countSettled(by client: Int32) {
-        ledger.deliveries.outstanding -= 1
-        clients[client].due -= 1
     }
 
     /// The request's record, if that of a terminal still has one.
@@ -380,13 +329,17 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    func fieldBytes(of interest: Int32) -> Int {
-        outcomes[interests[interest].outcome].response?.fields.count ?? 0
-    }
-
-    @inline(__always)
-    func bodyBytes(of interest: Int32) -> Int {
-        interests[interest].isWarm ? 0 : outcomes[interests[interest].outcome].response?.length ?? 0
+    func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
+        var weight = DeliveryWindow.Weight()
+        switch due.place {
+        case .memory(let interest):
+            guard let response = outcomes[interests[interest].outcome].response else { break }
+            weight.fields = response.fields.count
+            if !interests[interest].isWarm { weight.bodies = response.length }
+        case .file(let number): weight.bodies = bytes(ofWaiting: number)
+        case .hole: break
+        }
+        return weight
     }
 
     // MARK: Records

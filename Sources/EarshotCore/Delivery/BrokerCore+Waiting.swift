@@ -17,17 +17,14 @@ extension BrokerCore {
     mutating func limitWaiting(_ interest: Int32, for client: Int32) {
         let outcome = interests[interest].outcome
         guard outcome >= 0 else { return }
-        let waiting = clients[client].waiting
+        let waiting = clients[client].deliveries.waiting
         guard !isSpoolFull else {
             // Others had room: for them the result is good, and for this one there is no place left.
             if mustSpill(outcome, waiting: waiting) { close(client) }
             return
         }
-        let weight = max(memoryBytes(of: outcome), waiting > 1 ? clients[client].heaviestWaiting : 0)
-        guard weight > limits.waitingTerminalBytes / waiting else {
-            clients[client].heaviestWaiting = weight
-            return
-        }
+        let bytes = memoryBytes(of: outcome)
+        guard !clients[client].deliveries.keepsLast(bytes: bytes, within: limits.waitingTerminalBytes) else { return }
         if isDurable(interest), durables[interest]?.hasResult != true {
             // Nowhere but here: if nobody acknowledges it is written once more.
             if mustSpill(outcome, waiting: waiting) { spill(outcome) }
@@ -45,17 +42,11 @@ extension BrokerCore {
 
     /// Has the newest terminal that is due to a client wait in the file, once for all who wait for it.
     private mutating func putAside(_ interest: Int32, for client: Int32) {
-        clients[client].deliveries.removeLast()
-        clients[client].dueBytes -= fieldBytes(of: interest)
-        clients[client].dueBodyBytes -= bodyBytes(of: interest)
-        appendWaiting(waitingNumbers[interest] ?? keepWaiting(interest), to: client)
-    }
-
-    /// One more client waits for a terminal that is in the file.
-    mutating func appendWaiting(_ number: Int32, to client: Int32) {
-        clients[client].deliveries.append(DueTerminal(waiting: number))
-        clients[client].dueBodyBytes += bytes(ofWaiting: number)
+        let number = waitingNumbers[interest] ?? keepWaiting(interest)
         waitingTerminals[number].holders += 1
+        let weight = weight(of: DueTerminal(interest: interest))
+        let copy = DueTerminal(waiting: number)
+        clients[client].deliveries.replaceLast(weight, by: copy, self.weight(of: copy))
     }
 
     private mutating func keepWaiting(_ interest: Int32) -> Int32 {
@@ -109,14 +100,9 @@ extension BrokerCore {
     /// One delivery less of a terminal that waits, or was read back and sent.
     mutating func settleWaiting(_ number: Int32, by client: Int32) {
         let record = waitingTerminals[number]
-        clients[client].dueBodyBytes -= bytes(ofWaiting: number)
         waitingTerminals[number].holders -= 1
         if record.holders == 1 { forgetWaiting(number) }
-        if record.interest >= 0 {
-            settled(record.interest, record.failure, by: client)
-        } else {
-            countSettled(by: client)
-        }
+        if record.interest >= 0 { settled(record.interest, record.failure, by: client) }
     }
 
     private mutating func forgetWaiting(_ number: Int32) {
@@ -150,7 +136,7 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    private func bytes(ofWaiting number: Int32) -> Int {
+    func bytes(ofWaiting number: Int32) -> Int {
         let record = waitingTerminals[number]
         return Int(record.bytes) + (record.isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
     }

@@ -1,17 +1,17 @@
-/// One place in the row of what is due to a client, in four bytes.
-struct DueTerminal: Equatable {
+/// Entry of a delivery window, in four bytes.
+struct DueTerminal: Hashable {
     enum Place {
         /// In memory: the interest by number.
         case memory(Int32)
         /// In the shell's file: the record in `waitingTerminals` by number.
         case file(Int32)
-        /// Nowhere: what stood here was withdrawn, and its number is kept.
+        /// A withdrawn terminal, whose sequence number is kept.
         case hole
     }
 
     static let hole = DueTerminal(number: -1)
 
-    /// An interest's, or -2 for the first of `waitingTerminals`, -3 for the second, …
+    /// Number of an interest, -1 for a hole, or -2 for the first of `waitingTerminals`, -3 for the second, …
     private let number: Int32
 
     init(interest: Int32) {

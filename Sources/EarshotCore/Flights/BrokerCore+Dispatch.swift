@@ -93,7 +93,7 @@ extension BrokerCore {
         let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
-            if client >= 0, clients[client].isClosed(dueDeliveries: dueDeliveries) { return .client }
+            if client >= 0, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
             return switch governor.obstacle(in: scope, to: priority) {
             case .coolDown: .scope
             case .origin: .origin
@@ -198,7 +198,7 @@ extension BrokerCore {
         var highest = PriorityClass.background
         forEachInterest(of: flight) { core, interest in
             let owner = core.interests[interest].owner
-            let isServed = owner < 0 || !core.clients[owner].isClosed(core.limits)
+            let isServed = owner < 0 || !core.isClosed(owner)
             if isServed { highest = max(highest, core.interests[interest].priority) }
         }
         return highest

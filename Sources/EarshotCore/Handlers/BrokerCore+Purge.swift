@@ -30,7 +30,7 @@ extension BrokerCore {
         handlers[handler].requests.pending = 0
         handlers[handler].requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
-        for listener in listeners { clients[listener].purgeNotices += count }
+        for listener in listeners { clients[listener].deliveries.announce(count) }
         handlers[handler].purge = Purge(listeners: listeners, remaining: count, remover: clients[client].id)
         purging.append(handler)
         handOverName(of: handler)
@@ -67,7 +67,7 @@ extension BrokerCore {
 
     /// Ends what a client that is gone owns, hears and is owed, what runs first; the rest of very much in slices.
     mutating func depart(_ client: Int32, now: Tick) {
-        clients[client].isGone = true
+        clients[client].deliveries.end()
         var budget = max(limits.departuresPerPass, 1)
         if Int(clients[client].owned.count) > budget {
             endAttempts { core, interest in core.interests[interest].owner == client }
@@ -82,7 +82,8 @@ extension BrokerCore {
             unsubscribe(client, fromHandler: handler, now: now)
             budget -= 1
         }
-        while budget > 0, let due = clients[client].deliveries.popFirst() {
+        while budget > 0, let due = clients[client].deliveries.entries.first {
+            clients[client].deliveries.removeFirst(weight(of: due))
             lose(due, by: client)
             budget -= 1
         }
@@ -115,16 +116,16 @@ extension BrokerCore {
 
     /// A client hears nothing more of what is being purged under these names.
     mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
-        guard clients[client].purgeNotices > 0 else { return }
-        let wasClosed = clients[client].isClosed(limits)
+        guard clients[client].deliveries.announced > 0 else { return }
+        let wasClosed = isClosed(client)
         for handler in purging where isMeant(handlers[handler].id) {
             guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { continue }
             handlers[handler].purge?.listeners.removeAll { $0 == client }
-            clients[client].purgeNotices -= purge.remaining
+            clients[client].deliveries.retract(purge.remaining)
             ledger.deliveries.due += purge.remaining
             ledger.deliveries.lost += purge.remaining
         }
-        if wasClosed, !clients[client].isClosed(limits) { queue.clientOpened(client) }
+        if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
 
     // MARK: Queries
@@ -155,12 +156,12 @@ extension BrokerCore {
         leaveOwner(interest)
         handlers[handler].purge?.remaining -= 1
         var listeners = handlers[handler].purge?.listeners ?? []
-        for listener in listeners { clients[listener].purgeNotices -= 1 }
+        for listener in listeners { clients[listener].deliveries.retract(1) }
         if let index = listeners.firstIndex(of: client) {
             listeners.remove(at: index)
             ledger.deliveries.due += 1
             ledger.deliveries.lost += 1
-            if !clients[client].isClosed(limits) { queue.clientOpened(client) }
+            if !isClosed(client) { queue.clientOpened(client) }
         }
         refuse(interest, Refusal(code: .removed), to: askers.filter { $0 != client && !listeners.contains($0) })
         publishRemoval(of: interest, to: listeners)

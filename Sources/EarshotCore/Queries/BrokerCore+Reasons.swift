@@ -120,22 +120,19 @@ extension BrokerCore {
     }
 
     private func writeWindow(of owner: Int32, to json: inout JSONText) {
-        let client = clients[owner]
-        guard !client.isGone else {
+        let window = clients[owner].deliveries
+        let reason: String
+        switch window.phase {
+        case .detached: reason = "the client's connection is gone, and it has not come back"
+        case .open: reason = "the client's window is full: it has to acknowledge"
+        case .blocked: reason = "the client's socket is full: it has to read"
+        case .ended:
             writeWait("removal", "its owner is gone, and it is about to be removed", to: &json)
             return
         }
-        let reason =
-            if client.isAway {
-                "the client's connection is gone, and it has not come back"
-            } else if client.isBlocked {
-                "the client's socket is full: it has to read"
-            } else {
-                "the client's window is full: it has to acknowledge"
-            }
         writeWait("window", reason, to: &json)
-        json.member("outstanding", client.owed)
-        if let window = client.window { json.member("window", window) }
+        json.member("outstanding", window.owed)
+        if let size = window.size { json.member("window", size) }
     }
 
     private func write(_ slots: SlotCount, for priority: PriorityClass, to json: inout JSONText) {
@@ -213,7 +210,7 @@ extension BrokerCore {
 
     private func isServed(_ interest: Int32) -> Bool {
         let owner = interests[interest].owner
-        return !isPurged(interest) && (owner < 0 || !clients[owner].isClosed(limits))
+        return !isPurged(interest) && (owner < 0 || !isClosed(owner))
     }
 
     private func visit(_ flight: Int32, _ body: (Int32) -> Void) {

@@ -98,7 +98,7 @@ extension BrokerCore {
         let dueDeliveries = limits.dueDeliveries
         for _ in 0..<limits.refusalsPerPass {
             let next = queue.next(in: pool, isForHigh: false) { client, _, _ in
-                client >= 0 && clients[client].isClosed(dueDeliveries: dueDeliveries) ? .client : .none
+                client >= 0 && clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) ? .client : .none
             }
             guard let interest = next else { return }
             if isPurged(interest) {

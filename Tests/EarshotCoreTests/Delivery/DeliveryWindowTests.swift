@@ -1,0 +1,320 @@
+import Testing
+
+@testable import EarshotCore
+
+/// The delivery window alone: each event in each phase of the window and of a terminal, its bounds and its watch.
+struct DeliveryWindowTests {
+    private typealias Weight = DeliveryWindow.Weight
+
+    private static let phases: [DeliveryWindow.Phase] = [.detached, .open, .blocked, .ended]
+
+    private static func due(_ number: Int32) -> DueTerminal { DueTerminal(interest: number) }
+
+    /// An open window with terminals 1, 2, … due, each of 1 byte of fields and 10 of body.
+    private static func window(size: Int? = 10, terminals: Int32 = 0, sent: Int = 0) -> DeliveryWindow {
+        var window = DeliveryWindow()
+        window.attach(size: size)
+        for number in 0..<terminals { window.append(due(number + 1), Weight(fields: 1, bodies: 10)) }
+        for _ in 0..<sent { _ = window.take() }
+        return window
+    }
+
+    private static func window(in phase: DeliveryWindow.Phase) -> DeliveryWindow {
+        switch phase {
+        case .detached: return DeliveryWindow()
+        case .open: return window(terminals: 2, sent: 2)
+        case .blocked:
+            var window = window(terminals: 2, sent: 2)
+            window.refuse(2)
+            return window
+        case .ended:
+            var window = window(terminals: 2, sent: 2)
+            window.end()
+            return window
+        }
+    }
+
+    private func numbers(_ window: DeliveryWindow) -> [Int32] { window.entries.map { number($0) } }
+
+    /// The interest of a terminal, -1 for a hole, -2 for a terminal in the file.
+    private func number(_ entry: DueTerminal) -> Int32 {
+        switch entry.place {
+        case .memory(let interest): interest
+        case .file: -2
+        case .hole: -1
+        }
+    }
+
+    // MARK: Phases of the window
+
+    @Test func `the diagram of the window has these transitions and no others`() {
+        let legal = Self.phases.map { from in Self.phases.map { DeliveryWindow.isLegal(from: from, to: $0) } }
+        #expect(
+            legal == [
+                [false, true, false, true], [true, false, true, true], [true, true, true, true],
+                [false, false, false, false],
+            ])
+    }
+
+    enum Event: CaseIterable {
+        case attach, detach, refuse, unblock, end
+    }
+
+    @Test(
+        arguments: [
+            (.attach, [.open, nil, nil, nil]), (.detach, [nil, .detached, .detached, nil]),
+            (.refuse, [.detached, .blocked, .blocked, .ended]), (.unblock, [.detached, .open, .open, .ended]),
+            (.end, [.ended, .ended, .ended, nil]),
+        ] as [(Event, [DeliveryWindow.Phase?])])
+    func `each event in each phase leads where the diagram says`(event: Event, expected: [DeliveryWindow.Phase?]) {
+        for (phase, expected) in zip(Self.phases, expected) {
+            guard let expected else { continue }
+            var window = Self.window(in: phase)
+            #expect(window.phase == phase)
+            switch event {
+            case .attach: window.attach(size: 1)
+            case .detach: window.detach()
+            case .refuse: window.refuse(1)
+            case .unblock: #expect(window.unblock() == (phase == .blocked))
+            case .end: window.end()
+            }
+            #expect(window.phase == expected)
+            #expect(window.checkInvariants() == [])
+        }
+    }
+
+    @Test(arguments: phases) func `only an open window sends, and others start no work`(phase: DeliveryWindow.Phase) {
+        var window = Self.window(in: phase)
+        window.append(Self.due(3), Weight())
+        #expect(window.isFull == (phase != .open))
+        #expect(window.isClosed(dueDeliveries: 10) == (phase != .open))
+        #expect((window.take() != nil) == (phase == .open))
+    }
+
+    // MARK: Phases of a terminal
+
+    /// Phase of terminal 1, before terminal 2, which waits.
+    enum Place: CaseIterable {
+        case waiting, sent
+        /// Waiting once more: an earlier connection has received it.
+        case numbered
+        /// Numbered, and withdrawn behind a terminal that was sent again.
+        case hole
+    }
+
+    private static func window(_ place: Place) -> DeliveryWindow {
+        switch place {
+        case .waiting: return window(terminals: 2)
+        case .sent: return window(terminals: 2, sent: 1)
+        case .numbered:
+            var window = window(terminals: 2, sent: 1)
+            window.detach()
+            window.attach(size: 10)
+            return window
+        case .hole:
+            var window = window()
+            for number: Int32 in [0, 1, 2] { window.append(due(number), Weight(fields: 1, bodies: 10)) }
+            for _ in 0..<2 { _ = window.take() }
+            window.detach()
+            window.attach(size: 10)
+            _ = window.take()
+            _ = window.withdraw { $0 == due(1) ? Weight(fields: 1, bodies: 10) : nil }
+            return window
+        }
+    }
+
+    enum Step: CaseIterable {
+        case take, refuse, removeFirst, withdraw, detach
+    }
+
+    private static func apply(_ step: Step, to window: inout DeliveryWindow) -> [DueTerminal] {
+        switch step {
+        case .take: return window.take().map { [$0.entry] } ?? []
+        case .refuse: window.refuse(1)
+        case .removeFirst: window.removeFirst(Weight(fields: 1, bodies: 10))
+        case .withdraw: return window.withdraw { $0 == due(1) ? Weight(fields: 1, bodies: 10) : nil }
+        case .detach: window.detach()
+        }
+        return []
+    }
+
+    /// Entries returned, entries left, and then: sent, numbered, acknowledged.
+    private static func expected(_ step: Step, _ place: Place) -> ([Int32], [Int32], [Int]) {
+        switch (step, place) {
+        case (.take, .waiting): ([1], [1, 2], [1, 0, 0])
+        case (.take, .sent): ([2], [1, 2], [2, 0, 0])
+        case (.take, .numbered): ([1], [1, 2], [1, 1, 0])
+        case (.take, .hole): ([-1], [0, -1, 2], [2, 2, 0])
+        case (.refuse, .waiting), (.refuse, .sent): ([], [1, 2], [0, 0, 0])
+        case (.refuse, .numbered): ([], [1, 2], [0, 1, 0])
+        case (.refuse, .hole): ([], [0, -1, 2], [0, 2, 0])
+        case (.removeFirst, .waiting), (.removeFirst, .sent), (.removeFirst, .numbered): ([], [2], [0, 0, 1])
+        // The hole goes with the terminal before it.
+        case (.removeFirst, .hole): ([], [2], [0, 0, 2])
+        case (.withdraw, .waiting): ([1], [2], [0, 0, 0])
+        case (.withdraw, .sent): ([], [1, 2], [1, 0, 0])
+        // Its number counts as acknowledged: nothing is before it.
+        case (.withdraw, .numbered): ([1], [2], [0, 0, 1])
+        case (.withdraw, .hole): ([], [0, -1, 2], [1, 2, 0])
+        case (.detach, .waiting): ([], [1, 2], [0, 0, 0])
+        case (.detach, .sent), (.detach, .numbered): ([], [1, 2], [0, 1, 0])
+        case (.detach, .hole): ([], [0, -1, 2], [0, 2, 0])
+        }
+    }
+
+    @Test(arguments: Step.allCases, Place.allCases)
+    func `each step leaves a terminal where the diagram says`(step: Step, place: Place) {
+        var window = Self.window(place)
+        let returned = Self.apply(step, to: &window).map { number($0) }
+        let expected = Self.expected(step, place)
+        #expect(returned == expected.0)
+        #expect(numbers(window) == expected.1)
+        #expect([window.sent, window.numbered, Int(window.acknowledged)] == expected.2)
+        let left = expected.1.count { $0 >= 0 }
+        #expect(window.count == left && window.owed == left)
+        #expect(window.weight == Weight(fields: left, bodies: 10 * left))
+        #expect(window.checkInvariants() == [])
+    }
+
+    @Test func `a terminal moved elsewhere keeps its place and takes the weight of its copy`() {
+        var window = Self.window(terminals: 2)
+        window.replaceLast(
+            Weight(fields: 1, bodies: 10), by: DueTerminal(waiting: 0), Weight(fields: 0, bodies: 500))
+        #expect(numbers(window) == [1, -2])
+        #expect(window.count == 2 && window.weight == Weight(fields: 1, bodies: 510))
+        #expect(window.contains(DueTerminal(waiting: 0)) && !window.contains(Self.due(2)))
+    }
+
+    @Test func `an acknowledgement covers each number up to its own, and none that was not sent`() {
+        var window = Self.window(terminals: 4, sent: 3)
+        #expect(window.lastReceived == 3 && window.lastSequence == 3)
+        #expect(window.sentEntries(upTo: 2).map { number($0) } == [1, 2])
+        #expect(window.sentEntries(upTo: 4).isEmpty && window.sentEntries(upTo: 0).isEmpty)
+        var removed: [Int32] = []
+        while let due = window.first(upTo: 2) {
+            removed.append(number(due))
+            window.removeFirst(Weight(fields: 1, bodies: 10))
+        }
+        #expect(removed == [1, 2])
+        #expect(window.acknowledged == 2 && window.sent == 1)
+        // A connection that comes back may acknowledge before it gets the terminals again.
+        window.detach()
+        #expect(window.lastReceived == 3 && window.lastSequence == 3)
+        window.attach(size: 1)
+        #expect(window.size == 1 && window.lastReceived == 3 && window.lastSequence == 2)
+        #expect(window.take()?.sequence == 3)
+    }
+
+    @Test func `a session on the same connection counts on from the sequence number before`() {
+        var window = DeliveryWindow(after: 7)
+        window.attach(size: nil)
+        window.append(Self.due(1), Weight())
+        #expect(window.first(upTo: 7) == nil)
+        #expect(window.take()?.sequence == 8)
+        // A reply to a blocked socket belongs after the terminals that it took.
+        window.append(Self.due(2), Weight())
+        _ = window.take()
+        window.refuse(9)
+        #expect(window.lastSequence == 8)
+    }
+
+    // MARK: Bounds
+
+    @Test(
+        arguments: [
+            // Size, due, announced; sent, closed at 5 due.
+            (1, 0, 0, 0, false), (1, 3, 0, 1, true), (4, 3, 0, 3, false), (4, 3, 1, 3, true), (nil, 3, 0, 3, false),
+            (nil, 3, 2, 3, true), (nil, 6, 0, 6, true),
+        ] as [(Int?, Int32, Int, Int, Bool)])
+    func `the size bounds the terminals sent, and with those announced it starts no more work`(
+        size: Int?, due: Int32, announced: Int, sent: Int, isClosed: Bool
+    ) {
+        var window = Self.window(size: size, terminals: due)
+        window.announce(2)
+        window.announce(announced)
+        window.retract(2)
+        while window.take() != nil {}
+        #expect(window.sent == sent && window.waiting == Int(due) - sent)
+        #expect(window.owed == Int(due) + announced)
+        #expect(window.isClosed(dueDeliveries: 5) == isClosed)
+        #expect(window.checkInvariants() == [])
+        window.detach()
+        #expect(window.isClosed(dueDeliveries: 5) == (size.map { $0 <= Int(due) + announced } ?? true))
+    }
+
+    @Test(arguments: [(3, 4, true), (4, 3, true), (4, 4, false)])
+    func `a subscriber is overdue with too many terminals or bytes of fields`(
+        terminals: Int, fieldBytes: Int, isOverdue: Bool
+    ) {
+        var window = Self.window(terminals: 3)
+        window.announce(100)
+        #expect(window.isOverdue(terminals: terminals, fieldBytes: fieldBytes) == isOverdue)
+    }
+
+    @Test func `terminals wait in memory while all could be as heavy as the heaviest`() {
+        var window = Self.window(size: 1, terminals: 2, sent: 1)
+        #expect(window.keepsLast(bytes: 50, within: 100) == true)
+        window.append(Self.due(3), Weight())
+        #expect(window.keepsLast(bytes: 10, within: 100) == true)
+        window.append(Self.due(4), Weight())
+        #expect(window.keepsLast(bytes: 10, within: 100) == false)
+        #expect(window.keepsLast(bytes: 10, within: 150) == true)
+        #expect(window.keepsLast(bytes: 51, within: 150) == false)
+        // With the first that waits it begins anew.
+        while window.waiting > 1 { window.removeFirst(Weight()) }
+        #expect(window.keepsLast(bytes: 10, within: 10) == true)
+    }
+
+    // MARK: Slow readers
+
+    @Test func `a watch ends with a stalled subscriber, an acknowledgement or fewer bytes`() {
+        var window = Self.window(terminals: 3, sent: 3)
+        #expect(!window.isUnwatched(stalledBytes: 31) && window.isUnwatched(stalledBytes: 30))
+        window.beginWatch(5)
+        #expect(window.watch?.serial == 5 && !window.isUnwatched(stalledBytes: 30))
+        var stalled = window
+        #expect(stalled.endWatch(stalledBytes: 30) == true)
+        #expect(stalled.watch != nil, "a stalled subscriber is watched again")
+        var lighter = window
+        #expect(lighter.endWatch(stalledBytes: 31) == false)
+        #expect(lighter.watch == nil)
+        window.removeFirst(Weight(fields: 1, bodies: 10))
+        #expect(window.endWatch(stalledBytes: 20) == false)
+        #expect(window.isUnwatched(stalledBytes: 20))
+        stalled.end()
+        #expect(stalled.watch == nil)
+    }
+
+    // MARK: Invariants
+
+    @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var window = Self.window(size: 5)
+        var last: Int32 = 0
+        for _ in 0..<5_000 {
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0, 1:
+                last += 1
+                window.append(Self.due(last), Weight(fields: 1, bodies: 10))
+            case 2, 3: _ = window.take()
+            case 4:
+                let sequence = UInt64.random(in: 0...window.lastReceived, using: &random)
+                while window.first(upTo: sequence) != nil { window.removeFirst(Weight(fields: 1, bodies: 10)) }
+                #expect(window.acknowledged >= sequence)
+            case 5:
+                _ = window.withdraw { _ in
+                    Int.random(in: 0..<4, using: &random) == 0 ? Weight(fields: 1, bodies: 10) : nil
+                }
+            case 6: window.refuse(window.acknowledged + UInt64.random(in: 0...5, using: &random))
+            default:
+                if window.phase == .detached {
+                    window.attach(size: Int.random(in: 1...6, using: &random))
+                } else if !window.unblock() {
+                    window.detach()
+                }
+            }
+            #expect(window.checkInvariants() == [])
+            #expect(window.weight == Weight(fields: window.count, bodies: 10 * window.count))
+        }
+    }
+}
