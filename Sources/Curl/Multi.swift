@@ -45,7 +45,9 @@ internal import CLibCurl
     }
 
     /// - Parameters:
-    ///   - maxConnections: Number of connections, including active ones, from which on a new one is closed at the end of its transfer. If it is less than the concurrent transfers plus useful idle connections, every request opens a connection.
+    ///   - maxConnections: Number of connections, including active ones, from which on a new one is closed at the end
+    ///     of its transfer. If it is less than the concurrent transfers plus useful idle connections, every request
+    ///     opens a connection.
     ///   - crowdedIdleSeconds: Idle timeout in seconds while there are so many connections.
     public static func make(
         maxConnections: Int, crowdedIdleSeconds: Int = crowdedIdleSeconds

@@ -76,7 +76,8 @@ public final class MessageStream {
     ///   - mostMessages: Maximum number of unsent messages.
     ///   - memory: Memory account shared by several connections.
     ///   - owner: Process ID of the peer, for sharing `memory` fairly.
-    ///   - onReady: Called from the loop when input may be available or the peer has closed the connection. Call ``next()`` later in that pass.
+    ///   - onReady: Called from the loop when input may be available or the peer has closed the connection. Call
+    ///     ``next()`` later in that pass.
     public init(
         _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int,
         memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, loop: EventLoop,

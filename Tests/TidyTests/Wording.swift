@@ -4,8 +4,8 @@
 enum Wording {
     /// A set of words with a common limit per 1,000 words of prose.
     ///
-    /// A single file may always contain one of them, so that a rare exact use does not depend on the length of its file.
-    /// The limit in total has no such allowance per file.
+    /// A single file may always contain one of them, so that a rare exact use does not depend on the length of its
+    /// file. The limit in total has no such allowance per file.
     struct Limit {
         let words: Set<String>
         let perThousand: Double

@@ -24,9 +24,11 @@ public struct RedirectRule: Hashable, Sendable {
     /// - Parameters:
     ///   - status: Any number that a server sent.
     ///   - response: Fields of the response. Several different `Location` fields are refused, as in the Fetch standard.
-    ///   - request: Request that was sent. Its user information is kept for the same origin only. User information in `Location` is dropped. (The Fetch standard rejects it in CORS mode, and uses it otherwise.)
+    ///   - request: Request that was sent. Its user information is kept for the same origin only. User information in
+    ///     `Location` is dropped. (The Fetch standard rejects it in CORS mode, and uses it otherwise.)
     ///   - hops: Number of redirects already followed.
-    ///   - ancestors: Requests whose redirects led to `request`. An equal method and URL is a loop, even with other fields, because only credentials can have been dropped in between.
+    ///   - ancestors: Requests whose redirects led to `request`. An equal method and URL is a loop, even with other
+    ///     fields, because only credentials can have been dropped in between.
     ///   - hosts: Encoder of an internationalized host name in `Location`.
     public func outcome(
         status: Int, response: HeaderFields, request: HTTPRequest, hops: Int, ancestors: some Sequence<HTTPRequest>,

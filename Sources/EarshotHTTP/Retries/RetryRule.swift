@@ -1,7 +1,7 @@
 /// Decides whether and when a failed flight is retried: exponential backoff with jitter.
 ///
-/// The pause after the n-th fruitless attempt in a row is `firstPause` × 2^(n-1), at most `longestPause`. Its first half is
-/// fixed and its second half random, so that requests that failed together are not retried together.
+/// The pause after the n-th fruitless attempt in a row is `firstPause` × 2^(n-1), at most `longestPause`. Its first
+/// half is fixed and its second half random, so that requests that failed together are not retried together.
 public struct RetryRule: Hashable, Sendable {
     /// Nanoseconds after the first attempt, without jitter.
     public let firstPause: Int64

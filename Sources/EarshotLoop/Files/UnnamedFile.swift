@@ -16,10 +16,10 @@ public enum UnnamedFile {
         return descriptor >= 0 ? descriptor : nil
     }
 
-    /// Links the file under an unused name. Returns false on failure, with the reason in `errno`.
+    /// Links the file as `name`. Returns false on failure, such as an existing name, with the reason in `errno`.
     public static func name(_ descriptor: Int32, _ name: [CChar], in folder: Int32) -> Bool {
-        // Linux before 6.10 wants a capability for a link by descriptor, and answers ENOENT without it. A link through
-        // /proc needs none, and takes a third longer.
+        // Linux before 6.10 requires a capability for a link by descriptor, and returns ENOENT without it. A link
+        // through /proc requires none, and takes a third longer.
         if unsafe linkat(descriptor, "", folder, name, linux_at_empty_path) == 0 { return true }
         guard errno == ENOENT else { return false }
         return unsafe linkat(AT_FDCWD, "/proc/self/fd/\(descriptor)", folder, name, AT_SYMLINK_FOLLOW) == 0
