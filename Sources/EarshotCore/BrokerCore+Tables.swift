@@ -80,7 +80,7 @@ extension BrokerCore {
     /// Writes workers by their record numbers, and the supervisor's children that fail.
     func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
         writePage(
-            "workers", page, of: numbers(of: workers, after: page), to: &json, cursor: { String($0) },
+            "workers", page, of: numbers(of: workers.records, after: page), to: &json, cursor: { String($0) },
             write: { worker, json in
                 json.object { json in
                     json.member("pid", workers[worker].pid)

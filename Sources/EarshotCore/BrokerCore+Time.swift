@@ -17,7 +17,7 @@ extension BrokerCore {
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
             case .retry(let name): pauseEnded(name)
-            case .opening: awaitedWorkers = nil
+            case .opening: workers.awaitWorkers(nil)
             case .spoolRetry: isSpoolFull = false
             case .lent(let file):
                 lentFiles -= 1
@@ -31,9 +31,9 @@ extension BrokerCore {
             case .aside(let serial): asideEnded(serial)
             case .jars: if isLive(timer.subject) { expireJars(now: now) }
             case .adoption: adoptionEnded()
-            case .isolation(let worker): isolationEnded(of: worker, now: now)
+            case .isolation(let id): isolationEnded(of: id, now: now)
             case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
-            case .heartbeat(let worker): heartbeat(of: worker, now: now)
+            case .heartbeat(let id): heartbeat(of: id, now: now)
             }
         }
     }
@@ -44,6 +44,8 @@ extension BrokerCore {
         self.limits = limits
         parts.limits = PartStore.Limits(limits)
         governor.limits = OriginGovernor.Limits(limits)
+        workers.limits = WorkerFleet.Limits(limits)
+        pools.limits = WorkerPools.Limits(limits)
         adoption.limits = AdoptionBook.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
@@ -53,15 +55,14 @@ extension BrokerCore {
         for client in clients.indices where !isClosed(client) { queue.clientOpened(client) }
     }
 
-    /// No new work from now on: what runs is finished, everybody is told, what waits is to be asked of the next broker.
+    /// Starts no more transfers. Running ones end, clients ask the next broker for the others.
     public mutating func drain() {
         guard !isDraining else { return }
         isDraining = true
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
-        for worker in workers.indices where workers[worker].phase == .ready {
-            workers[worker].phase = .draining
-            // The supervisor ends its own workers.
-            if isOwn(worker), workers[worker].hearsDrain { actions.append(.sendWorker(workers[worker].id, .drain)) }
+        // The supervisor ends its own workers.
+        for worker in workers.drain() where workers[worker].isOwn && workers[worker].hearsDrain {
+            actions.append(.sendWorker(workers[worker].id, .drain))
         }
     }
 
@@ -92,12 +93,12 @@ extension BrokerCore {
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
-        case .lonely(let pool, let absence): pools.contains(pool) && pools[pool].absence == absence
+        case .lonely(let pool, let absence): pools.isAwaited(pool, serial: absence)
         case .lent, .opening, .adoption, .spoolRetry: true
         case .jars(let serial): jarTimer == serial
         case .aside(let serial): parts.isAside(serial)
-        case .isolation(let worker): workerNumbers[worker].map { workers[$0].isolation != nil } ?? false
-        case .heartbeat(let worker): workerNumbers[worker] != nil
+        case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
+        case .heartbeat(let id): workers.number(of: id) != nil
         case .suspicion(let name, let deaths):
             flight(name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }

@@ -47,10 +47,6 @@ public struct BrokerCore {
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed. Set before the
     /// first message.
     public var hosts: HostNameEncoder?
-    /// Workers to hear of before anything is assigned; nil once that is done with.
-    var awaitedWorkers: Int?
-    /// Until when users' own workers that served an earlier broker may come back; nil if there was none.
-    var ownWorkersAwaitedUntil: Tick?
     /// Whether assignment left work to the next pass.
     var isBehind = false
     var actions: [Action] = []
@@ -64,8 +60,6 @@ public struct BrokerCore {
     var handlers = Slab<HandlerEntry>()
     var roots = Slab<RootEntry>()
     var clients = Slab<ClientSession>()
-    var workers = Slab<WorkerSession>()
-    var pools = Slab<WorkerPool>()
 
     /// Interests by handler and request ID, flights by key: the records hold the keys, so only their numbers are
     /// stored.
@@ -95,9 +89,6 @@ public struct BrokerCore {
     var tokenNumbers: [SessionToken: Int32] = [:]
     /// Clients that are away, in the order in which they went.
     var awayClients: OrderedSet<Int32> = []
-    var workerNumbers: [WorkerID: Int32] = [:]
-    /// Pools by the schemes they fetch.
-    var poolNumbers: [String: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
@@ -119,6 +110,10 @@ public struct BrokerCore {
     /// Requests of removed handlers that may still be purged in this pass.
     var purgeBudget: Int
     var timers = Heap<Timer>()
+    /// Workers, their leases and slots.
+    var workers: WorkerFleet
+    /// Pools of workers by scheme.
+    var pools: WorkerPools
     /// Concurrency limit, spacing and cool-down of every origin.
     var governor: OriginGovernor
     /// Partial bodies kept for resumption.
@@ -167,15 +162,14 @@ public struct BrokerCore {
         self.secret = secret
         self.limits = limits
         purgeBudget = limits.purgesPerPass
+        workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
+        pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
         adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)
-        let web = pools.insert(WorkerPool(scheme: nil))
-        precondition(web == WorkerPool.web, "the pool of http and https is number \(web)")
-        poolNumbers = ["http": web, "https": web]
     }
 
     /// The actions asked for since the last call, in order.
@@ -193,10 +187,8 @@ public struct BrokerCore {
     /// the references to all of its tables: asked three times a request that was a tenth of the broker's time.
     public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
-    /// Attempts that run, those being cancelled included; not those of earlier brokers that nobody has asked for.
-    public var runningAttempts: Int {
-        workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
-    }
+    /// Attempts that run or are being cancelled, without orphans.
+    public var runningAttempts: Int { workers.runningAttempts }
 
     /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.
     public var awaitedDeliveries: Int {

@@ -20,10 +20,9 @@ extension BrokerCore {
 
     /// A worker reports an attempt of an earlier broker. Attempts of users' own workers are cancelled.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
-        workers[worker].untold.remove(held.attempt)
         // The next broker decides about attempts reported to a draining one.
-        guard workers[worker].foreign.contains(held.attempt), !isDraining else { return }
-        guard !isOwn(worker), let identity = held.flight, adoption.accepts(identity),
+        guard workers.foreignTold(held.attempt, by: worker), !isDraining else { return }
+        guard !workers[worker].isOwn, let identity = held.flight, adoption.accepts(identity),
             let url = try? FetchURL(held.url), url.isHTTP
         else {
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
@@ -53,8 +52,7 @@ extension BrokerCore {
         workerLimits.adopts = false
         for orphan in adoption.close() { end(orphan) }
         for worker in workers.indices {
-            workers[worker].untold = []
-            for attempt in workers[worker].foreign.sorted(by: { $0.description < $1.description }) {
+            for attempt in workers.stopAwaitingHolds(of: worker) {
                 actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
             }
         }
@@ -67,21 +65,17 @@ extension BrokerCore {
     private mutating func take(
         _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
     ) {
-        workers[worker].foreign.remove(held.attempt)
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
         let origin = originNumber(of: url)
         setTimer(governor.takeTransfer(at: origin, startedAt: start, now: now), of: origin)
         // The spacing may have ended without its timer, which is stale from now on.
         queue.originOpened(origin)
-        var lease = WorkerSession.Lease(
-            origin: origin, isHigh: false, flight: -1, startedAt: start, maxBytes: held.maxBytes)
-        lease.orphan = identity
+        var lease = WorkerLease(
+            origin: origin, isHigh: false, use: .orphan(identity), startedAt: start, maxBytes: held.maxBytes)
         lease.heldAt = now
         lease.receivedBytes = held.receivedBytes
         lease.totalBytes = held.totalBytes
-        workers[worker].leases.insert(lease, of: held.attempt)
-        workers[worker].lower += 1
-        workers[worker].lowerCeiling()
+        workers.take(held.attempt, lease, at: worker)
         adoption.hold(held.attempt, at: worker, as: identity)
         partTold(held.part, of: held.attempt, at: worker)
         _ = countGrowth(of: held.attempt, at: worker)
@@ -97,8 +91,7 @@ extension BrokerCore {
     mutating func end(_ orphan: AdoptionBook.Orphan) {
         switch orphan {
         case .running(let worker, let attempt):
-            workers[worker].leases[attempt]?.orphan = nil
-            workers[worker].cancelling += 1
+            workers.cancel(attempt, at: worker)
             ledger.flights.cancelled += 1
             actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
         case .responded(let response): drop(response)
@@ -147,8 +140,7 @@ extension BrokerCore {
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
-        workers[worker].leases[attempt]?.orphan = nil
-        workers[worker].leases[attempt]?.flight = flight
+        workers.adopt(attempt, for: flight, at: worker)
         // The first request is not in a new flight yet: it raises the limit when it joins.
         if flights[flight].isAwaited || flights[flight].isRevalidation {
             raise(flight, at: worker, to: sizeLimit(of: flight))
@@ -193,7 +185,7 @@ extension BrokerCore {
 
     /// Whether the response of an adopted attempt ended before its worker said HOLDS, and before all requests of its
     /// flight were made. A later response is shared with them like that of any running transfer.
-    mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerSession.Lease, for flight: Int32) -> Bool {
+    mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerLease, for flight: Int32) -> Bool {
         guard let heldAt = lease.heldAt, response.endedAt <= heldAt else { return false }
         return !wasAwaited(flight, at: response.endedAt)
     }

@@ -379,7 +379,7 @@ extension BrokerCore {
     /// Starts what only the cache wants, where slots are left over. What has no room at its origin waits on.
     mutating func startRevalidations(now: Tick) {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
-            let slots = slotCount(of: WorkerPool.web)
+            let slots = workers.slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
             guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued,
                 !flights[flight].isSuspect

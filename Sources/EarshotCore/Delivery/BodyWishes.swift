@@ -17,10 +17,7 @@ struct BodyForms {
 extension BrokerCore {
     /// What those wish who wait for a worker's attempt. O(1) unless there was a wish, then O(those who wait).
     public func wishes(of attempt: AttemptID, by id: WorkerID) -> BodyWishes {
-        guard let worker = workerNumbers[id], let flight = workers[worker].leases[attempt]?.flight, flight >= 0 else {
-            return BodyWishes()
-        }
-        return wishes(of: flight)
+        workers.flight(of: attempt, by: id).map { wishes(of: $0) } ?? BodyWishes()
     }
 
     /// What those wish who wait for an answer of the cache.

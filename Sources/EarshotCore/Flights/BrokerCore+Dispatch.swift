@@ -13,7 +13,7 @@ extension BrokerCore {
         useOrphanedResponses(now: now)
         // What was left to this pass is not left to another by a broker that starts nothing any more.
         isBehind = false
-        guard !isDraining, isOpen() else { return }
+        guard !isDraining, workers.isOpen() else { return }
         for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
             if !pools[pool].suspects.isEmpty || pools[pool].quarantine != nil {
                 serveSuspects(of: pool, now: now)
@@ -29,7 +29,7 @@ extension BrokerCore {
     private mutating func startQueued(in pool: Int32, now: Tick) {
         var refusals = 0
         while true {
-            let slots = slotCount(of: pool)
+            let slots = workers.slotCount(of: pool)
             guard slots.free > 0, let interest = nextInterest(in: pool, isForHigh: slots.areForHigh) else { return }
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
@@ -55,29 +55,14 @@ extension BrokerCore {
     /// not told of all of it or is to end it, so that nothing is fetched twice at once; but no longer than until
     /// `limit`, for a worker may be gone with that broker.
     public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
-        awaitedWorkers = count
+        workers.awaitWorkers(count)
         setTimer(limit, .opening)
-    }
-
-    /// Whether nothing is assigned yet for their sake.
-    var isAwaitingWorkers: Bool {
-        guard let awaitedWorkers else { return false }
-        return awaitedWorkers > 0 || workers.indices.contains { !isOwn($0) && !workers[$0].foreign.isEmpty }
-    }
-
-    private mutating func isOpen() -> Bool {
-        guard let awaited = awaitedWorkers else { return true }
-        let known = workers.indices.filter { workers[$0].phase != .joining && !isOwn($0) }
-        guard known.count >= awaited else { return false }
-        // Who dies from now on is not waited for again.
-        awaitedWorkers = 0
-        return known.allSatisfy { workers[$0].foreign.isEmpty }
     }
 
     /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
     private mutating func startReturned(in pool: Int32, now: Tick) {
-        while let name = pools[pool].returned.last, slotCount(of: pool).free > 0 {
-            pools[pool].returned.removeLast()
+        while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
+            let name = pools.takeReturned(of: pool)
             if let flight = flight(name) { settlePurges(of: flight) }
             guard let flight = flight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
                 continue
@@ -102,34 +87,11 @@ extension BrokerCore {
         }
     }
 
-    /// The slots of a pool's workers that take work. O(workers).
-    @inline(__always)
-    func slotCount(of pool: Int32) -> SlotCount {
-        var count = SlotCount()
-        for worker in 0..<Int32(workers.bound) where serves(worker, pool) { count.add(workers[worker]) }
-        return count
-    }
-
-    @inline(__always)
-    private func serves(_ worker: Int32, _ pool: Int32) -> Bool {
-        workers.contains(worker) && workers[worker].pools.contains(pool)
-    }
-
-    /// The worker of its pool with the most free slots; of several the one that an origin's last transfer went to,
-    /// whose connection may still be open. O(workers).
+    /// The worker with the most free slots; among equals that of the origin's last transfer, whose connection may still
+    /// be open.
     @inline(__always)
     private func freestWorker(for origin: Int32) -> Int32? {
-        let last = governor.origins[origin].lastWorker
-        let pool = governor.origins[origin].pool
-        var best: Int32?
-        var most = 0
-        for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
-            let free = workers[worker].freeSlots
-            guard free > 0, free > most || free == most && workers[worker].id == last else { continue }
-            best = worker
-            most = free
-        }
-        return best
+        workers.freestWorker(of: governor.origins[origin].pool, preferring: governor.origins[origin].lastWorker)
     }
 
     /// Gives a flight to a worker.
@@ -144,7 +106,6 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         setTimer(pause, of: origin)
-        if !isHigh { workers[worker].lower += 1 }
         governor.probeStarted(flights[flight].scope, flights[flight].id)
         enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
@@ -152,13 +113,13 @@ extension BrokerCore {
         let record = flights[flight]
         let attempt = attempt(of: flight)
         let lent = lendPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes)
-        var lease = WorkerSession.Lease(
-            origin: origin, isHigh: isHigh, flight: flight, startedAt: now, maxBytes: maxBytes)
+        var lease = WorkerLease(
+            origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
         lease.part = lent?.part
         lease.isResuming = lent != nil
         lease.growingBytes = lent?.resume.bytes ?? 0
         spoolUse.growingBytes &+= lease.growingBytes
-        workers[worker].leases.insert(lease, of: attempt)
+        workers.start(attempt, lease, at: worker)
         watch(worker, now: now)
         ledger.flights.assigned += 1
         var job = Job(attempt: attempt, url: record.url.description)
@@ -179,7 +140,7 @@ extension BrokerCore {
         // A later broker would not know the fields of the response that it goes on with.
         if lent == nil { job.flight = identity(of: flight) }
         job.route = record.route
-        if isOwn(worker) {
+        if workers[worker].isOwn {
             job.priority = priority
         } else {
             job.allowsHTTP2 = governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
@@ -221,42 +182,32 @@ extension BrokerCore {
 
     // MARK: Workers' silence
 
-    /// Begins to expect signs of life of a worker that has work.
+    /// Begins to expect signs of life of a worker with transfers.
     mutating func watch(_ worker: Int32, now: Tick) {
-        guard !workers[worker].isWatched else { return }
-        workers[worker].isWatched = true
-        workers[worker].lastHeard = now
-        setTimer(now.advanced(byMilliseconds: limits.heartbeatMilliseconds), .heartbeat(workers[worker].id))
+        if let end = workers.watch(worker, now: now) { setTimer(end, .heartbeat(workers[worker].id)) }
     }
 
-    /// Asks a silent worker for a sign of life, and has it killed if it owed one for too long. A worker without work is
-    /// left alone, so that an idle bus does not wake.
+    /// Asks a silent worker for a sign of life, or ends one that did not answer.
     mutating func heartbeat(of id: WorkerID, now: Tick) {
-        guard let worker = workerNumbers[id] else { return }
-        guard workers[worker].isBusy else {
-            workers[worker].isWatched = false
-            return
-        }
-        var next = workers[worker].lastHeard.advanced(byMilliseconds: limits.heartbeatMilliseconds)
-        if let asked = workers[worker].askedAt {
-            next = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
-            if next <= now {
-                end(silent: worker, now: now)
-                guard workerNumbers[id] != nil else { return }
-                next = now.advanced(byMilliseconds: limits.silenceMilliseconds)
-            }
-        } else if next <= now {
-            workers[worker].askedAt = now
+        guard let worker = workers.number(of: id) else { return }
+        let next: Tick
+        switch workers.heartbeat(of: worker, now: now) {
+        case .idle: return
+        case .waiting(let end): next = end
+        case .asking(let end):
             actions.append(.sendWorker(id, .ping))
-            // By then it has answered, most likely, and may have been silent since.
-            next = now.advanced(byMilliseconds: min(limits.heartbeatMilliseconds, limits.silenceMilliseconds))
+            next = end
+        case .silent(let end):
+            self.end(silent: worker, now: now)
+            guard workers.number(of: id) != nil else { return }
+            next = end
         }
         setTimer(next, .heartbeat(id))
     }
 
     /// Disconnects a user's own worker that did not answer a PING in time, or has a child process killed.
     mutating func end(silent worker: Int32, now: Tick) {
-        guard isOwn(worker) else {
+        guard workers[worker].isOwn else {
             actions.append(.killWorker(workers[worker].id))
             return
         }

@@ -340,10 +340,7 @@ extension BrokerCore {
     /// Lets a running attempt bring what the newest of its requests allows.
     mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
         let attempt = attempt(of: flight)
-        guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
-            return
-        }
-        workers[worker].leases[attempt]?.maxBytes = maxBytes
+        guard workers.raise(attempt, to: maxBytes, at: worker) else { return }
         actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
     }
 

@@ -197,8 +197,8 @@ extension BrokerCore {
     private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
         var unwanted: [Int32] = []
         for worker in workers.indices {
-            for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 {
-                var flight = lease.flight
+            for (_, lease) in workers[worker].leasesInOrder {
+                guard var flight = lease.flight else { continue }
                 while flights[flight].interests.isEmpty, let parent = flights[flight].parents.firstMember {
                     flight = parent
                 }

@@ -11,10 +11,10 @@ extension BrokerCore {
     mutating func originNumber(of url: FetchURL) -> Int32 {
         let hash = UInt32(truncatingIfNeeded: url.originHash)
         if let origin = governor.origin(of: url, hash: hash) { return origin }
-        guard let pool = poolNumbers[String(url.scheme)] else { preconditionFailure("\(url.scheme) has no pool") }
+        guard let pool = pools.number(of: String(url.scheme)) else { preconditionFailure("\(url.scheme) has no pool") }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
         entry.set(terms(for: entry, in: pool))
-        pools[pool].origins += 1
+        pools.originAdded(to: pool)
         return governor.add(entry)
     }
 
@@ -30,9 +30,7 @@ extension BrokerCore {
 
     /// The governor forgot an origin: its pool has one less.
     mutating func leave(_ pool: Int32?) {
-        guard let pool else { return }
-        pools[pool].origins -= 1
-        dropPoolIfIdle(pool)
+        if let pool { pools.originForgotten(by: pool) }
     }
 
     // MARK: Terms

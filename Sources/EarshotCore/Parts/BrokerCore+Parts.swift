@@ -14,11 +14,8 @@ extension BrokerCore {
     /// The file of an attempt was taken back from a worker that is about to be done with it, or is dead. It holds so
     /// many bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
-        guard holds(attempt, id), let worker = workerNumbers[id] else {
-            actions.append(.removePart(Self.keptName(of: attempt)))
-            return
-        }
-        workers[worker].leases[attempt]?.keptBytes = bytes
+        guard !workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
+        actions.append(.removePart(Self.keptName(of: attempt)))
     }
 
     /// The expiry timer of a part set aside.
@@ -28,7 +25,7 @@ extension BrokerCore {
 
     /// The files in which the bodies of a worker's attempts grow, as far as anything could go on with them.
     public func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
-        guard let worker = workerNumbers[id] else { return [] }
+        guard let worker = workers.number(of: id) else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
             guard let part = lease.part, !part.fields.isEmpty, lease.orphan == nil else { return nil }
             return (attempt, part.file)
@@ -37,10 +34,7 @@ extension BrokerCore {
 
     /// The file that `parts` names for this attempt; nil if there is none.
     public func part(of attempt: AttemptID, by id: WorkerID) -> String? {
-        guard holds(attempt, id), let worker = workerNumbers[id],
-            let part = workers[worker].leases[attempt]?.part,
-            !part.fields.isEmpty
-        else { return nil }
+        guard let part = workers.lease(attempt, by: id)?.part, !part.fields.isEmpty else { return nil }
         return part.file
     }
 
@@ -53,19 +47,19 @@ extension BrokerCore {
         else { return }
         // A body with longer fields has no RESULT: no later attempt goes on with it.
         let lines = told.httpFields.count <= WireLimits.responseFieldBytes ? told.httpFields : []
-        if lease.part?.file != told.file {
-            workers[worker].leases[attempt]?.part = GrowingPart(
-                file: told.file, fields: HeaderFields(lines: lines), generation: attempt)
-        } else if !lines.isEmpty {
-            workers[worker].leases[attempt]?.part?.fields = HeaderFields(lines: lines)
-        }
+        let isNew = lease.part?.file != told.file
+        guard isNew || !lines.isEmpty else { return }
+        let part = GrowingPart(
+            file: told.file, fields: HeaderFields(lines: lines),
+            generation: isNew ? attempt : lease.part?.generation ?? attempt)
+        workers.partTold(part, of: attempt, at: worker)
     }
 
     /// Keeps the part of an attempt that has ended, for its flight or, if that has ended too, for a later one.
-    mutating func keepPart(of lease: WorkerSession.Lease, _ attempt: AttemptID) {
+    mutating func keepPart(of lease: WorkerLease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
         let file = Self.keptName(of: attempt)
-        let request = lease.flight >= 0 ? flights[lease.flight].request : lease.abandoned?.request
+        let request = lease.flight.map { flights[$0].request } ?? lease.abandoned?.request
         guard let growing = lease.part, let request,
             let body = ResumeRule().beginning(
                 Int64(bytes), status: 200, response: growing.fields, of: request, now: calendarSeconds)
@@ -74,8 +68,8 @@ extension BrokerCore {
             return
         }
         let part = KeptPart(file: file, body: body, fields: growing.fields, generation: growing.generation)
-        if lease.flight >= 0 {
-            delete(parts.keep(part, for: lease.flight))
+        if let flight = lease.flight {
+            delete(parts.keep(part, for: flight))
         } else if let key = lease.abandoned?.key {
             if let successor = openFlight(key), !flights[successor].isRunning, !parts.hasPart(of: successor) {
                 delete(parts.keep(part, for: successor))

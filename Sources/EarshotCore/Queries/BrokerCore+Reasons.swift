@@ -73,12 +73,12 @@ extension BrokerCore {
 
     private func writeReason(ofQueued interest: Int32, _ flight: Int32, to json: inout JSONText, now: Tick) {
         let pool = pool(of: flight)
-        let slots = slotCount(of: pool)
+        let slots = workers.slotCount(of: pool)
         let donor = donor(of: flight, for: interest)
         let scope = governor.scopes[flights[flight].scope]
         if isDraining {
             writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
-        } else if isAwaitingWorkers {
+        } else if workers.isAwaitingWorkers {
             writeWait("earlier-workers", "workers end what an earlier broker gave them", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
@@ -164,9 +164,11 @@ extension BrokerCore {
         var cancelling = 0
         for worker in workers.indices {
             for lease in workers[worker].leases.values where lease.origin == number {
-                if lease.flight < 0 {
+                guard let flight = lease.flight else {
                     cancelling += 1
-                } else if let handler = firstHandler(of: lease.flight) {
+                    continue
+                }
+                if let handler = firstHandler(of: flight) {
                     counts[handler, default: 0] += 1
                 }
             }

@@ -45,8 +45,8 @@ extension BrokerCore {
     /// How many transfers a user's own worker runs at once is its own affair.
     mutating func sayLimits(to worker: Int32) {
         var terms = workerLimits
-        if isOwn(worker) { terms.slots = nil }
-        workers[worker].wishFor(terms.slots)
+        if workers[worker].isOwn { terms.slots = nil }
+        workers.told(slots: terms.slots, worker)
         actions.append(.sendWorker(workers[worker].id, .limits(terms)))
     }
 }

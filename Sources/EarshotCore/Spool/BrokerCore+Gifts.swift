@@ -15,9 +15,7 @@ extension BrokerCore {
     ///
     /// The cache has not been asked yet, and somebody may come to listen: it need not be given away in the end.
     public func ownName(of attempt: AttemptID, by id: WorkerID) -> String? {
-        guard let worker = workerNumbers[id], let flight = workers[worker].leases[attempt]?.flight, flight >= 0,
-            taker(of: flight) != nil
-        else { return nil }
+        guard let flight = workers.flight(of: attempt, by: id), taker(of: flight) != nil else { return nil }
         return "\(attempt)\(Self.takenSuffix)"
     }
 

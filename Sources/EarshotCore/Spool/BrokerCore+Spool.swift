@@ -16,7 +16,7 @@ extension BrokerCore {
         let bytes = min(lease.receivedBytes, limits.spoolBytes + 1)
         guard bytes > lease.growingBytes else { return true }
         spoolUse.growingBytes &+= bytes - lease.growingBytes
-        workers[worker].leases[attempt]?.growingBytes = bytes
+        workers.partGrew(attempt, to: bytes, at: worker)
         return false
     }
 

@@ -19,22 +19,13 @@ internal import EarshotWire
 extension BrokerCore {
     // MARK: Deaths
 
-    /// Returns the attempt to accuse of the death of a worker: the isolated one, or the only one, if its flight lost a
-    /// worker before.
-    func accused(in worker: Int32) -> AttemptID? {
-        if let isolation = workers[worker].isolation { return isolation.attempt }
-        guard workers[worker].leases.count == 1, workers[worker].foreign.isEmpty,
-            let (attempt, lease) = workers[worker].leasesInOrder.first, lease.flight >= 0,
-            flights[lease.flight].workerDeaths > 0
-        else { return nil }
-        return attempt
-    }
-
-    /// Counts a worker's death against one of its flights.
+    /// Counts a worker's death against one of its flights. The isolated one is accused of it, or the only one, if its
+    /// flight lost a worker before.
     ///
     /// - Returns: whether the flight is poisonous.
-    mutating func countDeath(against flight: Int32, isAccused: Bool, isAlone: Bool) -> Bool {
-        let isGuilty = isAccused && isAlone && flights[flight].isAccused
+    mutating func countDeath(against flight: Int32, _ attempt: AttemptID, in gone: WorkerFleet.Departure) -> Bool {
+        let isAccused = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && flights[flight].workerDeaths > 0)
+        let isGuilty = isAccused && gone.wasAlone && flights[flight].isAccused
         flights[flight].workerDeaths += 1
         flights[flight].isAccused = isAccused
         return isGuilty || flights[flight].workerDeaths >= limits.workerDeathsPerFlight
@@ -49,18 +40,13 @@ extension BrokerCore {
             setTimer(end, .suspicion(name, deaths: flights[flight].workerDeaths))
         }
         enqueue(flight: flight, first: true)
-        if !flights[flight].isSuspect { pools[pool(of: flight)].returned.append(name) }
+        if !flights[flight].isSuspect { pools.returned(name, to: pool(of: flight)) }
     }
 
     /// Adds a suspect to the list of its pool. An accused one is first: it needs an empty worker, and the next one is.
     mutating func enqueue(suspect flight: Int32) {
         let name = FlightName(number: flight, id: flights[flight].id)
-        let pool = pool(of: flight)
-        if flights[flight].isAccused {
-            pools[pool].suspects.prepend(name)
-        } else {
-            pools[pool].suspects.append(name)
-        }
+        pools.add(suspect: name, first: flights[flight].isAccused, to: pool(of: flight))
     }
 
     // MARK: Assignment
@@ -78,7 +64,8 @@ extension BrokerCore {
             leaveQuarantine(of: pool)
             return
         }
-        if let place = placeForSuspects(in: pool) { startSuspect(in: pool, at: place, now: now) }
+        let place = workers.placeForSuspect(of: pool, quarantine: quarantine(of: pool))
+        if let place { startSuspect(in: pool, at: place, now: now) }
     }
 
     /// Drops names of flights that ended or are no suspects from the head of the list.
@@ -86,7 +73,7 @@ extension BrokerCore {
         while pools.contains(pool), let name = pools[pool].suspects.first {
             if let flight = flight(name) { settlePurges(of: flight) }
             guard pools.contains(pool), suspect(name) == nil else { return }
-            pools[pool].suspects.removeFirst()
+            _ = pools.nextSuspect(of: pool)
         }
     }
 
@@ -99,7 +86,7 @@ extension BrokerCore {
     /// O(suspects), if no origin of theirs has room.
     private mutating func startSuspect(in pool: Int32, at place: (worker: Int32, isEmpty: Bool), now: Tick) {
         for _ in 0..<pools[pool].suspects.count {
-            guard let name = pools[pool].suspects.popFirst() else { return }
+            guard let name = pools.nextSuspect(of: pool) else { return }
             if let flight = flight(name) { settlePurges(of: flight) }
             guard pools.contains(pool) else { return }
             guard let flight = suspect(name) else { continue }
@@ -112,47 +99,30 @@ extension BrokerCore {
                 enterQuarantine(of: pool, place.worker)
                 start(flight, at: place.worker, now: now)
                 let end = now.advanced(byMilliseconds: limits.isolation(deaths: flights[flight].workerDeaths))
-                workers[place.worker].isolation = WorkerSession.Isolation(attempt: attempt(of: flight), end: end)
+                workers.isolate(attempt(of: flight), until: end, at: place.worker)
                 setTimer(end, .isolation(workers[place.worker].id))
                 return
             } else {
-                pools[pool].suspects.append(name)
+                pools.add(suspect: name, first: false, to: pool)
             }
         }
     }
 
-    /// Returns the pool's quarantine, or an empty worker; nil if there is neither, or the quarantine isolates a suspect:
-    /// the other workers are for other work. O(workers).
-    private func placeForSuspects(in pool: Int32) -> (worker: Int32, isEmpty: Bool)? {
-        var place: (Int32, Bool)?
-        if let worker = quarantine(of: pool) {
-            guard workers[worker].isolation == nil else { return nil }
-            if workers[worker].phase == .ready, workers[worker].unusedSlots > 0 {
-                place = (worker, workers[worker].isEmpty)
-                if workers[worker].isEmpty { return place }
-            }
-        }
-        let empty = workers.indices.first { worker in
-            workers[worker].pools.contains(pool) && workers[worker].freeSlots > 0 && workers[worker].isEmpty
-        }
-        return empty.map { ($0, true) } ?? place
-    }
-
-    private func quarantine(of pool: Int32) -> Int32? { pools[pool].quarantine.flatMap { workerNumbers[$0] } }
+    private func quarantine(of pool: Int32) -> Int32? { pools[pool].quarantine.flatMap { workers.number(of: $0) } }
 
     private mutating func enterQuarantine(of pool: Int32, _ worker: Int32) {
         leaveQuarantine(of: pool)
-        pools[pool].quarantine = workers[worker].id
-        workers[worker].isQuarantine = true
+        pools.setQuarantine(workers[worker].id, of: pool)
+        workers.setQuarantine(worker, true)
     }
 
     /// Lets the worker of a pool's quarantine take other work again, once nothing is isolated there.
     private mutating func leaveQuarantine(of pool: Int32) {
         if let worker = quarantine(of: pool) {
             guard workers[worker].isolation == nil else { return }
-            workers[worker].isQuarantine = false
+            workers.setQuarantine(worker, false)
         }
-        pools[pool].quarantine = nil
+        pools.setQuarantine(nil, of: pool)
     }
 
     // MARK: Time
@@ -160,38 +130,15 @@ extension BrokerCore {
     /// Asks the worker of an isolated suspect for a sign of life when the time of the isolation is over. The answer
     /// clears the suspect.
     mutating func isolationEnded(of id: WorkerID, now: Tick) {
-        guard let worker = workerNumbers[id], let isolation = workers[worker].isolation, isolation.end <= now else {
-            return
+        guard let worker = workers.number(of: id) else { return }
+        switch workers.isolationEnded(at: worker, now: now) {
+        case .stale, .cleared(nil): break
+        case .awaiting(let end, let asks):
+            if asks { actions.append(.sendWorker(id, .ping)) }
+            setTimer(end, .isolation(id))
+        case .cleared(let flight?): flights[flight].isSuspect = false
+        case .silent: end(silent: worker, now: now)
         }
-        guard let asked = isolation.askedAt else {
-            if workers[worker].askedAt == nil {
-                workers[worker].askedAt = now
-                actions.append(.sendWorker(id, .ping))
-            }
-            workers[worker].isolation?.askedAt = now
-            setTimer(now.advanced(byMilliseconds: limits.silenceMilliseconds), .isolation(id))
-            return
-        }
-        guard asked.advanced(byMilliseconds: limits.silenceMilliseconds) <= now else { return }
-        // Another message than a PONG is a sign of life too, if none was on its way when the worker was asked.
-        if workers[worker].lastHeard > asked {
-            endIsolation(at: worker)
-        } else {
-            end(silent: worker, now: now)
-        }
-    }
-
-    /// Clears the suspect of a worker that answered a PING after the isolation.
-    mutating func ponged(_ worker: Int32, now: Tick) {
-        if workers[worker].isolation?.askedAt != nil { endIsolation(at: worker) }
-    }
-
-    /// Clears the isolated suspect of a worker.
-    mutating func endIsolation(at worker: Int32) {
-        guard let isolation = workers[worker].isolation else { return }
-        workers[worker].isolation = nil
-        guard let flight = workers[worker].leases[isolation.attempt]?.flight, flight >= 0 else { return }
-        flights[flight].isSuspect = false
     }
 
     /// Lets a suspect that found no empty worker in time run with other flights.
@@ -204,9 +151,7 @@ extension BrokerCore {
     }
 
     private mutating func releaseSuspects(of pool: Int32) {
-        let names = pools[pool].suspects
-        pools[pool].suspects = []
-        for name in names {
+        for name in pools.takeSuspects(of: pool) {
             if let flight = flight(name) { settlePurges(of: flight) }
             guard let flight = suspect(name) else { continue }
             flights[flight].isSuspect = false

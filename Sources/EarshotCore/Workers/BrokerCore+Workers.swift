@@ -4,68 +4,62 @@ public import EarshotWire
 /// Workers: how they come, what they are given, what they report, how they go.
 extension BrokerCore {
     /// A connection on `work` was seen for the first time.
-    public mutating func workerConnected(_ id: WorkerID, now: Tick) {
-        guard workerNumbers[id] == nil else { return }
-        workerNumbers[id] = workers.insert(WorkerSession(id: id, lastHeard: now))
-    }
+    public mutating func workerConnected(_ id: WorkerID, now: Tick) { workers.connected(id, now: now) }
 
-    /// A worker's connection is gone. One that holds work and lives on may still be fetching: it is ended first, and
+    /// A worker's connection is gone. A child with transfers that is alive may still run them: it is killed first, and
     /// its flights run elsewhere only after `workerLost`.
     public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
-        guard let worker = workerNumbers[id] else { return }
-        guard isProcessAlive, workers[worker].isBusy, !isOwn(worker) else {
+        guard let worker = workers.number(of: id) else { return }
+        guard isProcessAlive, !workers[worker].isEmpty, !workers[worker].isOwn else {
             workerLost(id, now: now)
             return
         }
-        workers[worker].phase = .draining
+        workers.drain(worker)
         actions.append(.killWorker(id))
     }
 
-    /// A worker's connection or process is gone: what it held is queued again.
+    /// A worker's connection or process is gone: its flights are queued again.
     public mutating func workerLost(_ id: WorkerID, now: Tick) {
         workerGone(id, isDeath: true, now: now)
     }
 
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
-        guard let worker = workerNumbers.removeValue(forKey: id) else { return }
+        guard let worker = workers.number(of: id) else { return }
         clock = now
-        for (_, lease) in workers[worker].leasesInOrder where lease.flight >= 0 { settlePurges(of: lease.flight) }
-        let leases = workers[worker].leasesInOrder
-        let served = workers[worker].pools
-        let accused = accused(in: worker)
-        let isAlone = workers[worker].leases.count + workers[worker].foreign.count == 1
-        workers.remove(worker)
+        for (_, lease) in workers[worker].leasesInOrder {
+            if let flight = lease.flight { settlePurges(of: flight) }
+        }
+        guard let gone = workers.remove(id) else { return }
         // Before anything that follows looks for them.
-        for case let identity? in leases.map(\.value.orphan) { _ = adoption.ended(identity) }
-        for (attempt, lease) in leases {
+        for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
+        for (attempt, lease) in gone.leases {
             spoolUse.growingBytes &-= lease.growingBytes
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
-            guard lease.flight >= 0 else { continue }
-            adoption.attemptEnded(of: lease.flight)
+            guard let flight = lease.flight else { continue }
+            adoption.attemptEnded(of: flight)
             ledger.flights.lost += 1
-            probeEnded(lease.flight, isAnswered: false)
-            if isDeath, countDeath(against: lease.flight, isAccused: attempt == accused, isAlone: isAlone) {
-                fail(lease.flight, .poisonous, now: now)
-            } else if !flights[lease.flight].method.isIdempotent {
-                // It may have been done: what must not be done twice is not tried again.
-                fail(lease.flight, .workerLost, now: now)
+            probeEnded(flight, isAnswered: false)
+            if isDeath, countDeath(against: flight, attempt, in: gone) {
+                fail(flight, .poisonous, now: now)
+            } else if !flights[flight].method.isIdempotent {
+                // The server may have processed the request, so it is not sent again.
+                fail(flight, .workerLost, now: now)
             } else {
-                requeue(lease.flight, isDeath: isDeath, now: now)
+                requeue(flight, isDeath: isDeath, now: now)
             }
         }
-        leavePools(served, now: now)
+        for pool in gone.pools { setTimer(pools.leave(pool, now: now)) }
     }
 
     /// A message of a worker arrived, with its inline body, which the core holds from now on.
     public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
-        guard let worker = workerNumbers[id] else {
+        guard let worker = workers.number(of: id) else {
             if let body { actions.append(.releaseBody(body)) }
             return
         }
         clock = now
-        workers[worker].lastHeard = now
-        workers[worker].askedAt = nil
+        workers.heard(worker, now: now)
         if workers[worker].phase == .joining {
             if let body { actions.append(.releaseBody(body)) }
             if case .ready(let ready) = message {
@@ -82,7 +76,7 @@ extension BrokerCore {
         if let body { actions.append(.releaseBody(body)) }
         switch message {
         case .done: break
-        case .pong: ponged(worker, now: now)
+        case .pong: if let flight = workers.ponged(worker) { flights[flight].isSuspect = false }
         case .ready:
             actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
@@ -90,7 +84,7 @@ extension BrokerCore {
             partTold(part, of: attempt, at: worker)
             countUnwanted(unwanted, of: attempt, at: worker)
             let code = FailureCode(rawValue: code)
-            if isOwn(worker) {
+            if workers[worker].isOwn {
                 ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
             } else {
                 let words = detail == code?.sentence ? nil : detail.map(Self.words)
@@ -99,7 +93,7 @@ extension BrokerCore {
         case .progress(let attempt, let received, let total, let part):
             partTold(part, of: attempt, at: worker)
             attemptProgressed(attempt, received, total, by: worker, now: now)
-        case .slots(let slots): workers[worker].offers(slots)
+        case .slots(let slots): workers.offered(slots, by: worker)
         case .bye: workerGone(id, isDeath: false, now: now)
         }
     }
@@ -110,28 +104,23 @@ extension BrokerCore {
     /// A worker's message could not be read.
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
         clock = now
-        guard let worker = workerNumbers[id] else { return }
+        guard let worker = workers.number(of: id) else { return }
         if let attempt = error.attempt {
-            let code = isOwn(worker) ? FailureCode.workerFailed : .internalError
+            let code = workers[worker].isOwn ? FailureCode.workerFailed : .internalError
             attemptFailed(attempt, code, 0, by: worker, now: now)
         }
-        guard workers[worker].phase != .joining, isOwn(worker) else {
+        guard workers[worker].phase != .joining, workers[worker].isOwn else {
             actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
             return
         }
         putOut(worker, error.code.rawValue, error.detail, now: now)
     }
 
-    /// Whether a worker holds this attempt, so that its completion, and the file it names, mean something.
-    public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
-        guard let worker = workerNumbers[id] else { return false }
-        return workers[worker].leases.contains(attempt)
-    }
+    /// Whether a worker has a lease for this attempt, so that its completion and file are used.
+    public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool { workers.holds(attempt, id) }
 
-    /// Whether any worker holds this attempt, to fetch it or to end it.
-    public func isHeld(_ attempt: AttemptID) -> Bool {
-        workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
-    }
+    /// Whether any worker runs this attempt.
+    public func isHeld(_ attempt: AttemptID) -> Bool { workers.isHeld(attempt) }
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
         let id = workers[worker].id
@@ -143,31 +132,25 @@ extension BrokerCore {
             actions.append(.sendWorker(id, .error(code: "not-a-child", detail: detail)))
             return
         }
-        if schemes.isSuperset(of: web) {
-            // Nobody who is trusted with these needs others, and whose slots are whose stays plain.
-            workers[worker].pools = [WorkerPool.web]
-        } else if !register(worker, for: schemes.subtracting(web).sorted()) {
+        // A worker of http and https serves no other schemes, so that the slots of a pool are its own.
+        let isWeb = schemes.isSuperset(of: web)
+        guard let served = isWeb ? [WorkerPool.web] : pools.register(schemes.subtracting(web).sorted()) else {
             let detail = "\(limits.pools - 1) schemes may be registered: there is no room for others"
             actions.append(.sendWorker(id, .error(code: "limit", detail: detail)))
             return
         }
-        workers[worker].phase = isDraining ? .draining : .ready
+        workers.joined(
+            worker, pools: served, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
+            speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
         sayLimits(to: worker)
-        workers[worker].offers(ready.slots)
-        workers[worker].pid = ready.pid
-        workers[worker].hearsDrain = ready.hearsDrain
-        workers[worker].speaksHTTP2 = ready.speaksHTTP2
         for attempt in ready.holds where attempt.broker != instance {
-            workers[worker].foreign.insert(attempt)
-            if adoption.isOpen, ready.tellsHolds {
-                workers[worker].untold.insert(attempt)
-            } else {
-                actions.append(.sendWorker(id, .cancel(attempt)))
-            }
+            let isTold = adoption.isOpen && ready.tellsHolds
+            workers.holdsForeign(attempt, isTold: isTold, at: worker)
+            if !isTold { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
-        if workers[worker].isBusy { watch(worker, now: now) }
-        // A user's own worker may serve the next broker: it is told only if it says that it does not end by that.
-        if isDraining, !isOwn(worker) || ready.hearsDrain { actions.append(.sendWorker(id, .drain)) }
+        if !workers[worker].isEmpty { watch(worker, now: now) }
+        // A user's own worker may serve the next broker, so it gets DRAIN only if it asked for it.
+        if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.sendWorker(id, .drain)) }
     }
 
     /// Compares without telling by its duration where the difference is.
@@ -185,7 +168,6 @@ extension BrokerCore {
             if let file = completion.file { releaseFile(file) }
             return
         }
-        let flight = lease.flight
         var response = Outcome.Response(
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
             file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
@@ -198,8 +180,8 @@ extension BrokerCore {
         if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
             response.generation = told
         }
-        if let identity = lease.orphan {
-            orphanEnded(identity, response)
+        guard let flight = lease.flight else {
+            if let identity = lease.orphan { orphanEnded(identity, response) }
             return
         }
         response.url = flights[flight].url.description
@@ -238,21 +220,19 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil, by worker: Int32, now: Tick
     ) {
         settlePurges(of: attempt, at: worker)
-        let held = workers[worker].leases[attempt]?.flight ?? -1
-        let isSuspect = held >= 0 && flights[held].isSuspect
+        let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
         guard let lease = endLease(attempt, at: worker) else { return }
-        if let identity = lease.orphan {
-            // The next request for it starts a new attempt.
-            _ = adoption.ended(identity)
+        guard let flight = lease.flight else {
+            // The next request for an orphan starts a new attempt.
+            if let identity = lease.orphan { _ = adoption.ended(identity) }
             return
         }
-        let flight = lease.flight
         probeEnded(flight, isAnswered: false)
         switch code {
         case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
         case .workerLost:
             // It leaves and took nothing: the attempt never ran.
-            workers[worker].phase = .draining
+            workers.drain(worker)
             flights[flight].isSuspect = isSuspect
             enqueue(flight: flight, first: true)
         default:
@@ -268,32 +248,29 @@ extension BrokerCore {
     private mutating func attemptProgressed(
         _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Int32, now: Tick
     ) {
-        guard let lease = workers[worker].leases[attempt], lease.flight >= 0 || lease.orphan != nil else { return }
-        workers[worker].leases[attempt]?.receivedBytes = received
-        workers[worker].leases[attempt]?.totalBytes = total
+        guard let lease = workers[worker].leases[attempt], !lease.isCancelling else { return }
+        workers.progressed(attempt, received: received, total: total, at: worker)
         let hasRoom = countGrowth(of: attempt, at: worker) || hasRoomInSpool()
-        if let identity = lease.orphan {
-            if !hasRoom, let orphan = adoption.giveUp(identity) { end(orphan) }
+        guard let flight = lease.flight else {
+            if let identity = lease.orphan, !hasRoom, let orphan = adoption.giveUp(identity) { end(orphan) }
             return
         }
         guard hasRoom else {
-            settlePurges(of: lease.flight)
-            guard let flight = workers[worker].leases[attempt]?.flight, flight >= 0 else { return }
-            cancelAttempt(of: flight, at: worker)
-            // What it has brought would be in the way.
-            workers[worker].leases[attempt]?.abandoned = nil
+            settlePurges(of: flight)
+            guard workers[worker].leases.flight(of: attempt) == flight else { return }
+            cancelAttempt(of: flight, at: worker, isPartKept: false)
             fail(flight, .spoolFull, now: now)
             return
         }
         guard let present = workers[worker].leases[attempt] else { return }
-        forEachInterest(of: lease.flight) { core, interest in
+        forEachInterest(of: flight) { core, interest in
             guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, present, now: now)
         }
     }
 
     /// Tells those who listen for a request how far its attempt is.
-    mutating func tellProgress(of interest: Int32, _ lease: WorkerSession.Lease, now: Tick) {
+    mutating func tellProgress(of interest: Int32, _ lease: WorkerLease, now: Tick) {
         let record = interests[interest]
         guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
         if let last = extras[record.extras].lastProgress, now.milliseconds(since: last) < pause { return }
@@ -306,7 +283,7 @@ extension BrokerCore {
     }
 
     /// How far an attempt is, for one who asked to be told.
-    private func progress(of interest: Int32, _ lease: WorkerSession.Lease) -> Progress {
+    private func progress(of interest: Int32, _ lease: WorkerLease) -> Progress {
         let record = interests[interest]
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
@@ -344,53 +321,45 @@ extension BrokerCore {
 
     /// What nobody wants any more has no outcome: its attempt is cancelled, if late, before it ends.
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
-        guard !purging.isEmpty, let lease = workers[worker].leases[attempt], lease.flight >= 0 else { return }
-        settlePurges(of: lease.flight)
+        guard !purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
+        settlePurges(of: flight)
     }
 
-    /// Counts what came for nobody; a worker says it of an attempt that it was told to end. Any number may be said.
+    /// Counts bytes that a worker reports of an attempt being cancelled. It may report any number.
     private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Int32) {
-        guard let lease = workers[worker].leases[attempt], lease.flight < 0, lease.orphan == nil else { return }
+        guard workers[worker].leases.use(of: attempt) == .cancelling else { return }
         ledger.flights.unwantedBytes = ledger.flights.unwantedBytes.addingReportingOverflow(bytes).partialValue
     }
 
-    /// Ends a worker's hold on an attempt.
-    /// - Returns: the hold on a flight's current attempt, or on an orphan; nil if the completion is stale.
-    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerSession.Lease? {
-        guard let lease = workers[worker].leases.remove(attempt) else {
-            if workers[worker].foreign.remove(attempt) == nil { ledger.flights.stale += 1 }
-            workers[worker].untold.remove(attempt)
+    /// Ends a worker's lease of an attempt.
+    ///
+    /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale.
+    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerLease? {
+        let wasIsolated = workers[worker].isolation?.attempt == attempt
+        guard let lease = workers.end(attempt, at: worker) else {
+            if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
             return nil
         }
         spoolUse.growingBytes &-= lease.growingBytes
-        workers[worker].lowerCeiling()
-        if workers[worker].isolation?.attempt == attempt {
-            workers[worker].isolation = nil
-            if lease.flight >= 0 { flights[lease.flight].isSuspect = false }
+        if let flight = lease.flight {
+            if wasIsolated { flights[flight].isSuspect = false }
+            adoption.attemptEnded(of: flight)
         }
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
-        if !lease.isHigh { workers[worker].lower -= 1 }
         keepPart(of: lease, attempt)
-        guard lease.flight < 0 else {
-            adoption.attemptEnded(of: lease.flight)
-            return lease
-        }
-        guard lease.orphan == nil else { return lease }
-        workers[worker].cancelling -= 1
-        return nil
+        return lease.isCancelling ? nil : lease
     }
 
-    /// Tells a worker to stop; slot and origin stay taken until it confirms.
-    mutating func cancelAttempt(of flight: Int32, at worker: Int32) {
+    /// Cancels the attempt of a flight. Slot and origin stay taken until the worker confirms.
+    ///
+    /// - Parameter isPartKept: whether a later flight may resume its part.
+    mutating func cancelAttempt(of flight: Int32, at worker: Int32, isPartKept: Bool = true) {
         let attempt = attempt(of: flight)
         adoption.attemptEnded(of: flight)
-        workers[worker].leases[attempt]?.flight = -1
-        // Anything else is not gone on with.
-        if flights[flight].method == .get {
-            workers[worker].leases[attempt]?.abandoned = AbandonedFlight(
-                key: flights[flight].key, request: flights[flight].request)
-        }
-        workers[worker].cancelling += 1
+        // Only GET is resumed.
+        let isResumable = isPartKept && flights[flight].method == .get
+        let abandoned = isResumable ? AbandonedFlight(key: flights[flight].key, request: flights[flight].request) : nil
+        workers.cancel(attempt, abandoned: abandoned, at: worker)
         ledger.flights.cancelled += 1
         actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
     }

@@ -7,7 +7,7 @@ internal import EarshotWire
 struct LeaseTable: Sequence {
     private struct Entry {
         let attempt: AttemptID
-        var lease: WorkerSession.Lease
+        var lease: WorkerLease
     }
 
     private var entries = Slab<Entry>()
@@ -18,12 +18,20 @@ struct LeaseTable: Sequence {
     var isEmpty: Bool { entries.count == 0 }
 
     /// In no order.
-    var values: [WorkerSession.Lease] { map(\.value) }
+    var values: [WorkerLease] { map(\.value) }
 
     func contains(_ attempt: AttemptID) -> Bool { number(of: attempt) != nil }
 
+    /// Purpose of an attempt's lease, without a copy of the lease.
+    @inline(__always)
+    func use(of attempt: AttemptID) -> WorkerLease.Use? { number(of: attempt).map { entries[$0].lease.use } }
+
+    /// Number of the flight that an attempt's lease serves.
+    @inline(__always)
+    func flight(of attempt: AttemptID) -> Int32? { number(of: attempt).flatMap { entries[$0].lease.flight } }
+
     /// Changes only what is there.
-    subscript(attempt: AttemptID) -> WorkerSession.Lease? {
+    subscript(attempt: AttemptID) -> WorkerLease? {
         get {
             guard let number = number(of: attempt) else { return nil }
             return entries[number].lease
@@ -35,20 +43,20 @@ struct LeaseTable: Sequence {
     }
 
     /// The attempt must have none.
-    mutating func insert(_ lease: WorkerSession.Lease, of attempt: AttemptID) {
+    mutating func insert(_ lease: WorkerLease, of attempt: AttemptID) {
         numbers.insert(entries.insert(Entry(attempt: attempt, lease: lease)), Self.hash(attempt))
     }
 
     /// - Returns: what was there.
     @discardableResult
-    mutating func remove(_ attempt: AttemptID) -> WorkerSession.Lease? {
+    mutating func remove(_ attempt: AttemptID) -> WorkerLease? {
         guard let number = number(of: attempt) else { return nil }
         numbers.remove(number, Self.hash(attempt))
         return entries.take(number).lease
     }
 
     /// In no order.
-    func makeIterator() -> IndexingIterator<[(key: AttemptID, value: WorkerSession.Lease)]> {
+    func makeIterator() -> IndexingIterator<[(key: AttemptID, value: WorkerLease)]> {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }
 

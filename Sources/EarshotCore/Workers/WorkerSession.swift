@@ -1,17 +1,24 @@
 internal import EarshotWire
 
-/// One worker as the broker sees it.
+/// One connected worker.
+///
+/// ```
+///             READY                 DRAIN, its retreat or disconnection
+/// joining ───────────────→ ready ───────────────────────────────────→ draining
+///    └──── READY to a draining broker ───────────────────────────────────↑
+/// ```
+///
+/// A worker that is lost is removed from any phase. `WorkerFleet` makes the transitions.
 struct WorkerSession {
-    /// `joining -> ready -> draining`; a worker that leaves is dropped.
-    enum Phase: String {
-        /// Connected, READY not yet accepted.
+    enum Phase: String, CaseIterable {
+        /// Connected; its READY was not accepted yet.
         case joining
         case ready
-        /// Finishes what it runs and gets nothing new.
+        /// Ends its transfers and gets no new ones.
         case draining
     }
 
-    /// An attempt that runs alone because an earlier worker died while it ran the same flight.
+    /// Attempt that runs alone because earlier workers of its flight died.
     struct Isolation {
         let attempt: AttemptID
         /// End of the time in which the worker gets no other work.
@@ -20,92 +27,61 @@ struct WorkerSession {
         var askedAt: Tick?
     }
 
-    /// A worker's hold on an attempt.
-    struct Lease {
-        var origin: Int32
-        /// Whether it is of class `high`, for whom slots are kept.
-        let isHigh: Bool
-        /// The flight by number; -1 while nobody has asked for it of this broker, and once nobody wants it and the
-        /// worker was told to stop.
-        var flight: Int32
-        /// What it fetches, while it is an earlier broker's and nobody has asked for it of this one.
-        var orphan: FlightIdentity?
-        var startedAt: Tick
-        /// When the worker told this broker of it; nil for an attempt of this broker's own.
-        var heldAt: Tick?
-        /// Decoded bytes its JOB allowed, or its HOLDS said; nil for any number.
-        let allowedBytes: Int?
-        /// What it may bring now: it may have been raised since.
-        var maxBytes: Int?
-        /// Decoded bytes it has brought so far.
-        var receivedBytes = 0
-        /// Bytes of the whole, as far as known.
-        var totalBytes: Int?
-        /// The file its body grows in; nil before it is known.
-        var part: GrowingPart?
-        /// Bytes of that file that count as in the spool.
-        var growingBytes = 0
-        /// Whether its JOB gave it that file to go on with.
-        var isResuming = false
-        /// What the broker found in that file when it took it back.
-        var keptBytes: Int?
-        /// What was asked for, once nobody wants it.
-        var abandoned: AbandonedFlight?
-
-        init(origin: Int32, isHigh: Bool, flight: Int32, startedAt: Tick, maxBytes: Int?) {
-            self.origin = origin
-            self.isHigh = isHigh
-            self.flight = flight
-            self.startedAt = startedAt
-            allowedBytes = maxBytes
-            self.maxBytes = maxBytes
-        }
-    }
-
-    var id: WorkerID
-    var phase = Phase.joining
+    let id: WorkerID
+    private(set) var phase = Phase.joining
     var pid = 0
-    /// What it fetches, by number; none for one that fetches nothing for us.
+    /// Numbers of the pools that it serves.
     var pools: [Int32] = []
-    /// Transfers at once that it last said it would run.
+    /// Concurrent transfers that it last offered.
     private(set) var offered = 0
-    /// Transfers at once it was told to run; nil if that is its own affair.
+    /// Concurrent transfers that it was told to run; nil if it decides.
     private(set) var wish: Int?
-    /// The most it may hold: its slots or, after they became fewer, what it has not ended since.
+    /// Maximum number of leases: its slots, or the leases that it had when they became fewer and has not ended since.
     private(set) var ceiling = 0
-    /// By their names, of which those that are taken over from an earlier broker are that one's.
+    /// Leases by attempt. Adopted attempts and orphans have names of an earlier broker.
     var leases = LeaseTable()
-    /// Attempts of earlier brokers' lives it holds and has not told of, or is to stop: they take slots until they end.
+    /// Attempts of earlier brokers that it holds and has not described, or has to stop. They take slots until they end.
     var foreign: Set<AttemptID> = []
-    /// Those of them whose HOLDS is still to come. Until then it gets no work: it could be its own transfer again.
+    /// Those of them whose HOLDS is awaited. Until it comes the worker gets no work, which could be its own transfer
+    /// again.
     var untold: Set<AttemptID> = []
+    /// Number of leases being cancelled.
     var cancelling = 0
+    /// Number of leases of lower classes than `high`.
+    var lower = 0
     /// The suspect that it runs alone; nil for a worker that takes other work.
     var isolation: Isolation?
     /// Whether it runs suspects, and takes no other work until the last of them is cleared.
     var isQuarantine = false
-    /// Leases of lower classes than `high`.
-    var lower = 0
     var lastHeard: Tick
-    /// Whether it is told when the broker drains, though it is its user's own.
+    /// Whether it wants DRAIN although it is a user's own.
     var hearsDrain = false
     /// Whether it can speak HTTP/2.
     var speaksHTTP2 = false
-    /// Whether a timer for its signs of life runs.
+    /// Whether its heartbeat timer runs.
     var isWatched = false
-    /// When it was asked for a sign of life; nil when it owes none.
+    /// When it was asked for a sign of life; nil when none is due.
     var askedAt: Tick?
 
-    /// Its leases in an order that is the same in each run: what follows from them is told in it.
-    var leasesInOrder: [(key: AttemptID, value: Lease)] {
+    init(id: WorkerID, now: Tick) {
+        self.id = id
+        lastHeard = now
+    }
+
+    /// Leases in an order that is the same in each run.
+    var leasesInOrder: [(key: AttemptID, value: WorkerLease)] {
         leases.sorted { left, right in
-            (left.value.flight, left.key.flight, left.key.broker.rawValue)
-                < (right.value.flight, right.key.flight, right.key.broker.rawValue)
+            (left.value.flight ?? -1, left.key.flight, left.key.broker.rawValue)
+                < (right.value.flight ?? -1, right.key.flight, right.key.broker.rawValue)
         }
     }
 
-    /// Whether it has something to end.
-    var isBusy: Bool { !leases.isEmpty || !foreign.isEmpty }
+    /// Whether it is a user's own worker: it serves neither http nor https, and may be any program.
+    @inline(__always)
+    var isOwn: Bool { !pools.contains(WorkerPool.web) }
+
+    /// Whether it runs no transfer.
+    var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
 
     @inline(__always)
     var slots: Int { min(offered, wish ?? offered) }
@@ -119,10 +95,7 @@ struct WorkerSession {
     @inline(__always)
     var unusedSlots: Int { untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
 
-    /// Whether it runs no transfer.
-    var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
-
-    /// It said how many transfers it runs. One that fetches nothing for us stays with none.
+    /// Sets the number of transfers that it offers. A worker without pools has no slots.
     mutating func offers(_ slots: Int) {
         offered = pools.isEmpty ? 0 : slots
         lowerCeiling()
@@ -133,8 +106,20 @@ struct WorkerSession {
         lowerCeiling()
     }
 
-    /// To be called when its slots change, and whenever a lease has ended: what is over the slots drains.
-    mutating func lowerCeiling() {
-        ceiling = max(slots, leases.count)
+    /// Updates the ceiling after a change of the slots and after the end of a lease: leases above the slots drain.
+    mutating func lowerCeiling() { ceiling = max(slots, leases.count) }
+
+    /// Whether the diagram has this transition.
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.joining, .ready), (.joining, .draining), (.ready, .draining): true
+        case (_, .joining), (.ready, .ready), (.draining, _): false
+        }
+    }
+
+    /// Makes a transition that the diagram has.
+    mutating func enter(_ phase: Phase) {
+        precondition(Self.isLegal(from: self.phase, to: phase), "worker \(pid) goes from \(self.phase) to \(phase)")
+        self.phase = phase
     }
 }

@@ -1,0 +1,27 @@
+/// Checks of the fleet's invariants. O(leases): for tests and simulations.
+extension WorkerFleet {
+    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        for number in indices {
+            let worker = self[number]
+            let leases = worker.leases.values
+            let cancelling = leases.count { $0.isCancelling }
+            let lower = leases.count { !$0.isHigh }
+            check(self.number(of: worker.id) == number, "12: worker \(number) has another name")
+            check(cancelling == worker.cancelling, "9: worker \(number) cancels \(cancelling)")
+            check(leases.count <= worker.ceiling, "11: worker \(number) is overfull")
+            check(lower == worker.lower, "7: worker \(number) counts \(worker.lower) of lower classes")
+            check(worker.untold.isSubset(of: worker.foreign), "12: worker \(number) has to tell of an unknown attempt")
+            check(worker.phase != .joining || worker.isEmpty, "14: worker \(number) has work before its READY")
+            check(
+                leases.allSatisfy { $0.abandoned == nil || $0.isCancelling },
+                "4: worker \(number) runs an abandoned attempt")
+            check(
+                worker.isolation.map { worker.leases.contains($0.attempt) } ?? true,
+                "12: worker \(number) isolates an attempt that has ended")
+        }
+        return faults
+    }
+}

@@ -1,0 +1,438 @@
+internal import EarshotWire
+
+/// Workers, their leases and slots, and their signs of life.
+///
+/// `WorkerSession` and `WorkerLease` show the phases of the records; only the fleet changes them. It knows pools,
+/// origins and flights by number alone. Its functions return the timers to set, and workers or flights to act on.
+struct WorkerFleet {
+    /// Bounds of the fleet.
+    struct Limits: Equatable {
+        /// Silence of a worker with transfers after which it is asked for a sign of life.
+        var heartbeatMilliseconds: Int
+        /// Time to answer.
+        var silenceMilliseconds: Int
+
+        init(heartbeatMilliseconds: Int, silenceMilliseconds: Int) {
+            self.heartbeatMilliseconds = heartbeatMilliseconds
+            self.silenceMilliseconds = silenceMilliseconds
+        }
+
+        init(_ limits: CoreLimits) {
+            self.init(
+                heartbeatMilliseconds: limits.heartbeatMilliseconds, silenceMilliseconds: limits.silenceMilliseconds)
+        }
+    }
+
+    /// Remains of a worker that is gone.
+    struct Departure {
+        /// In an order that is the same in each run.
+        let leases: [(key: AttemptID, value: WorkerLease)]
+        /// The attempt that ran alone, as a suspect's.
+        let isolated: AttemptID?
+        /// Whether it ran exactly one transfer.
+        let wasAlone: Bool
+        /// Pools that it served.
+        let pools: [Int32]
+    }
+
+    /// Consequence of a heartbeat timer.
+    enum Heartbeat: Equatable {
+        /// The worker has no transfer: no further timer is set.
+        case idle
+        /// It was heard, or still has time to answer.
+        case waiting(until: Tick)
+        /// It is to be asked for a sign of life.
+        case asking(until: Tick)
+        /// It did not answer in time.
+        case silent(until: Tick)
+    }
+
+    /// Consequence of an isolation timer.
+    enum IsolationEnd: Equatable {
+        /// The timer is stale.
+        case stale
+        /// The worker has time to show that it is alive, and is to be asked unless an answer is already due.
+        case awaiting(until: Tick, asks: Bool)
+        /// The worker was heard since: the suspect is cleared.
+        case cleared(flight: Int32?)
+        /// It did not answer in time.
+        case silent
+    }
+
+    var limits: Limits
+    private var workers = Slab<WorkerSession>()
+    private var numbers: [WorkerID: Int32] = [:]
+    /// Workers that must have reported the work of an earlier broker before anything starts; nil once nothing is awaited.
+    private var awaitedWorkers: Int?
+
+    init(limits: Limits) { self.limits = limits }
+
+    // MARK: Queries
+
+    // For a call of a function that changes nothing the compiler copies the references to all tables. So the functions
+    // that each attempt calls are inlined.
+
+    subscript(worker: Int32) -> WorkerSession {
+        @inline(__always) _read { yield workers[worker] }
+    }
+
+    var count: Int { workers.count }
+
+    /// Numbers in use. O(workers).
+    var indices: [Int32] { workers.indices }
+
+    func contains(_ worker: Int32) -> Bool { workers.contains(worker) }
+
+    /// Records for pages of an answer.
+    var records: Slab<WorkerSession> { workers }
+
+    @inline(__always)
+    func number(of id: WorkerID) -> Int32? { numbers[id] }
+
+    /// Lease of an attempt at a worker.
+    @inline(__always)
+    func lease(_ attempt: AttemptID, by id: WorkerID) -> WorkerLease? {
+        guard let worker = numbers[id] else { return nil }
+        return workers[worker].leases[attempt]
+    }
+
+    /// Number of the flight that a worker's attempt serves.
+    @inline(__always)
+    func flight(of attempt: AttemptID, by id: WorkerID) -> Int32? {
+        guard let worker = numbers[id] else { return nil }
+        return workers[worker].leases.flight(of: attempt)
+    }
+
+    @inline(__always)
+    func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
+        guard let worker = numbers[id] else { return false }
+        return workers[worker].leases.contains(attempt)
+    }
+
+    /// Whether any worker runs this attempt. O(workers).
+    func isHeld(_ attempt: AttemptID) -> Bool {
+        workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
+    }
+
+    /// Attempts that run or are being cancelled, without orphans. O(attempts).
+    var runningAttempts: Int {
+        workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
+    }
+
+    /// Slots of a pool's workers that take work. O(workers).
+    @inline(__always)
+    func slotCount(of pool: Int32) -> SlotCount {
+        var count = SlotCount()
+        for worker in 0..<Int32(workers.bound) where serves(worker, pool) { count.add(workers[worker]) }
+        return count
+    }
+
+    /// Worker of a pool with the most free slots; among equals a preferred one. O(workers).
+    @inline(__always)
+    func freestWorker(of pool: Int32, preferring preferred: WorkerID?) -> Int32? {
+        var best: Int32?
+        var most = 0
+        for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
+            let free = workers[worker].freeSlots
+            guard free > 0, free > most || free == most && workers[worker].id == preferred else { continue }
+            best = worker
+            most = free
+        }
+        return best
+    }
+
+    @inline(__always)
+    private func serves(_ worker: Int32, _ pool: Int32) -> Bool {
+        workers.contains(worker) && workers[worker].pools.contains(pool)
+    }
+
+    // MARK: Workers
+
+    /// Adds a worker that was not seen before.
+    mutating func connected(_ id: WorkerID, now: Tick) {
+        guard numbers[id] == nil else { return }
+        numbers[id] = workers.insert(WorkerSession(id: id, now: now))
+    }
+
+    /// A worker has joined.
+    ///
+    /// - Parameters:
+    ///   - pools: numbers of the pools that it serves.
+    ///   - hearsDrain: whether it wants DRAIN although it is a user's own.
+    ///   - isDraining: whether it gets no work.
+    mutating func joined(
+        _ worker: Int32, pools: [Int32], slots: Int, pid: Int, hearsDrain: Bool, speaksHTTP2: Bool, isDraining: Bool
+    ) {
+        workers[worker].enter(isDraining ? .draining : .ready)
+        workers[worker].pools = pools
+        workers[worker].offers(slots)
+        workers[worker].pid = pid
+        workers[worker].hearsDrain = hearsDrain
+        workers[worker].speaksHTTP2 = speaksHTTP2
+    }
+
+    /// A worker said something.
+    @inline(__always)
+    mutating func heard(_ worker: Int32, now: Tick) {
+        workers[worker].lastHeard = now
+        workers[worker].askedAt = nil
+    }
+
+    /// A worker offers another number of slots.
+    mutating func offered(_ slots: Int, by worker: Int32) { workers[worker].offers(slots) }
+
+    /// A worker was told to run so many transfers; nil for any number.
+    mutating func told(slots: Int?, _ worker: Int32) { workers[worker].wishFor(slots) }
+
+    /// A worker gets no more work.
+    mutating func drain(_ worker: Int32) {
+        if workers[worker].phase != .draining { workers[worker].enter(.draining) }
+    }
+
+    /// Gives no worker any more work.
+    ///
+    /// - Returns: the workers that were ready.
+    mutating func drain() -> [Int32] {
+        let ready = workers.indices.filter { workers[$0].phase == .ready }
+        for worker in ready { workers[worker].enter(.draining) }
+        return ready
+    }
+
+    /// Removes a worker. Nil if it is not known.
+    mutating func remove(_ id: WorkerID) -> Departure? {
+        guard let worker = numbers.removeValue(forKey: id) else { return nil }
+        let session = workers.take(worker)
+        return Departure(
+            leases: session.leasesInOrder, isolated: session.isolation?.attempt,
+            wasAlone: session.leases.count + session.foreign.count == 1, pools: session.pools)
+    }
+
+    // MARK: Workers of an earlier broker
+
+    /// Has nothing start until so many workers have reported the work of an earlier broker; nil to await none.
+    mutating func awaitWorkers(_ count: Int?) { awaitedWorkers = count }
+
+    /// Whether nothing starts yet.
+    var isAwaitingWorkers: Bool {
+        guard let awaitedWorkers else { return false }
+        return awaitedWorkers > 0 || workers.indices.contains { !workers[$0].isOwn && !workers[$0].foreign.isEmpty }
+    }
+
+    /// Whether transfers may start: all awaited workers have joined, and none has attempts to describe or to stop.
+    mutating func isOpen() -> Bool {
+        guard let awaited = awaitedWorkers else { return true }
+        let known = workers.indices.filter { workers[$0].phase != .joining && !workers[$0].isOwn }
+        guard known.count >= awaited else { return false }
+        // A worker that dies from now on is not awaited again.
+        awaitedWorkers = 0
+        return known.allSatisfy { workers[$0].foreign.isEmpty }
+    }
+
+    /// A worker runs an attempt of an earlier broker.
+    ///
+    /// - Parameter isTold: whether its HOLDS follows.
+    mutating func holdsForeign(_ attempt: AttemptID, isTold: Bool, at worker: Int32) {
+        workers[worker].foreign.insert(attempt)
+        if isTold { workers[worker].untold.insert(attempt) }
+    }
+
+    /// The HOLDS of an attempt came.
+    ///
+    /// - Returns: whether the worker still runs it for an earlier broker.
+    mutating func foreignTold(_ attempt: AttemptID, by worker: Int32) -> Bool {
+        workers[worker].untold.remove(attempt)
+        return workers[worker].foreign.contains(attempt)
+    }
+
+    /// The worker has ended an attempt of an earlier broker.
+    ///
+    /// - Returns: whether it ran.
+    mutating func endForeign(_ attempt: AttemptID, at worker: Int32) -> Bool {
+        workers[worker].untold.remove(attempt)
+        return workers[worker].foreign.remove(attempt) != nil
+    }
+
+    /// Awaits no more HOLDS of a worker.
+    ///
+    /// - Returns: its attempts of earlier brokers, in an order that is the same in each run.
+    mutating func stopAwaitingHolds(of worker: Int32) -> [AttemptID] {
+        workers[worker].untold = []
+        return workers[worker].foreign.sorted { $0.description < $1.description }
+    }
+
+    // MARK: Leases
+
+    /// Gives a worker with a free slot an attempt.
+    @inline(__always)
+    mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
+        workers[worker].leases.insert(lease, of: attempt)
+        if !lease.isHigh { workers[worker].lower += 1 }
+    }
+
+    /// Takes over an attempt of an earlier broker, even beyond the slots.
+    mutating func take(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
+        workers[worker].foreign.remove(attempt)
+        start(attempt, lease, at: worker)
+        workers[worker].lowerCeiling()
+    }
+
+    /// An orphan serves a flight from now on.
+    mutating func adopt(_ attempt: AttemptID, for flight: Int32, at worker: Int32) {
+        enter(.flight(flight), attempt, at: worker)
+    }
+
+    /// A lease serves nothing any more; its worker is told to stop.
+    ///
+    /// - Parameter abandoned: request that a later flight may resume the part of.
+    mutating func cancel(_ attempt: AttemptID, abandoned: AbandonedFlight? = nil, at worker: Int32) {
+        enter(.cancelling, abandoned: abandoned, attempt, at: worker)
+        workers[worker].cancelling += 1
+    }
+
+    private mutating func enter(
+        _ use: WorkerLease.Use, abandoned: AbandonedFlight? = nil, _ attempt: AttemptID, at worker: Int32
+    ) {
+        guard var lease = workers[worker].leases[attempt] else { preconditionFailure("\(attempt) has no lease") }
+        lease.enter(use, abandoned: abandoned)
+        workers[worker].leases[attempt] = lease
+    }
+
+    /// Ends a lease, and the isolation of its attempt.
+    ///
+    /// - Returns: nil if the worker has no lease for the attempt.
+    @inline(__always)
+    mutating func end(_ attempt: AttemptID, at worker: Int32) -> WorkerLease? {
+        guard let lease = workers[worker].leases.remove(attempt) else { return nil }
+        workers[worker].lowerCeiling()
+        if workers[worker].isolation?.attempt == attempt { workers[worker].isolation = nil }
+        if !lease.isHigh { workers[worker].lower -= 1 }
+        if lease.isCancelling { workers[worker].cancelling -= 1 }
+        return lease
+    }
+
+    /// A worker reported how much it has received.
+    mutating func progressed(_ attempt: AttemptID, received: Int, total: Int?, at worker: Int32) {
+        workers[worker].leases[attempt]?.receivedBytes = received
+        workers[worker].leases[attempt]?.totalBytes = total
+    }
+
+    /// Raises the limit of a lease.
+    ///
+    /// - Parameter maxBytes: nil for no limit.
+    /// - Returns: whether that is more than before.
+    @inline(__always)
+    mutating func raise(_ attempt: AttemptID, to maxBytes: Int?, at worker: Int32) -> Bool {
+        guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
+            return false
+        }
+        workers[worker].leases[attempt]?.maxBytes = maxBytes
+        return true
+    }
+
+    /// The body of a lease grows in this file.
+    mutating func partTold(_ part: GrowingPart, of attempt: AttemptID, at worker: Int32) {
+        workers[worker].leases[attempt]?.part = part
+    }
+
+    /// So many bytes of that file count as in the spool.
+    mutating func partGrew(_ attempt: AttemptID, to bytes: Int, at worker: Int32) {
+        workers[worker].leases[attempt]?.growingBytes = bytes
+    }
+
+    /// The shell took that file back, with so many bytes.
+    ///
+    /// - Returns: whether the worker has this lease.
+    mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) -> Bool {
+        guard let worker = numbers[id], workers[worker].leases.contains(attempt) else { return false }
+        workers[worker].leases[attempt]?.keptBytes = bytes
+        return true
+    }
+
+    // MARK: Signs of life
+
+    /// Begins to expect signs of life of a worker with transfers.
+    ///
+    /// - Returns: when its heartbeat timer is due; nil if one runs.
+    @inline(__always)
+    mutating func watch(_ worker: Int32, now: Tick) -> Tick? {
+        guard !workers[worker].isWatched else { return nil }
+        workers[worker].isWatched = true
+        workers[worker].lastHeard = now
+        return now.advanced(byMilliseconds: limits.heartbeatMilliseconds)
+    }
+
+    /// The heartbeat timer of a worker is due. A worker without transfers is left alone, so that an idle bus does not
+    /// wake.
+    mutating func heartbeat(of worker: Int32, now: Tick) -> Heartbeat {
+        guard !workers[worker].isEmpty else {
+            workers[worker].isWatched = false
+            return .idle
+        }
+        if let asked = workers[worker].askedAt {
+            let end = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
+            return end <= now
+                ? .silent(until: now.advanced(byMilliseconds: limits.silenceMilliseconds)) : .waiting(until: end)
+        }
+        let next = workers[worker].lastHeard.advanced(byMilliseconds: limits.heartbeatMilliseconds)
+        guard next <= now else { return .waiting(until: next) }
+        workers[worker].askedAt = now
+        // By then it has most likely answered, and may have been silent since.
+        let pause = min(limits.heartbeatMilliseconds, limits.silenceMilliseconds)
+        return .asking(until: now.advanced(byMilliseconds: pause))
+    }
+
+    // MARK: Isolation
+
+    /// Isolates an attempt until then.
+    mutating func isolate(_ attempt: AttemptID, until end: Tick, at worker: Int32) {
+        workers[worker].isolation = WorkerSession.Isolation(attempt: attempt, end: end)
+    }
+
+    /// Reserves a worker for suspects, or lets it take other work again.
+    mutating func setQuarantine(_ worker: Int32, _ isQuarantine: Bool) { workers[worker].isQuarantine = isQuarantine }
+
+    /// Worker for the next suspect of a pool: its quarantine, or an empty worker. Nil if there is neither, or while the
+    /// quarantine isolates a suspect: the other workers are for other work. O(workers).
+    func placeForSuspect(of pool: Int32, quarantine: Int32?) -> (worker: Int32, isEmpty: Bool)? {
+        var place: (Int32, Bool)?
+        if let worker = quarantine {
+            guard workers[worker].isolation == nil else { return nil }
+            if workers[worker].phase == .ready, workers[worker].unusedSlots > 0 {
+                place = (worker, workers[worker].isEmpty)
+                if workers[worker].isEmpty { return place }
+            }
+        }
+        let empty = workers.indices.first { worker in
+            workers[worker].pools.contains(pool) && workers[worker].freeSlots > 0 && workers[worker].isEmpty
+        }
+        return empty.map { ($0, true) } ?? place
+    }
+
+    /// The isolation timer of a worker is due. The worker is asked for a sign of life, which clears the suspect.
+    mutating func isolationEnded(at worker: Int32, now: Tick) -> IsolationEnd {
+        guard let isolation = workers[worker].isolation, isolation.end <= now else { return .stale }
+        guard let asked = isolation.askedAt else {
+            let asks = workers[worker].askedAt == nil
+            if asks { workers[worker].askedAt = now }
+            workers[worker].isolation?.askedAt = now
+            return .awaiting(until: now.advanced(byMilliseconds: limits.silenceMilliseconds), asks: asks)
+        }
+        guard asked.advanced(byMilliseconds: limits.silenceMilliseconds) <= now else { return .stale }
+        // Another message than a PONG is a sign of life too, if none was on its way when the worker was asked.
+        guard workers[worker].lastHeard > asked else { return .silent }
+        return .cleared(flight: endIsolation(at: worker))
+    }
+
+    /// A worker answered a PING.
+    ///
+    /// - Returns: the flight of the suspect that it clears, if it ran one alone.
+    mutating func ponged(_ worker: Int32) -> Int32? {
+        workers[worker].isolation?.askedAt == nil ? nil : endIsolation(at: worker)
+    }
+
+    private mutating func endIsolation(at worker: Int32) -> Int32? {
+        guard let isolation = workers[worker].isolation else { return nil }
+        workers[worker].isolation = nil
+        return workers[worker].leases.flight(of: isolation.attempt)
+    }
+}
