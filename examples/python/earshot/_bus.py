@@ -207,7 +207,7 @@ def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = Fa
     """Returns a bus, to be opened: `async with earshot.connect() as bus:`.
 
     - `runtime`: runtime directory of the broker; by default `EARSHOT_RUNTIME`, else `$XDG_RUNTIME_DIR/earshot`, else
-      `/tmp/earshot-UID`.
+      `earshot-UID` in the directory for temporary files.
     - `private`: whether to start a bus for this process alone, which ends with the process. Its program is
       `EARSHOT_BINARY`, else `earshot` in the `PATH`.
     - `window`: maximum number of unacknowledged results, 1 to 4096. With None there is no limit, and the broker keeps a
