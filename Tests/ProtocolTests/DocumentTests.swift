@@ -1,7 +1,8 @@
 import EarshotCore
 import EarshotHTTP
-import EarshotWire
 import Testing
+
+@testable import EarshotWire
 
 /// The documents of `protocols/`, the README's table, the vectors and the code say the same.
 struct DocumentTests {
@@ -108,6 +109,18 @@ struct DocumentTests {
         #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
         for code in FailureCode.allCases where code != .httpStatus {
             #expect(rows[code.rawValue]?[1] == (code.isRetryable(status: nil) ? "yes" : "no"), "\(code)")
+        }
+    }
+
+    @Test func `the table of FETCH has the options, words and defaults of the code`() throws {
+        let commands = try Document("1-CLIENT.md").commands("client to broker")
+        let fields = Fetch.Options.fields
+        #expect(commands["FETCH"] == fields.map(\.name))
+        let rows = try Document("1-CLIENT.md").rows("### FETCH")
+        for field in fields {
+            let row = try #require(rows[field.name]).map { $0.replacing("`", with: "") }
+            if !field.words.isEmpty { #expect(row[1] == field.words.joined(separator: ", "), "\(field.name)") }
+            if !field.usual.isEmpty { #expect(row[2] == field.usual, "\(field.name)") }
         }
     }
 

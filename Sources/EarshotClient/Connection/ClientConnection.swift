@@ -129,13 +129,9 @@ public final class ClientConnection {
         }
     }
 
-    /// Whether the head is within its limit by far, which is sooner known than its length.
+    /// Returns whether the head is far below its limit. That is cheaper to find out than its length.
     private static func hasShortHead(_ fetch: Fetch) -> Bool {
-        func bytes(_ text: String?) -> Int { text?.utf8.count ?? 0 }
-        let (options, route) = (fetch.options, fetch.options.route)
-        let said = bytes(options.method) + bytes(options.digest) + bytes(options.key) + bytes(options.tag)
-        let way = bytes(route.proxy) + bytes(route.caFile) + bytes(route.clientCertificate) + bytes(route.clientKey)
-        return fetch.url.utf8.count + fetch.httpFields.count + said + way <= WireLimits.headBytes / 2
+        fetch.url.utf8.count + fetch.httpFields.count + fetch.options.textBytes <= WireLimits.headBytes / 2
     }
 
     /// No longer wants one request. Answered by ``ClientEvent/cancelled(_:)``, be there such a request or not.

@@ -79,7 +79,7 @@ public struct Fetch: Equatable, Sendable {
             throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
         }
         httpFields = reader.httpFields
-        for field in reader.fields { try options.set(field.name, field.value) }
+        for (name, value) in reader.fields { try options.set(name, value) }
     }
 
     func encoded() -> [UInt8] {
@@ -105,85 +105,113 @@ extension Fetch.Options {
     /// Whether it may be asked again by itself when nobody knows what became of it.
     public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
 
+    /// The defaults.
+    private static let usual = Self()
+
+    /// The table of options: name, property, default, form, whether two requests that differ in it are different
+    /// requests, and the help of a command that offers it. Reader, writer, fingerprint, durable storage, command-line
+    /// option and the check of the document derive from it.
+    ///
+    /// Inlined with its visitor, so that a visit is straight code without calls.
+    @inline(__always)
+    static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
+        try visitor.field(
+            "priority", &options.priority, usual.priority, ClassForm(), .handling,
+            help: "Class of urgency: background, low, normal or high")
+        try visitor.field("method", &options.method, usual.method, MethodForm(), .content)
+        try visitor.field("coalesce", &options.coalesces, usual.coalesces, FlagForm(), .content)
+        try visitor.field(
+            "timeout", &options.timeoutMilliseconds, usual.timeoutMilliseconds, SecondsForm(), .handling,
+            help: "Maximum time without a byte from the server, in seconds")
+        try visitor.field(
+            "deadline", &options.deadlineMilliseconds, nil, OptionalForm(SecondsForm()), .handling,
+            help: "Maximum total time, waiting included, in seconds")
+        try visitor.field(
+            "max-bytes", &options.maxBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
+            help: "Maximum size of the decoded body, in bytes")
+        try visitor.field(
+            "redirect", &options.redirect, usual.redirect, WordForm(), .content,
+            help: "Treatment of a redirect")
+        try visitor.field(
+            "cache", &options.cache, usual.cache, WordForm(), .content,
+            help: """
+                Use of the cache. explicit uses responses that are fresh by max-age or Expires, and validates others; \
+                default also estimates freshness from Last-Modified
+                """)
+        try visitor.field(
+            "retries", &options.retries, usual.retries, NumberForm(retriesRange), .handling,
+            help: "Maximum number of retries for transient failures")
+        try visitor.field(
+            "progress", &options.progressMilliseconds, nil,
+            OptionalForm(NumberForm(50...WireLimits.seconds * 1000)), .handling)
+        try visitor.field("stream", &options.streams, usual.streams, FlagForm(), .handling)
+        try visitor.field("deliver", &options.delivery, usual.delivery, WordForm(), .handling)
+        try visitor.field("take", &options.takes, usual.takes, FlagForm(), .handling)
+        try visitor.field("digest", &options.digest, nil, OptionalForm(DigestForm()), .content)
+        try visitor.field("key", &options.key, nil, OptionalForm(KeyForm()), .content)
+        try visitor.route(&options.route)
+        try visitor.field(
+            "cookies", &options.usesCookies, usual.usesCookies, FlagForm(), .content,
+            help: """
+                Send and keep cookies. They belong to the first part of the handler's name, see --handler, and outlive \
+                the command by the setting cookie-time; a private bus takes them with it
+                """)
+        try visitor.field("replace", &options.replacesHandler, usual.replacesHandler, FlagForm(), .handling)
+        try visitor.field("warm", &options.isWarm, usual.isWarm, FlagForm(), .content)
+        try visitor.field("durable", &options.isDurable, usual.isDurable, FlagForm(), .content)
+        try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
+        try visitor.field(
+            "asked-ms", &options.askedMilliseconds, usual.askedMilliseconds,
+            NumberForm(0...WireLimits.seconds * 1000), .handling)
+        try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
+    }
+
+    /// Whether it differs from no options at all only in the way it is handled.
+    public var hasUsualContent: Bool {
+        var (options, check) = (self, ContentCheck())
+        try? Self.visit(&options, &check)
+        return check.isUsual
+    }
+
+    /// Hashes the options in which no two requests under one ID differ. For a comparison inside one process.
+    public func hashContent(into hasher: inout Hasher) {
+        var (options, visitor) = (self, ContentHasher(hasher: hasher))
+        try? Self.visit(&options, &visitor)
+        hasher = visitor.hasher
+    }
+
+    /// Bytes of all texts.
+    public var textBytes: Int {
+        var (options, counter) = (self, TextCounter())
+        try? Self.visit(&options, &counter)
+        return counter.byteCount
+    }
+
+    /// The fields in the order in which they are written.
+    public static var fields: [FieldRow] {
+        var (options, list) = (Self(), FieldList())
+        try? Self.visit(&options, &list)
+        return list.rows
+    }
+
+    /// Sets an option of the table to text of a person.
+    ///
+    /// - Throws: `WireError` whose detail tells the possible values.
+    public mutating func set(_ name: String, to text: String) throws(WireError) {
+        try set(HeadText(bytes: Array(name.utf8)[...]), HeadText(bytes: Array(text.utf8)[...]))
+    }
+
+    /// Reads a field. Unknown ones are a later version's.
+    @inline(__always)
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
-        switch name {
-        case "priority":
-            priority = try HeadReader.priorityClass(value)
-        case "method":
-            guard Ascii.isIdentifier(value.bytes) else { throw WireError(.badMessage, "method is an HTTP method") }
-            method = value.string
-        case "coalesce": coalesces = try HeadReader.flag(value, "coalesce")
-        case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
-        case "deadline": deadlineMilliseconds = try HeadReader.milliseconds(value, "deadline")
-        case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
-        case "redirect":
-            guard let mode = RedirectMode(rawValue: value.string) else {
-                throw WireError(.badMessage, "redirect is follow, error or manual")
-            }
-            redirect = mode
-        case "cache":
-            guard let mode = CacheMode(rawValue: value.string) else {
-                throw WireError(
-                    .badMessage,
-                    "cache is default, explicit, no-store, reload, no-cache, force-cache or only-if-cached")
-            }
-            cache = mode
-        case "retries": retries = try HeadReader.integer(value, in: Self.retriesRange, "retries")
-        case "progress":
-            progressMilliseconds = try HeadReader.integer(value, in: 50...WireLimits.seconds * 1000, "progress")
-        case "deliver":
-            guard let form = BodyDelivery(rawValue: value.string) else {
-                throw WireError(.badMessage, "deliver is auto, inline or file")
-            }
-            delivery = form
-        case "take": takes = try HeadReader.flag(value, "take")
-        case "stream": streams = try HeadReader.flag(value, "stream")
-        case "digest":
-            guard value.bytes.starts(with: "sha-256=".utf8) else {
-                throw WireError(.badMessage, "digest is sha-256=HEX")
-            }
-            digest = try HeadReader.sha256(HeadText(bytes: value.bytes.dropFirst(8)), "digest")
-        case "key":
-            guard (1...WireLimits.keyBytes).contains(value.bytes.count), value.bytes.allSatisfy(Ascii.isVisible) else {
-                throw WireError(.badMessage, "key is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
-            }
-            key = value.string
-        case "cookies": usesCookies = try HeadReader.flag(value, "cookies")
-        case "replace": replacesHandler = try HeadReader.flag(value, "replace")
-        case "warm": isWarm = try HeadReader.flag(value, "warm")
-        case "durable": isDurable = try HeadReader.flag(value, "durable")
-        case "subscribe": subscribes = try HeadReader.flag(value, "subscribe")
-        case "asked-ms":
-            askedMilliseconds = try HeadReader.integer(value, in: 0...WireLimits.seconds * 1000, "asked-ms")
-        case "tag": tag = try HeadReader.identifier(value, "tag")
-        default: _ = try route.set(name, value)  // Others are a later version's.
-        }
+        var reader = FieldReader(name, value)
+        try Self.visit(&self, &reader)
+        if !reader.isDone { _ = try route.set(reader.name, reader.text) }
     }
 
     func write(to writer: inout HeadWriter) {
-        let usual = Fetch.Options()
-        writer.field("priority", if: priority != usual.priority, priority.name)
-        writer.field("method", if: method != usual.method, method)
-        writer.field("coalesce", if: !coalesces, "no")
-        if timeoutMilliseconds != usual.timeoutMilliseconds { writer.field("timeout", seconds: timeoutMilliseconds) }
-        writer.field("deadline", seconds: deadlineMilliseconds)
-        writer.field("max-bytes", maxBytes)
-        writer.field("redirect", if: redirect != usual.redirect, redirect.rawValue)
-        writer.field("cache", if: cache != usual.cache, cache.rawValue)
-        if retries != usual.retries { writer.field("retries", retries) }
-        writer.field("progress", progressMilliseconds)
-        writer.field("stream", if: streams, "yes")
-        writer.field("deliver", if: delivery != usual.delivery, delivery.rawValue)
-        writer.field("take", if: takes, "yes")
-        writer.field("digest", digest.map { "sha-256=" + $0 })
-        writer.field("key", key)
-        route.write(to: &writer)
-        writer.field("cookies", if: usesCookies, "yes")
-        writer.field("replace", if: replacesHandler, "yes")
-        writer.field("warm", if: isWarm, "yes")
-        writer.field("durable", if: isDurable, "yes")
-        writer.field("subscribe", if: !subscribes, "no")
-        if askedMilliseconds > 0 { writer.field("asked-ms", askedMilliseconds) }
-        writer.field("tag", tag)
+        var options = self
+        // A writer throws nothing.
+        try? Self.visit(&options, &writer)
     }
 }

@@ -69,6 +69,9 @@ public struct Route: Hashable, Sendable {
         return String(decoding: writer.finished(), as: UTF8.self)
     }
 
+    /// Names of the fields in the order in which they are written.
+    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key"]
+
     /// Takes a field of these names; false for others.
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
         switch name {

@@ -208,21 +208,21 @@ struct HeadReader {
 extension HeadReader {
     // MARK: Values of fields
 
-    static func integer(_ text: HeadText, in range: ClosedRange<Int>, _ name: StaticString) throws(WireError) -> Int {
+    static func integer(_ text: HeadText, in range: ClosedRange<Int>, _ name: String) throws(WireError) -> Int {
         guard let number = Decimal.unsigned(text.bytes), let value = Int(exactly: number), range.contains(value) else {
             throw WireError(.badMessage, "\(name) is a number from \(range.lowerBound) to \(range.upperBound)")
         }
         return value
     }
 
-    static func milliseconds(_ text: HeadText, _ name: StaticString) throws(WireError) -> Int {
+    static func milliseconds(_ text: HeadText, _ name: String) throws(WireError) -> Int {
         guard let value = Decimal.milliseconds(text.bytes), value > 0 else {
             throw WireError(.badMessage, "\(name) is seconds, over 0 and at most \(WireLimits.seconds)")
         }
         return value
     }
 
-    static func flag(_ text: HeadText, _ name: StaticString) throws(WireError) -> Bool {
+    static func flag(_ text: HeadText, _ name: String) throws(WireError) -> Bool {
         switch text {
         case "yes": return true
         case "no": return false
@@ -230,7 +230,7 @@ extension HeadReader {
         }
     }
 
-    static func identifier(_ text: HeadText, _ name: StaticString) throws(WireError) -> String {
+    static func identifier(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isIdentifier(text.bytes) else {
             throw WireError(.badMessage, "\(name) is 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
@@ -244,7 +244,7 @@ extension HeadReader {
         return named
     }
 
-    static func sha256(_ text: HeadText, _ name: StaticString) throws(WireError) -> String {
+    static func sha256(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isSHA256(text.bytes) else {
             throw WireError(.badMessage, "\(name) is 64 lower-case hexadecimal digits")
         }
@@ -273,7 +273,7 @@ extension HeadReader {
         return token
     }
 
-    static func count(_ text: HeadText, _ name: StaticString) throws(WireError) -> Int {
+    static func count(_ text: HeadText, _ name: String) throws(WireError) -> Int {
         try integer(text, in: 0...Int.max, name)
     }
 

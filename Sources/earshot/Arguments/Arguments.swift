@@ -15,19 +15,6 @@ extension CommandLine {
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
-extension PriorityClass {
-    /// A class by its name on the wire.
-    static func parsed(_ argument: String) throws -> PriorityClass {
-        guard let named = PriorityClass(name: argument) else {
-            throw ValidationError("a class is background, low, normal or high")
-        }
-        return named
-    }
-}
-
-extension RedirectMode: ExpressibleByArgument {}
-extension CacheMode: ExpressibleByArgument {}
-
 extension HandlerID: ExpressibleByArgument {
     public init?(argument: String) { self.init(argument) }
 }

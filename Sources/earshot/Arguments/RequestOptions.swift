@@ -3,28 +3,9 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 
-/// What can be said of a request, whichever command asks for it.
+/// Options of a request, for each command that makes some.
 struct RequestOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "How urgent it is: background, low, normal or high; normal if not given.", valueName: "class"),
-        transform: PriorityClass.parsed)
-    var priority = PriorityClass.normal
-
-    @Option(help: "Seconds without a byte until an attempt is given up.")
-    var timeout = 60.0
-
-    @Option(help: "Seconds for all of it, waiting included.")
-    var deadline: Double?
-
-    @Option(help: "Bytes of body, decoded, that are too many.")
-    var maxBytes: Int?
-
-    @Option(help: "Attempts after the first, where one can help.")
-    var retries = 2
-
-    @Option(help: "What a redirect means.")
-    var redirect = RedirectMode.follow
+    @OptionGroup var values: FetchValues
 
     @Option(
         name: [.customShort("X"), .long],
@@ -38,16 +19,6 @@ struct RequestOptions: ParsableArguments {
     @Flag(help: "Share the fetch with nobody.")
     var alone = false
 
-    @Option(
-        help: ArgumentHelp(
-            """
-            How to use the cache: explicit uses what is fresh by max-age or Expires and asks the server about the \
-            rest; default also estimates freshness from Last-Modified; or no-store, reload, no-cache, force-cache, \
-            only-if-cached.
-            """,
-            valueName: "mode"))
-    var cache = CacheMode.explicit
-
     @Option(help: "A proxy, http://, https:// or socks5://HOST:PORT; none for none. Else what the environment says.")
     var proxy: String?
 
@@ -60,22 +31,10 @@ struct RequestOptions: ParsableArguments {
     @Option(name: .customLong("key"), help: "File with its key, if that is another.", completion: .file())
     var certificateKey: String?
 
-    @Flag(
-        help: """
-            Send and keep cookies. They belong to the first part of the handler's name, see --handler, and outlive the \
-            command by the setting cookie-time; a private bus takes them with it.
-            """)
-    var cookies = false
-
     @Option(name: [.customShort("H"), .long], help: ArgumentHelp("A header field to send.", valueName: "name: value"))
     var header: [String] = []
 
     func validate() throws {
-        let times = 0.001...Double(WireLimits.seconds)
-        guard times.contains(timeout) else { throw ValidationError("--timeout is 0.001 to 86400 seconds") }
-        if let deadline, !times.contains(deadline) { throw ValidationError("--deadline is 0.001 to 86400 seconds") }
-        if let maxBytes, maxBytes < 0 { throw ValidationError("--max-bytes is not negative") }
-        guard (0...20).contains(retries) else { throw ValidationError("--retries is 0 to 20") }
         if let method {
             guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
                 method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -108,20 +67,13 @@ struct RequestOptions: ParsableArguments {
     func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.body = body
+        values.apply(to: &fetch.options)
         fetch.options.method = method ?? (body == nil ? "GET" : "POST")
         fetch.options.coalesces = !alone && ["GET", "HEAD"].contains(fetch.options.method)
         fetch.options.route.proxy = proxy
         fetch.options.route.caFile = caFile.map(Folder.absolute)
         fetch.options.route.clientCertificate = certificate.map(Folder.absolute)
         fetch.options.route.clientKey = certificateKey.map(Folder.absolute)
-        fetch.options.usesCookies = cookies
-        fetch.options.priority = priority
-        fetch.options.timeoutMilliseconds = Int(timeout * 1000)
-        fetch.options.deadlineMilliseconds = deadline.map { Int($0 * 1000) }
-        fetch.options.maxBytes = maxBytes
-        fetch.options.retries = retries
-        fetch.options.redirect = redirect
-        fetch.options.cache = cache
         fetch.httpFields = ByteText.bytes(of: header.joined(separator: "\n"))
         return fetch
     }

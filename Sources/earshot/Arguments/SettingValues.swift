@@ -6,16 +6,6 @@ internal import EarshotCore
 /// The argument parser finds options as the children of a mirror and decodes each by its label. So a list of options
 /// can take the place of properties.
 struct SettingValues: ParsableArguments, CustomReflectable {
-    /// Name of a setting as the argument parser asks for it.
-    private struct Key: CodingKey {
-        let stringValue: String
-        var intValue: Int? { nil }
-
-        init(_ name: SettingName) { stringValue = name.rawValue }
-        init(stringValue: String) { self.stringValue = stringValue }
-        init?(intValue: Int) { nil }
-    }
-
     private let options: [(name: SettingName, option: Option<String?>)]
 
     init() {
@@ -29,9 +19,9 @@ struct SettingValues: ParsableArguments, CustomReflectable {
     }
 
     init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: Key.self)
+        let container = try decoder.container(keyedBy: OptionKey.self)
         options = try SettingName.allCases.map { name in
-            (name, try container.decode(Option<String?>.self, forKey: Key(name)))
+            (name, try container.decode(Option<String?>.self, forKey: OptionKey(name.rawValue)))
         }
     }
 

@@ -1,0 +1,153 @@
+/// Form of a field's value: how it is read and written.
+protocol FieldForm<Value> {
+    associatedtype Value: Hashable
+
+    /// Reads a value.
+    ///
+    /// - Parameter name: of its field, for the error.
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Value
+    /// Writes a field with a value.
+    func write(_ value: Value, _ name: String, to writer: inout HeadWriter)
+    /// Length of a value whose length has no bound here; 0 for others.
+    func textBytes(_ value: Value) -> Int
+    /// All values as they are written, if they are a few words; else none.
+    var words: [String] { get }
+}
+
+extension FieldForm {
+    func textBytes(_ value: Value) -> Int { 0 }
+    var words: [String] { [] }
+}
+
+/// Flag: `yes` or `no`.
+struct FlagForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Bool { try HeadReader.flag(text, name) }
+
+    func write(_ value: Bool, _ name: String, to writer: inout HeadWriter) { writer.field(name, value ? "yes" : "no") }
+
+    var words: [String] { ["yes", "no"] }
+}
+
+/// One of some words.
+struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Value {
+        guard let value = Value(rawValue: text.string) else { throw error(name) }
+        return value
+    }
+
+    func write(_ value: Value, _ name: String, to writer: inout HeadWriter) { writer.field(name, value.rawValue) }
+
+    var words: [String] { Value.allCases.map(\.rawValue) }
+
+    private func error(_ name: String) -> WireError {
+        let words = words
+        return WireError(
+            .badMessage, "\(name) is \(words.dropLast().joined(separator: ", ")) or \(words.last ?? "nothing")")
+    }
+}
+
+/// Class of urgency.
+struct ClassForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> PriorityClass {
+        try HeadReader.priorityClass(text)
+    }
+
+    func write(_ value: PriorityClass, _ name: String, to writer: inout HeadWriter) { writer.field(name, value.name) }
+}
+
+/// Time in seconds over 0, kept in milliseconds.
+struct SecondsForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Int { try HeadReader.milliseconds(text, name) }
+
+    func write(_ value: Int, _ name: String, to writer: inout HeadWriter) { writer.field(name, seconds: value) }
+}
+
+/// Number in a range.
+struct NumberForm: FieldForm {
+    private let range: ClosedRange<Int>
+
+    @inline(__always)
+    init(_ range: ClosedRange<Int>) {
+        self.range = range
+    }
+
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Int {
+        try HeadReader.integer(text, in: range, name)
+    }
+
+    func write(_ value: Int, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
+}
+
+/// HTTP method.
+struct MethodForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
+        guard Ascii.isIdentifier(text.bytes) else { throw WireError(.badMessage, "\(name) is an HTTP method") }
+        return text.string
+    }
+
+    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
+    func textBytes(_ value: String) -> Int { value.utf8.count }
+}
+
+/// Identifier: up to 64 visible ASCII bytes.
+struct IdentifierForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> String { try HeadReader.identifier(text, name) }
+
+    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
+    func textBytes(_ value: String) -> Int { value.utf8.count }
+}
+
+/// Coalescing key of a client: up to 200 visible ASCII bytes.
+struct KeyForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
+        guard (1...WireLimits.keyBytes).contains(text.bytes.count), text.bytes.allSatisfy(Ascii.isVisible) else {
+            throw WireError(.badMessage, "\(name) is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
+        }
+        return text.string
+    }
+
+    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
+    func textBytes(_ value: String) -> Int { value.utf8.count }
+}
+
+/// SHA-256 with the name of its algorithm; kept without it.
+struct DigestForm: FieldForm {
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
+        guard text.bytes.starts(with: "sha-256=".utf8) else { throw WireError(.badMessage, "\(name) is sha-256=HEX") }
+        return try HeadReader.sha256(HeadText(bytes: text.bytes.dropFirst(8)), name)
+    }
+
+    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, "sha-256=" + value) }
+    func textBytes(_ value: String) -> Int { value.utf8.count }
+}
+
+/// Value that may be missing.
+struct OptionalForm<Form: FieldForm>: FieldForm {
+    private let form: Form
+
+    @inline(__always)
+    init(_ form: Form) {
+        self.form = form
+    }
+
+    @inline(__always)
+    func read(_ text: HeadText, _ name: String) throws(WireError) -> Form.Value? { try form.read(text, name) }
+
+    @inline(__always)
+    func write(_ value: Form.Value?, _ name: String, to writer: inout HeadWriter) {
+        if let value { form.write(value, name, to: &writer) }
+    }
+
+    @inline(__always)
+    func textBytes(_ value: Form.Value?) -> Int { value.map { form.textBytes($0) } ?? 0 }
+    var words: [String] { form.words }
+}

@@ -1,0 +1,9 @@
+/// Name of a derived option as the argument parser asks for it.
+struct OptionKey: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+
+    init(_ name: String) { stringValue = name }
+    init(stringValue: String) { self.init(stringValue) }
+    init?(intValue: Int) { nil }
+}

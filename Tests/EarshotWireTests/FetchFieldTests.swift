@@ -1,0 +1,50 @@
+import Testing
+
+@testable import EarshotWire
+
+/// The table of FETCH options and its visitors.
+@Suite struct FetchFieldTests {
+    @Test func `each field has a name of its own and each default is read as itself`() throws {
+        let fields = Fetch.Options.fields
+        #expect(Set(fields.map(\.name)).count == fields.count && fields.count > 20)
+        for field in fields where !field.usual.isEmpty {
+            var options = Fetch.Options()
+            try options.set(field.name, to: field.usual)
+            #expect(options == Fetch.Options(), "\(field.name)")
+        }
+    }
+
+    @Test func `each word is read, and written unless it is the default`() throws {
+        for field in Fetch.Options.fields {
+            for word in field.words {
+                var options = Fetch.Options()
+                try options.set(field.name, to: word)
+                var writer = HeadWriter("")
+                options.write(to: &writer)
+                #expect(
+                    String(decoding: writer.bytes, as: UTF8.self)
+                        == (word == field.usual ? "" : "\n\(field.name): \(word)"))
+            }
+            guard !field.words.isEmpty else { continue }
+            var options = Fetch.Options()
+            #expect(throws: WireError.self) { try options.set(field.name, to: "other") }
+        }
+    }
+
+    @Test func `an unknown field changes nothing`() throws {
+        var options = Fetch.Options()
+        try options.set("novel", to: "1")
+        #expect(options == Fetch.Options() && options.hasUsualContent && options.textBytes == 3)
+    }
+
+    @Test func `the bytes of all texts are counted`() throws {
+        var options = Fetch.Options()
+        let digest = String(repeating: "0a", count: 32)
+        let lines = [
+            ("method", "HEAD"), ("key", "own"), ("tag", "t"), ("digest", "sha-256=" + digest), ("proxy", "none"),
+        ]
+        for (name, text) in lines { try options.set(name, to: text) }
+        // The route counts with its names: "\nproxy: none\n".
+        #expect(options.textBytes == 85)
+    }
+}
