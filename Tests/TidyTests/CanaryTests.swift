@@ -20,6 +20,15 @@ import Testing
         #expect(Rules.forbiddenImports(file("", at: "Sources/Novel/A.swift")).count == 1)
     }
 
+    @Test func `a seeded hash is found outside the core`() {
+        for line in ["var hasher = Hasher()", "let number = name.hashValue"] {
+            #expect(Rules.seededHashes(file(line, at: "Sources/EarshotCache/A.swift")).count == 1)
+            #expect(Rules.seededHashes(file(line)) == [])
+        }
+        let witness = "func hash(into hasher: inout Hasher) { hasher.combine(values) }"
+        #expect(Rules.seededHashes(file(witness, at: "Sources/EarshotCache/A.swift")) == [])
+    }
+
     @Test func `a file of 501 lines is too long and one of 500 is not`() {
         #expect(Rules.tooLong(file(String(repeating: "\n", count: 501))).count == 1)
         #expect(Rules.tooLong(file(String(repeating: "\n", count: 500))) == [])

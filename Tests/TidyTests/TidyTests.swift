@@ -53,6 +53,10 @@ import Testing
         expectNone(try sources().flatMap(Rules.impure))
     }
 
+    @Test func `digests for other processes are made without seeded hashes`() throws {
+        expectNone(try sources().flatMap(Rules.seededHashes))
+    }
+
     @Test func `no path of a machine is in the tree`() throws {
         let folders = [".", "bin", "Sources", "Tests", "protocols", "examples", ".ci"]
         expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.machinePaths))

@@ -62,15 +62,21 @@ public final class BrokerProcess {
     var lock: LockFile
     /// Nil until the broker serves.
     private(set) var places: BrokerPlaces?
-    private let signals: SignalSource
+    /// Nil for a broker in a process that is not its own.
+    private let signals: SignalSource?
     private var drainStarted: LoopTime?
 
-    /// Takes the runtime folder, binds both endpoints and says that it is ready.
-    /// - Throws: `BrokerError` when the place is taken or not usable, `FolderError` for a folder that is not to be
-    ///   trusted, else the error of the call that failed.
-    public init(options: BrokerOptions, logger: Logger) throws {
-        self.options = options
-        self.logger = logger
+    /// Makes this process a broker: takes the runtime folder and binds both endpoints.
+    ///
+    /// - Throws: `BrokerError` if another broker uses a folder or the folder is unusable, `FolderError` for a folder
+    ///   that others can change, else the error of the call that failed.
+    public convenience init(options: BrokerOptions, logger: Logger) throws {
+        let signals = try Self.prepareProcess(options)
+        try self.init(options: options, logger: logger, signals: signals)
+    }
+
+    /// Sets the properties of a broker's own process: name, limits, signals, umask, and its end with the parent's.
+    private static func prepareProcess(_ options: BrokerOptions) throws -> SignalSource {
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             throw BrokerError("the parent process \(parent) is gone")
         }
@@ -78,8 +84,18 @@ public final class BrokerProcess {
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         SignalSource.ignoreBrokenPipes()
-        signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
+        let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
+        return signals
+    }
+
+    /// Makes a broker in any process.
+    ///
+    /// - Parameter signals: The process's signals; nil if they belong to others.
+    init(options: BrokerOptions, logger: Logger, signals: SignalSource?) throws {
+        self.options = options
+        self.logger = logger
+        self.signals = signals
         try PrivateFolder.makeClosed(options.runtimeFolder)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
@@ -112,7 +128,7 @@ public final class BrokerProcess {
         core.isCaching = cache != nil
         core.isKeeping = durable != nil
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
-        core.identify = Self.identity
+        core.identify = FlightIdentity.init(digestOf:)
         core.hosts = .international
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
@@ -122,7 +138,7 @@ public final class BrokerProcess {
         )
         if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.openingMilliseconds)) }
         if let opening { try restore(opening) }
-        _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() }
+        if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() } }
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
@@ -131,15 +147,25 @@ public final class BrokerProcess {
         places = try makePlaces()
     }
 
-    /// Serves until it is told to end, or cannot go on.
+    /// Serves until a signal ends it, or an error.
     public func run() throws -> Int32 {
+        start()
+        try loop.run()
+        finish()
+        return 0
+    }
+
+    /// Begins to serve; the work happens while the loop runs.
+    func start() {
         _ = loop.addHook { [unowned self] in pass() }
         logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
         sayReady()
-        try loop.run()
+    }
+
+    /// Writes everything that the cache and the durable requests still have to write.
+    func finish() {
         cache?.finish()
         durable?.finish()
-        return 0
     }
 
     // MARK: The pass
@@ -377,22 +403,25 @@ public final class BrokerProcess {
     private var drainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
 
     private func signalled() {
-        while let signal = signals.next() {
-            guard signal != SIGHUP else {
-                readSettings()
-                continue
-            }
-            // Whoever ends it may remove its folders from now on.
-            places = nil
-            guard drainStarted == nil else {
-                logger.notice("second signal \(signal): stopping now")
-                loop.stop()
-                return
-            }
-            logger.notice("signal \(signal): finishing what runs, at most \(drainTime)")
-            drainStarted = loop.now
-            core.drain()
+        while let signal = signals?.next() {
+            if signal == SIGHUP { readSettings() } else { drain("signal \(signal)") }
         }
+    }
+
+    /// Finishes the work at hand, within the drain time, and stops the loop. The second call stops it at once.
+    ///
+    /// - Parameter cause: For the log.
+    func drain(_ cause: String) {
+        // Its folders may be removed from here on.
+        places = nil
+        guard drainStarted == nil else {
+            logger.notice("second \(cause): stopping now")
+            loop.stop()
+            return
+        }
+        logger.notice("\(cause): finishing what runs, at most \(drainTime)")
+        drainStarted = loop.now
+        core.drain()
     }
 
     /// When a draining broker looks again whether it may end.
@@ -427,14 +456,6 @@ public final class BrokerProcess {
                 "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
         }
         return path
-    }
-
-    private static func identity(_ bytes: [UInt8]) -> FlightIdentity {
-        var hash = SHA256()
-        hash.update(bytes.span)
-        let digest = hash.finalize().bytes
-        func word(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
-        return FlightIdentity(high: word(digest[..<8]), low: word(digest[8..<16]))
     }
 
     private static func randomNumber() -> UInt64 {

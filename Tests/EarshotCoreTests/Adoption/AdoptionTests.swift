@@ -1,5 +1,6 @@
 import EarshotHTTP
 import EarshotWire
+import Synchronization
 import Testing
 
 @testable import EarshotCore
@@ -44,6 +45,55 @@ struct AdoptionTests {
     private func job(of held: HeldAttempt) -> Job { Job(attempt: held.attempt, url: held.url) }
 
     private func orphans(_ rig: CoreRig) -> Int { rig.core.adoption.orphans.count }
+
+    @Test func `the text that makes a flight's identity is the same in every process`() throws {
+        var rig = CoreRig(broker: 1)
+        // Compares the text itself: an identity has only 128 bits of it.
+        let texts = Mutex<[String]>([])
+        rig.core.identify = { bytes in
+            texts.withLock { $0.append(String(decoding: bytes, as: UTF8.self)) }
+            return FlightIdentity(high: 0, low: 0)
+        }
+        let client = rig.client(1)
+        _ = rig.worker()
+        rig.pass { rig in
+            rig.fetch("h", "1", url, by: client)
+            rig.fetch("a/b", "2", "https://user@b.example/y?z", by: client) {
+                $0.options.method = "HEAD"
+                $0.options.redirect = .error
+                $0.options.cache = .noStore
+                $0.options.key = "own"
+                $0.options.usesCookies = true
+                $0.options.route.proxy = "none"
+                $0.options.route.clientCertificate = "/c"
+                $0.httpFields = Array("X-B:  2\naccept: */*\nx-a: 1\nX-b: 3".utf8)
+            }
+        }
+        #expect(
+            texts.withLock { $0.sorted() } == [
+                """
+                7 default18 http://a.example/x0\u{20}
+                """,
+                """
+                8 no-store26 https://user@b.example/y?z83 HEAD error own
+
+                a
+
+                proxy: none
+                client-certificate: /c
+                accept:*/*
+                x-a:1
+                x-b:2
+                x-b:3
+                X-B:  2
+                accept: */*
+                x-a: 1
+                X-b: 3
+                pragma: no-cache
+                cache-control: no-cache
+                """,
+            ])
+    }
 
     @Test(arguments: [true, false])
     func `a request goes on with what a worker fetches for the same, whoever comes first`(workerFirst: Bool) throws {

@@ -1,0 +1,278 @@
+import EarshotCore
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Logging
+import Testing
+
+@testable import EarshotBroker
+
+/// The broker's shell over real sockets: messages, files, settings and its end.
+struct BrokerProcessTests {
+    private static let url = "http://a.example/x"
+    private static let sum = String(repeating: "ab", count: 32)
+
+    /// A completion of `text`, whose name is `sum`.
+    private static func done(_ job: Job, _ text: String = "", file: String? = nil) -> Completion {
+        var completion = Completion(attempt: job.attempt, status: 200)
+        completion.length = text.utf8.count
+        completion.sha256 = sum
+        completion.file = file
+        return completion
+    }
+
+    /// A client, a worker and the job of the client's request.
+    private func fetching(
+        _ rig: BrokerRig, _ change: (inout Fetch) -> Void = { _ in }
+    ) throws -> (client: BrokerRig.Client, worker: BrokerRig.FakeWorker, job: Job) {
+        let (client, worker) = (try rig.client(), try rig.worker())
+        try client.fetch("1", Self.url, change)
+        try #require(try rig.reaches { worker.jobs.count == 1 })
+        return (client, worker, worker.jobs[0].job)
+    }
+
+    @Test func `a request becomes a job, and its result reaches the client with its body`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        #expect(job.url == Self.url)
+        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        #expect(client.terminals[0].body == Array("hello".utf8))
+        #expect(rig.spool.isEmpty)
+        client.acknowledge()
+        #expect(try rig.reaches { rig.broker.bodies.isEmpty })
+    }
+
+    @Test func `the body of a request reaches the worker`() throws {
+        let rig = try BrokerRig()
+        let (client, worker) = (try rig.client(), try rig.worker())
+        try client.fetch("1", Self.url) { fetch in
+            fetch.options.method = "POST"
+            fetch.options.coalesces = false
+            fetch.body = Array("name=value".utf8)
+        }
+        #expect(try rig.reaches { worker.jobs.count == 1 })
+        #expect(worker.jobs[0].job.method == "POST")
+        #expect(worker.jobs[0].body == Array("name=value".utf8))
+    }
+
+    @Test func `a client that is gone cancels its transfers`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        rig.drop(client)
+        #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
+    }
+
+    @Test func `bytes that are no message are answered with an error, and the connection stands`() throws {
+        let rig = try BrokerRig()
+        let client = try rig.client()
+        client.say(head: Array("NONSENSE".utf8))
+        #expect(try rig.reaches { client.messages.count == 2 })
+        guard case .error(let reply) = client.messages[1] else {
+            Issue.record("\(client.messages[1]) is not an error")
+            return
+        }
+        #expect(reply.code == "unknown-verb")
+        client.say(.query(.status))
+        #expect(try rig.reaches { client.messages.last == .answer(.status) })
+    }
+
+    // MARK: Files
+
+    @Test func `a worker's file gets the name of its content, and goes with the acknowledgement`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        try rig.write("hello", rig.part(of: job))
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        #expect(client.terminals[0].terminal.response?.file == "\(rig.folder)/spool/\(Self.sum)")
+        #expect(rig.spool == [Self.sum])
+        client.acknowledge()
+        #expect(try rig.reaches { rig.spool.isEmpty })
+    }
+
+    @Test func `a client that takes its file gets one that is named after the attempt`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig) { $0.options.takes = true }
+        try rig.write("hello", rig.part(of: job))
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        #expect(client.terminals[0].terminal.response?.isYours == true)
+        #expect(rig.spool == ["\(job.attempt).taken"])
+    }
+
+    @Test func `a file of another length than its DONE says is a failure`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        try rig.write("hell", rig.part(of: job))
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { client.ends == ["internal"] })
+    }
+
+    @Test func `a file that is not the worker's is a failure, and stays as it is`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        try rig.write("hello", "precious")
+        worker.say(.done(Self.done(job, "hello", file: "precious")))
+        #expect(try rig.reaches { client.ends == ["internal"] })
+        #expect(rig.spool == ["precious"])
+    }
+
+    @Test func `the file of an attempt that nobody waits for is removed`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        var other = job
+        other.attempt.flight += 1
+        try rig.write("hello", rig.part(of: other))
+        worker.say(.done(Self.done(other, "hello", file: rig.part(of: other))))
+        #expect(try rig.reaches { rig.spool.isEmpty })
+        worker.say(.done(Self.done(job)))
+        #expect(try rig.reaches { client.ends == ["200"] })
+    }
+
+    @Test func `the file of a cancelled attempt is removed`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        client.say(.cancel(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
+        #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
+        try rig.write("hello", rig.part(of: job))
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { rig.spool.isEmpty })
+    }
+
+    @Test func `a client that wants a file gets one of a body that came in a message`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
+        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        let file = try #require(client.terminals[0].terminal.response?.file)
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == "hello")
+        #expect(client.terminals[0].body == nil)
+    }
+
+    @Test func `a client that wants a message gets one of a body that came as a file`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig) { $0.options.delivery = .inline }
+        try rig.write("hello", rig.part(of: job))
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        #expect(client.terminals[0].body == Array("hello".utf8))
+        #expect(try rig.reaches { rig.spool.isEmpty })
+    }
+
+    @Test func `a file lost with its folder is a failure of the spool, and the folder is made again`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        try FileManager.default.removeItem(atPath: rig.folder + "/spool")
+        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        #expect(try rig.reaches { client.ends == ["spool-failed"] })
+        #expect(FileManager.default.fileExists(atPath: rig.folder + "/spool/broker.lock"))
+        #expect(rig.broker.core.placeFaults.map(\.place) == ["spool"])
+    }
+
+    // MARK: Stores
+
+    @Test func `an answer of the cache needs no worker`() throws {
+        let rig = try BrokerRig { $0.cacheFolder = $0.runtimeFolder + "-cache" }
+        let (client, worker, job) = try fetching(rig)
+        var completion = Self.done(job, "hello")
+        completion.httpFields = Array("cache-control: max-age=600".utf8)
+        worker.say(.done(completion), Array("hello".utf8))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        try client.fetch("2", Self.url)
+        #expect(try rig.reaches { client.ends == ["200", "200"] })
+        #expect(client.terminals[1].terminal.response?.source == .cache)
+        #expect(client.terminals[1].body == Array("hello".utf8))
+        #expect(worker.jobs.count == 1)
+        rig.broker.finish()
+    }
+
+    @Test func `a durable request and its result outlive the broker`() throws {
+        let folder = try BrokerRig.Folder()
+        let handler = try #require(HandlerID("app/list"))
+        let request = try #require(RequestID("1"))
+        do {
+            let first = try BrokerRig(in: folder) { $0.durableFolder = $0.runtimeFolder + "-durable" }
+            let client = try first.client()
+            try client.fetch("1", Self.url) { $0.options.isDurable = true }
+            #expect(try first.reaches { client.messages.contains(.accepted(handler, request)) })
+            first.broker.drain("test")
+            #expect(try first.ends())
+            first.broker.finish()
+        }
+        let second = try BrokerRig(in: folder) { $0.durableFolder = $0.runtimeFolder + "-durable" }
+        let (client, worker) = (try second.client(), try second.worker())
+        #expect(try second.reaches { worker.jobs.count == 1 })
+        worker.say(.done(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
+        client.say(.subscribe(.handler(handler)))
+        #expect(try second.reaches { client.ends == ["200"] })
+        #expect(client.terminals[0].terminal.isDurable)
+        #expect(client.terminals[0].body == Array("hello".utf8))
+        second.broker.finish()
+    }
+
+    // MARK: Settings and the end
+
+    @Test func `a setting of a client reaches the supervisor, and the supervisor's settings apply`() throws {
+        let ends = try LineChannel.makePair()
+        let rig = try BrokerRig { $0.supervisorDescriptor = ends.child }
+        var lines: [String] = []
+        let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
+        let client = try rig.client()
+        client.say(.set(try #require(SettingWords(["origin-limit", "3"]))))
+        #expect(try rig.reaches { lines.contains("origin-limit 3") })
+        var settings = Settings()
+        try settings.apply(try SettingChange(["origin-limit", "5"]), source: "flag")
+        supervisor.send(settings.lines + [Settings.end])
+        #expect(try rig.reaches { lines.contains(Settings.taken) })
+        #expect(rig.broker.core.limits.origins.limit == 5)
+    }
+
+    @Test func `the supervisor hears how many workers there are`() throws {
+        let ends = try LineChannel.makePair()
+        let rig = try BrokerRig { $0.supervisorDescriptor = ends.child }
+        var lines: [String] = []
+        let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
+        let worker = try rig.worker()
+        #expect(try rig.reaches { lines == ["\(SupervisorWord.workers) 1"] })
+        worker.say(.bye)
+        #expect(try rig.reaches { lines.last == "\(SupervisorWord.workers) 0" })
+        withExtendedLifetime(supervisor) {}
+    }
+
+    @Test func `a broker that drains finishes its transfers, says goodbye and stops`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        rig.broker.drain("test")
+        #expect(try rig.reaches { client.messages.contains { if case .goodbye = $0 { true } else { false } } })
+        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        #expect(try rig.reaches { client.ends == ["200"] })
+        client.acknowledge()
+        #expect(try rig.ends())
+    }
+
+    @Test func `the second drain stops the loop at once`() throws {
+        let rig = try BrokerRig()
+        let (_, _, job) = try fetching(rig)
+        rig.broker.drain("test")
+        rig.broker.loop.setTimer(after: .zero) { rig.broker.drain("test") }
+        #expect(try rig.ends())
+        #expect(rig.broker.core.isHeld(job.attempt))
+    }
+
+    @Test func `a second broker in a folder is refused`() throws {
+        let folder = try BrokerRig.Folder()
+        let rig = try BrokerRig(in: folder)
+        #expect(throws: BrokerError.self) { try BrokerRig(in: folder) }
+        let client = try rig.client()
+        #expect(!client.isEnded)
+    }
+
+    @Test func `a path that is too long for a socket is refused with the limit`() throws {
+        let name = String(repeating: "n", count: 100)
+        let error = #expect(throws: BrokerError.self) {
+            try BrokerRig { $0.runtimeFolder += "-" + name }
+        }
+        #expect(error?.description.contains("107 bytes") == true)
+    }
+}
