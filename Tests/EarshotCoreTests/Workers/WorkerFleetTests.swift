@@ -249,6 +249,11 @@ struct WorkerFleetTests {
         #expect(fleet[worker].freeSlots == 6 && fleet[worker].foreign == [second])
         #expect(fleet.endForeign(second, at: worker) && !fleet.endForeign(second, at: worker))
         #expect(fleet[worker].freeSlots == 7 && fleet.checkInvariants() == [])
+        // One that ends before its HOLDS is not awaited any more.
+        let third = Self.attempt(3, broker: 9)
+        fleet.holdsForeign(third, isTold: true, at: worker)
+        #expect(fleet.endForeign(third, at: worker) == true)
+        #expect(fleet[worker].freeSlots == 7 && fleet.checkInvariants() == [])
     }
 
     @Test func `an attempt that is taken over may be beyond the slots`() {
@@ -454,6 +459,10 @@ struct WorkerLivenessTests {
         fleet.setQuarantine(busy, false)
         #expect(fleet[busy].freeSlots == 2)
         fleet.offered(0, by: busy)
+        #expect(place(busy) == [])
+        fleet.offered(2, by: busy)
+        #expect(place(busy) == ["0", "true"])
+        fleet.drain(busy)
         #expect(place(busy) == [])
     }
 }
