@@ -16,16 +16,14 @@ extension BrokerCore {
         auditPurges(check)
         auditSessions(check)
         auditDurables(check)
-        auditWaiting(check)
+        auditOutcomes(check)
         return faults
     }
 
     /// Whether nothing is wanted, running or owed: the end of a run.
     public var isIdle: Bool {
-        interests.count == 0 && flights.count == 0 && outcomes.count == 0 && extras.count == 0 && queue.count == 0
-            && !isPurging && purgedNumbers.isEmpty && fileHolders.isEmpty && spilling.isEmpty && parts.isEmpty
-            && waitingTerminals.count == 0 && waitingNumbers.isEmpty && waitingFiles.isEmpty
-            && spoolUse.waitingBytes == 0
+        interests.count == 0 && flights.count == 0 && extras.count == 0 && queue.count == 0
+            && !isPurging && purgedNumbers.isEmpty && outcomes.isEmpty && parts.isEmpty
             && runningAttempts == 0 && adoption.isEmpty
             && durables.isEmpty && recordingBytes == 0
             && governor.origins.count == 0
@@ -53,9 +51,9 @@ extension BrokerCore {
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
         let outstanding =
             interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
-            + waitingTerminals.indices.reduce(0) { sum, number in
-                let waiting = waitingTerminals[number]
-                return waiting.interest < 0 ? sum + Int(waiting.holders) : sum
+            + outcomes.waiting.indices.reduce(0) { sum, number in
+                let waiting = outcomes.waiting[number]
+                return waiting.interest == nil ? sum + Int(waiting.holders) : sum
             }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
         let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
@@ -197,8 +195,7 @@ extension BrokerCore {
         let growing = workers.indices.reduce(0) { sum, worker in
             workers[worker].leases.values.reduce(sum) { $0 + $1.growingBytes }
         }
-        check(spoolUse.growingBytes == growing, "11: \(growing) bytes grow, not \(spoolUse.growingBytes)")
-        check(Set(spoolUse.files.keys) == Set(fileHolders.keys), "11: other files are counted than needed")
+        check(outcomes.growingBytes == growing, "11: \(growing) bytes grow, not \(outcomes.growingBytes)")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")
         check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a plan is kept for no flight")
@@ -229,43 +226,31 @@ extension BrokerCore {
                     "15: the file of interest \(number) is given to \(interest.outstanding)")
             }
             let isAside =
-                waitingNumbers[number].map { interest.outstanding == waitingTerminals[$0].holders } ?? false
+                outcomes.waitingNumber(of: number).map { interest.outstanding == outcomes.waiting[$0].holders } ?? false
             let isOutcomeDue =
                 interest.phase == .held || interest.phase == .delivering && !isAside || interest.phase == .recording
             check(outcomes.contains(interest.outcome) == isOutcomeDue, "1: interest \(number) has a wrong outcome")
         }
     }
 
-    private func auditWaiting(_ check: Check) {
+    private func auditOutcomes(_ check: Check) {
         var holders: [Int32: Int] = [:]
         for client in clients.indices {
             for due in clients[client].deliveries.entries {
                 if case .file(let number) = due.place { holders[number, default: 0] += 1 }
             }
         }
-        var bytes = 0
-        for number in waitingTerminals.indices {
-            let waiting = waitingTerminals[number]
-            bytes += Int(waiting.bytes)
+        for number in outcomes.waiting.indices {
+            let waiting = outcomes.waiting[number]
             let due = holders.removeValue(forKey: number) ?? 0
+            check(waiting.holders == due, "12: \(waiting.holders) hold waiting terminal \(number), due to \(due)")
+            guard let interest = waiting.interest else { continue }
             check(
-                waiting.holders == due && due > 0,
-                "12: \(waiting.holders) hold waiting terminal \(number), due to \(due)")
-            check(
-                waiting.interest < 0 || waitingNumbers[waiting.interest] == number,
+                interests.contains(interest) && interests[interest].outstanding >= waiting.holders,
                 "12: waiting terminal \(number) names a request that does not know it")
-            check((waitingFiles[number] != nil) == waiting.isFiled, "12: waiting terminal \(number) names another file")
         }
         check(holders.isEmpty, "1: \(holders.count) terminals that are due wait nowhere")
-        for (interest, number) in waitingNumbers {
-            check(
-                waitingTerminals.contains(number) && waitingTerminals[number].interest == interest,
-                "12: interest \(interest) waits in a record of another")
-        }
-        check(spoolUse.waitingBytes == bytes, "11: \(bytes) bytes wait, not \(spoolUse.waitingBytes)")
-        check(
-            waitingFiles.values.allSatisfy { fileHolders[$0.file] != nil },
-            "12: a terminal that waits names a file that was released")
+        for fault in outcomes.checkInvariants() { check(false, fault) }
     }
 
     private func auditDurables(_ check: Check) {

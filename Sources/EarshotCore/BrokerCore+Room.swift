@@ -9,7 +9,6 @@ extension BrokerCore {
         let least = SpareRoom.leastPlaces
         return interests.hasSpareRoom(least: least) || flights.hasSpareRoom(least: least)
             || handlers.hasSpareRoom(least: least) || outcomes.hasSpareRoom(least: least)
-            || waitingTerminals.hasSpareRoom(least: least)
     }
 
     /// Releases the room of tables that are mostly empty. O(room that is released), so the shell calls it some time
@@ -26,7 +25,6 @@ extension BrokerCore {
         roots.releaseRoom(least: least)
         clients.releaseRoom(least: least)
         governor.releaseRoom(least: least)
-        waitingTerminals.releaseRoom(least: least)
         handlerChains.releaseRoom(beyond: interests.bound, least: least)
         flightChains.releaseRoom(beyond: interests.bound, least: least)
         ownerChains.releaseRoom(beyond: interests.bound, least: least)
@@ -59,10 +57,6 @@ extension BrokerCore {
         pauses.releaseRoom(least: least)
         cachePlans.releaseRoom(least: least)
         parts.releaseRoom(least: least)
-        fileHolders.releaseRoom(least: least)
-        spilling.releaseRoom(least: least)
-        waitingNumbers.releaseRoom(least: least)
-        waitingFiles.releaseRoom(least: least)
         adoption.releaseRoom(least: least)
         durables.releaseRoom(least: least)
         durableNumbers.releaseRoom(least: least)

@@ -18,10 +18,8 @@ extension BrokerCore {
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
             case .retry(let name): pauseEnded(name)
             case .opening: workers.awaitWorkers(nil)
-            case .spoolRetry: isSpoolFull = false
-            case .lent(let file):
-                lentFiles -= 1
-                releaseFile(file)
+            case .spoolRetry: outcomes.retrySpool()
+            case .lent(let file): if outcomes.release(lent: file) { actions.append(.releaseFile(file)) }
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
             case .greeting(let client): greetingEnded(client)
@@ -42,6 +40,7 @@ extension BrokerCore {
     public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
         let before = self.limits
         self.limits = limits
+        outcomes.limits = OutcomeStore.Limits(limits)
         parts.limits = PartStore.Limits(limits)
         governor.limits = OriginGovernor.Limits(limits)
         workers.limits = WorkerFleet.Limits(limits)
@@ -71,7 +70,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + governor.origins.count
-            + governor.scopes.count + lentFiles + parts.aside.count + clients.count + pools.count
+            + governor.scopes.count + outcomes.lentFiles + parts.aside.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }

@@ -56,7 +56,6 @@ public struct BrokerCore {
     var interests = Slab<Interest>()
     var extras = Slab<Interest.Extras>()
     var flights = Slab<Flight>()
-    var outcomes = Slab<Outcome>()
     var handlers = Slab<HandlerEntry>()
     var roots = Slab<RootEntry>()
     var clients = Slab<ClientSession>()
@@ -118,23 +117,12 @@ public struct BrokerCore {
     var governor: OriginGovernor
     /// Partial bodies kept for resumption.
     var parts: PartStore
-    /// Bytes in the spool, without kept parts.
-    var spoolUse = SpoolUse()
+    /// Outcomes, terminals in the shell's file, and the spool files of both.
+    var outcomes: OutcomeStore
     /// The time of the last event that told it.
     var clock = Tick(nanoseconds: .min)
-    /// Terminals and flights that still need a spool file, by name.
-    var fileHolders: [String: Int] = [:]
-    /// Outcomes whose bodies were moved out of memory.
-    var spilling: [BodyID: Int32] = [:]
-    /// Terminals that wait in the shell's file; their numbers by interest, while there is one; those of their bodies
-    /// that are spool files.
-    var waitingTerminals = Slab<WaitingTerminal>()
-    var waitingNumbers: [Int32: Int32] = [:]
-    var waitingFiles: [Int32: WaitingBody] = [:]
     /// Attempts of earlier brokers, and the flights that adopt them.
     var adoption: AdoptionBook
-    /// Whether a body could not be written lately.
-    var isSpoolFull = false
     /// Bodies of requests that wait to be sent.
     var requestBodies = RequestBodies()
     /// Long heads of requests that have not ended.
@@ -149,8 +137,6 @@ public struct BrokerCore {
     var reads = 0
     /// Bytes of bodies on their way to the disk.
     var recordingBytes = 0
-    /// Files kept for clients that do not acknowledge.
-    var lentFiles = 0
 
     /// - Parameters:
     ///   - secret: proof asked of workers; nil for none.
@@ -167,6 +153,7 @@ public struct BrokerCore {
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
         adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
+        outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)
@@ -196,7 +183,7 @@ public struct BrokerCore {
     }
 
     /// Whether a terminal or a flight needs a spool file, one that was released before included.
-    public func needsFile(_ name: String) -> Bool { fileHolders[name] != nil }
+    public func needsFile(_ name: String) -> Bool { outcomes.needsFile(name) }
 
     mutating func nextSerial() -> UInt64 {
         serial += 1

@@ -37,7 +37,7 @@ extension BrokerCore {
         clock = now
         // Its bytes are within the cache's own bound.
         switch body {
-        case .file(let file), .both(_, let file): holdFile(file, bytes: 0)
+        case .file(let file), .both(_, let file): outcomes.hold(file: file, bytes: 0)
         case .missing, .inline: break
         }
         if let flight = flight(name) { settlePurges(of: flight) }

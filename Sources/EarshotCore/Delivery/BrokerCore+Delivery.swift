@@ -14,7 +14,7 @@ extension BrokerCore {
         let listeners = listeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
             let waiting = handlers[interests[interest].handler].held + 1
-            hold(interest, mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
+            hold(interest, outcomes.mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
             return
         }
         let told = mustWait(outcome, for: listeners) ? lost(outcome) : outcome
@@ -27,7 +27,7 @@ extension BrokerCore {
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
             guard clients[client].deliveries.isFull,
-                mustSpill(outcome, waiting: clients[client].deliveries.waiting + 1)
+                outcomes.mustSpill(outcome, waiting: clients[client].deliveries.waiting + 1)
             else { return false }
         }
         return true
@@ -44,7 +44,7 @@ extension BrokerCore {
     mutating func publish(_ interest: Int32, _ outcome: Int32, to listeners: [Int32]) {
         interests[interest].phase = .delivering
         interests[interest].outcome = outcome
-        outcomes[outcome].holders += 1
+        outcomes.retain(outcome)
         // An owner that does not listen has nothing to acknowledge.
         if !listeners.contains(interests[interest].owner) { interests[interest].owner = -1 }
         for client in listeners { enqueueDelivery(of: interest, to: client) }
@@ -75,9 +75,10 @@ extension BrokerCore {
     private mutating func hold(_ interest: Int32, _ outcome: Int32, now: Tick) {
         interests[interest].phase = .held
         interests[interest].outcome = outcome
-        outcomes[outcome].holders += 1
+        outcomes.retain(outcome)
         handlers[interests[interest].handler].held += 1
-        if !isSpoolFull, mustSpill(outcome, waiting: handlers[interests[interest].handler].held) { spill(outcome) }
+        let waiting = handlers[interests[interest].handler].held
+        if !outcomes.isSpoolFull, outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
         let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
@@ -120,8 +121,8 @@ extension BrokerCore {
 
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
         var due = DueTerminal(interest: interest)
-        if interests[interest].outcome < 0, let number = waitingNumbers[interest] {
-            waitingTerminals[number].holders += 1
+        if interests[interest].outcome < 0, let number = outcomes.waitingNumber(of: interest) {
+            outcomes.retainWaiting(number)
             due = DueTerminal(waiting: number)
         }
         clients[client].deliveries.append(due, weight(of: due))
@@ -143,7 +144,7 @@ extension BrokerCore {
     @inline(__always)
     func isDue(_ interest: Int32, to client: Int32) -> Bool {
         if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
-        guard let number = waitingNumbers[interest] else { return false }
+        guard let number = outcomes.waitingNumber(of: interest) else { return false }
         return clients[client].deliveries.contains(DueTerminal(waiting: number))
     }
 
@@ -210,8 +211,8 @@ extension BrokerCore {
             switch due.place {
             case .memory(let interest) where request == nil || interests[interest].request == request:
                 handler = interests[interest].handler
-            case .file(let number) where mark == nil || waitingTerminals[number].request == mark:
-                handler = waitingTerminals[number].handler
+            case .file(let number) where mark == nil || outcomes.waiting[number].request == mark:
+                handler = outcomes.waiting[number].handler
             case .memory, .file, .hole: return nil
             }
             return isRemoved(handlers[handler].id) ? weight(of: due) : nil
@@ -251,8 +252,7 @@ extension BrokerCore {
         guard !taken.isEmpty else { return }
         for due in taken {
             guard let file = file(of: due) else { continue }
-            fileHolders[file, default: 0] += 1
-            lentFiles += 1
+            outcomes.lend(file: file)
             setTimer(now.advanced(byMilliseconds: limits.lentFileMilliseconds), .lent(file: file))
         }
         acknowledged(sequence, by: client)
@@ -310,11 +310,9 @@ extension BrokerCore {
     @inline(__always)
     private func record(of due: DueTerminal) -> Int32? {
         switch due.place {
-        case .memory(let interest): return interest
-        case .file(let number):
-            let interest = waitingTerminals[number].interest
-            return interest >= 0 ? interest : nil
-        case .hole: return nil
+        case .memory(let interest): interest
+        case .file(let number): outcomes.waiting[number].interest
+        case .hole: nil
         }
     }
 
@@ -323,7 +321,7 @@ extension BrokerCore {
     private func file(of due: DueTerminal) -> String? {
         switch due.place {
         case .memory(let interest): outcomes[interests[interest].outcome].response?.file
-        case .file(let number): waitingFiles[number]?.file
+        case .file(let number): outcomes.file(ofWaiting: number)
         case .hole: nil
         }
     }
@@ -336,7 +334,7 @@ extension BrokerCore {
             guard let response = outcomes[interests[interest].outcome].response else { break }
             weight.fields = response.fields.count
             if !interests[interest].isWarm { weight.bodies = response.length }
-        case .file(let number): weight.bodies = bytes(ofWaiting: number)
+        case .file(let number): weight.bodies = outcomes.bytes(ofWaiting: number)
         case .hole: break
         }
         return weight
@@ -353,29 +351,6 @@ extension BrokerCore {
         interests.remove(interest)
         handlers[record.handler].references -= 1
         dropHandlerIfIdle(record.handler)
-    }
-
-    /// One holder less; the last one frees the body.
-    mutating func release(_ outcome: Int32) {
-        outcomes[outcome].holders -= 1
-        if outcomes[outcome].holders == 0 { dropOutcome(outcome) }
-    }
-
-    /// Frees an outcome that nobody holds, with its body.
-    mutating func dropOutcome(_ outcome: Int32) {
-        if let body = outcomes[outcome].response?.body { actions.append(.releaseBody(body)) }
-        if let body = outcomes[outcome].response?.spilled { spilling[body] = nil }
-        for file in [outcomes[outcome].response?.file, outcomes[outcome].response?.copy] {
-            if let file { releaseFile(file) }
-        }
-        outcomes.remove(outcome)
-    }
-
-    mutating func releaseFile(_ file: String) {
-        guard let holders = fileHolders[file] else { return }
-        fileHolders[file] = holders > 1 ? holders - 1 : nil
-        if holders == 1 { spoolUse.remove(file) }
-        if holders == 1 { actions.append(.releaseFile(file)) }
     }
 
     @inline(__always)

@@ -1,15 +1,11 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What waits too long for memory: terminals for a client whose window is full, bodies for a handler's first listener.
+/// Terminals and bodies that wait too long for memory: for a client whose window is full, or a handler's first listener.
 ///
-/// A terminal that waits in the shell's file is a `WaitingTerminal` in memory. It belongs to the clients who wait for
-/// it alone: the outcome goes when nobody else holds it, and the request's record when its ID is free too.
+/// A terminal in the shell's file is a `WaitingTerminal` in memory. Its deliveries hold that record, and neither the
+/// outcome nor, once the ID is free, the record of the request.
 extension BrokerCore {
-    /// About what a terminal takes in memory besides its fields, its URL and its body: the records of the request and
-    /// of the outcome, their strings, and their places in tables.
-    private static let terminalBytes = 600
-
     // MARK: Terminals
 
     /// Moves the newest terminal that waits for a client out of memory, unless all that wait there could be as heavy as
@@ -18,74 +14,60 @@ extension BrokerCore {
         let outcome = interests[interest].outcome
         guard outcome >= 0 else { return }
         let waiting = clients[client].deliveries.waiting
-        guard !isSpoolFull else {
-            // Others had room: for them the result is good, and for this one there is no place left.
-            if mustSpill(outcome, waiting: waiting) { close(client) }
+        guard !outcomes.isSpoolFull else {
+            // Clients with room get the result; for this one there is no place left.
+            if outcomes.mustSpill(outcome, waiting: waiting) { close(client) }
             return
         }
-        let bytes = memoryBytes(of: outcome)
+        let bytes = outcomes[outcome].memoryBytes
         guard !clients[client].deliveries.keepsLast(bytes: bytes, within: limits.waitingTerminalBytes) else { return }
         if isDurable(interest), durables[interest]?.hasResult != true {
-            // Nowhere but here: if nobody acknowledges it is written once more.
-            if mustSpill(outcome, waiting: waiting) { spill(outcome) }
+            // Only in memory so far. If no client acknowledges it, it is written again.
+            if outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
         } else {
             putAside(interest, for: client)
         }
     }
 
-    @inline(__always)
-    private func memoryBytes(of outcome: Int32) -> Int {
-        guard let response = outcomes[outcome].response else { return Self.terminalBytes }
-        let body = response.body == nil ? 0 : response.length
-        return Self.terminalBytes + response.fields.count + response.url.utf8.count + body
-    }
-
-    /// Has the newest terminal that is due to a client wait in the file, once for all who wait for it.
+    /// Moves the newest terminal of a client into the file, once for all clients that wait for it.
     private mutating func putAside(_ interest: Int32, for client: Int32) {
-        let number = waitingNumbers[interest] ?? keepWaiting(interest)
-        waitingTerminals[number].holders += 1
+        let number = outcomes.waitingNumber(of: interest) ?? keepWaiting(interest)
+        outcomes.retainWaiting(number)
         let weight = weight(of: DueTerminal(interest: interest))
         let copy = DueTerminal(waiting: number)
         clients[client].deliveries.replaceLast(weight, by: copy, self.weight(of: copy))
     }
 
+    /// Writes a terminal into the file, unless its record says all of it.
     private mutating func keepWaiting(_ interest: Int32) -> Int32 {
         let record = interests[interest]
         let outcome = outcomes[record.outcome]
         let mark = RequestMark(record.request)
-        if outcome.isBare, record.extras < 0, mark.request != nil { return insertWaiting(interest, mark, bytes: 0) }
+        handlers[record.handler].references += 1
+        if outcome.isBare, record.extras < 0, mark.request != nil {
+            let bare = WaitingTerminal(
+                request: mark, handler: record.handler, bytes: 0, failure: outcome.failure, isFiled: false)
+            return outcomes.addWaiting(bare, of: interest, file: nil)
+        }
         let (terminal, body) = terminal(of: interest, sequence: 0)
         let response = record.isWarm ? nil : outcome.response
-        // One that waits under a name already is copied.
-        let file = response?.spilled == nil ? response?.file : nil
         let isInline = body != nil || response?.spilled != nil
-        let bytes = Self.terminalBytes + (outcome.response?.fields.count ?? 0) + (isInline ? response?.length ?? 0 : 0)
-        let number = insertWaiting(interest, mark, bytes: bytes, isFiled: file != nil)
-        if let file {
-            waitingFiles[number] = WaitingBody(file: file, bytes: response?.length ?? 0)
-            holdFile(file, bytes: response?.length ?? 0)
-        }
+        // The shell copies a spilled body into its file.
+        let name = response?.spilled == nil ? response?.file : nil
+        let file = name.map { WaitingBody(file: $0, bytes: response?.length ?? 0) }
+        let bytes =
+            Outcome.terminalBytes + (outcome.response?.fields.count ?? 0) + (isInline ? response?.length ?? 0 : 0)
+        let waiting = WaitingTerminal(
+            request: mark, handler: record.handler, bytes: UInt32(clamping: bytes), failure: outcome.failure,
+            isFiled: file != nil)
+        let number = outcomes.addWaiting(waiting, of: interest, file: file)
         actions.append(.keepWaiting(WaitingID(rawValue: number), terminal, body))
         return number
     }
 
-    private mutating func insertWaiting(
-        _ interest: Int32, _ mark: RequestMark, bytes: Int, isFiled: Bool = false
-    ) -> Int32 {
-        let handler = interests[interest].handler
-        let number = waitingTerminals.insert(
-            WaitingTerminal(
-                request: mark, handler: handler, interest: interest, bytes: UInt32(clamping: bytes),
-                failure: outcomes[interests[interest].outcome].failure, isFiled: isFiled))
-        waitingNumbers[interest] = number
-        handlers[handler].references += 1
-        spoolUse.waitingBytes += Int(waitingTerminals[number].bytes)
-        return number
-    }
-
-    /// Puts a terminal that waited on its way.
+    /// Sends a terminal from the file.
     mutating func sendWaiting(_ number: Int32, _ sequence: UInt64, to client: Int32) {
-        let record = waitingTerminals[number]
+        let record = outcomes.waiting[number]
         guard !record.isInFile, let code = record.failure, let request = record.request.request else {
             actions.append(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number)))
             return
@@ -93,36 +75,26 @@ extension BrokerCore {
         let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
         var terminal = Terminal(
             handler: handlers[record.handler].id, request: request, sequence: sequence, outcome: .failed(failure))
-        terminal.isDurable = record.interest >= 0 && isDurable(record.interest)
+        terminal.isDurable = record.interest.map { isDurable($0) } ?? false
         actions.append(.deliver(clients[client].id, terminal, nil))
     }
 
-    /// One delivery less of a terminal that waits, or was read back and sent.
+    /// Ends one delivery of a terminal in the file, or read back from there.
     mutating func settleWaiting(_ number: Int32, by client: Int32) {
-        let record = waitingTerminals[number]
-        waitingTerminals[number].holders -= 1
-        if record.holders == 1 { forgetWaiting(number) }
-        if record.interest >= 0 { settled(record.interest, record.failure, by: client) }
+        let record = outcomes.waiting[number]
+        if let freed = outcomes.releaseWaiting(number) {
+            delete(freed)
+            if record.isInFile { actions.append(.forgetWaiting(WaitingID(rawValue: number))) }
+            handlers[record.handler].references -= 1
+            dropHandlerIfIdle(record.handler)
+        }
+        if let interest = record.interest { settled(interest, record.failure, by: client) }
     }
 
-    private mutating func forgetWaiting(_ number: Int32) {
-        let record = waitingTerminals[number]
-        waitingTerminals.remove(number)
-        // What very many took is given back.
-        if waitingTerminals.count == 0 { waitingTerminals = Slab() }
-        if record.interest >= 0 { waitingNumbers[record.interest] = nil }
-        spoolUse.waitingBytes -= Int(record.bytes)
-        if record.isFiled, let body = waitingFiles.removeValue(forKey: number) { releaseFile(body.file) }
-        if record.isInFile { actions.append(.forgetWaiting(WaitingID(rawValue: number))) }
-        handlers[record.handler].references -= 1
-        dropHandlerIfIdle(record.handler)
-    }
-
-    /// Frees what memory has of a terminal that waits in the file for all who have not acknowledged it: its outcome,
-    /// and the request's record, too, if its ID is free.
+    /// Frees the outcome of a request whose deliveries all wait in the file, and its record if the ID is free.
     mutating func forgetIfAside(_ interest: Int32) {
-        guard !waitingNumbers.isEmpty, let number = waitingNumbers[interest],
-            interests[interest].outstanding == waitingTerminals[number].holders
+        guard let number = outcomes.waitingNumber(of: interest),
+            interests[interest].outstanding == outcomes.waiting[number].holders
         else { return }
         let outcome = interests[interest].outcome
         if outcome >= 0 {
@@ -130,75 +102,42 @@ extension BrokerCore {
             release(outcome)
         }
         guard !interests[interest].isListed else { return }
-        waitingTerminals[number].interest = -1
-        waitingNumbers[interest] = nil
+        outcomes.detachWaiting(number)
         forgetInterest(interest)
     }
 
-    @inline(__always)
-    func bytes(ofWaiting number: Int32) -> Int {
-        let record = waitingTerminals[number]
-        return Int(record.bytes) + (record.isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
-    }
-
-    /// A terminal could not be written: the shell keeps it in memory. For a while no other is tried.
+    /// A terminal could not be written: the shell keeps it in memory. For a while the core spills nothing.
     public mutating func waitingFailed(now: Tick) {
         noteFullSpool(now: now)
     }
 
-    /// A terminal cannot be read back: who waits for it loses its connection, and asks again for what it still wants.
+    /// A terminal cannot be read back: its client loses the connection, and asks again for the requests that it wants.
     public mutating func waitingLost(by id: ClientID) {
         guard let client = clientNumbers[id] else { return }
         close(client)
     }
 
     private mutating func noteFullSpool(now: Tick) {
-        guard !isSpoolFull else { return }
-        isSpoolFull = true
+        guard outcomes.noteFullSpool() else { return }
         setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
     }
 
     // MARK: Bodies
 
-    /// Whether a body must not wait in memory: unless all that wait with it could be of its size and stay within the
-    /// bound, it waits in the spool. So what waits for one client, or one handler's grace, holds little memory, however
-    /// long it waits.
-    @inline(__always)
-    func mustSpill(_ outcome: Int32, waiting: Int) -> Bool {
-        guard let response = outcomes[outcome].response, response.body != nil, response.sha256 != nil, waiting > 0
-        else { return false }
-        return response.length > limits.waitingBytes / waiting
-    }
-
     mutating func spill(_ outcome: Int32) {
-        guard let body = outcomes[outcome].response?.body, let sum = outcomes[outcome].response?.sha256 else { return }
-        // No file is called so: whoever is told of a file of that content finds it.
-        let name = sum + ".waiting"
-        outcomes[outcome].response?.body = nil
-        outcomes[outcome].response?.spilled = body
-        outcomes[outcome].response?.file = name
-        holdFile(name, bytes: outcomes[outcome].response?.length ?? 0)
-        spilling[body] = outcome
-        actions.append(.spill(body, file: name))
+        if let (body, file) = outcomes.spill(outcome) { actions.append(.spill(body, file: file)) }
     }
 
-    /// A body could not be written: it stays in memory. For a while no other is tried; what would have to wait fails.
+    /// A body could not be written and stays in memory. For a while the core spills no other: a result that would have
+    /// to wait fails.
     public mutating func spillFailed(_ body: BodyID, now: Tick) {
         noteFullSpool(now: now)
-        guard let outcome = spilling.removeValue(forKey: body) else {
-            actions.append(.releaseBody(body))
-            return
-        }
-        let file = outcomes[outcome].response?.file
-        outcomes[outcome].response?.body = body
-        outcomes[outcome].response?.spilled = nil
-        outcomes[outcome].response?.file = nil
-        if let file { releaseFile(file) }
+        delete(outcomes.unspill(body))
     }
 
-    /// What is said in place of a result that has no place to wait in; that itself while the spool takes bodies.
+    /// Replaces a result that has no place to wait in; returns it unchanged while the spool takes bodies.
     mutating func lost(_ outcome: Int32) -> Int32 {
-        guard isSpoolFull else { return outcome }
+        guard outcomes.isSpoolFull else { return outcome }
         return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))
     }
 }

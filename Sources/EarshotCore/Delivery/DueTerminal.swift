@@ -3,7 +3,7 @@ struct DueTerminal: Hashable {
     enum Place {
         /// In memory: the interest by number.
         case memory(Int32)
-        /// In the shell's file: the record in `waitingTerminals` by number.
+        /// In the shell's file: the number of a waiting terminal.
         case file(Int32)
         /// A withdrawn terminal, whose sequence number is kept.
         case hole
@@ -11,7 +11,7 @@ struct DueTerminal: Hashable {
 
     static let hole = DueTerminal(number: -1)
 
-    /// Number of an interest, -1 for a hole, or -2 for the first of `waitingTerminals`, -3 for the second, …
+    /// Number of an interest, -1 for a hole, or -2 for waiting terminal 0, -3 for 1, …
     private let number: Int32
 
     init(interest: Int32) {

@@ -39,7 +39,7 @@ extension BrokerCore {
         }
         durables[interest]?.hasResult = true
         durables[interest]?.heldFile = entry.file
-        if let file = entry.file { holdFile(file, bytes: entry.fileBytes) }
+        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes) }
         rest(interest)
     }
 
@@ -91,7 +91,7 @@ extension BrokerCore {
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         clock = now
         reads -= 1
-        if case .file(let file) = content?.body { holdFile(file, bytes: 0) }
+        if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0) }
         publishRead(id, content)
         readClaims()
     }
@@ -156,7 +156,7 @@ extension BrokerCore {
         let listeners = listeners(of: interests[interest].handler)
         refuse(interest, refusal, to: askers.filter { !listeners.contains($0) })
         let outcome = outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
-        outcomes[outcome].holders += 1
+        outcomes.retain(outcome)
         accountOutcome(of: interest, outcome)
         publish(interest, outcome, to: listeners)
         release(outcome)
@@ -230,7 +230,7 @@ extension BrokerCore {
     /// Has an outcome written; its listeners are told then. `settle` of a durable request.
     mutating func record(_ interest: Int32, _ outcome: Int32) {
         guard let id = durables[interest]?.id else { return }
-        outcomes[outcome].holders += 1
+        outcomes.retain(outcome)
         interests[interest].phase = .recording
         interests[interest].outcome = outcome
         var (terminal, body) = terminal(of: interest, sequence: 0)
@@ -267,7 +267,7 @@ extension BrokerCore {
         } else {
             // The request is on the disk, and the next broker may have more room for what becomes of it.
             let failure = outcomes.insert(Outcome(failure: .notStored, attempts: outcomes[outcome].attempts))
-            outcomes[failure].holders += 1
+            outcomes.retain(failure)
             interests[interest].phase = .held
             interests[interest].outcome = failure
             handlers[interests[interest].handler].held += 1

@@ -215,8 +215,8 @@ extension BrokerCore {
         let isStored = flights[flight].isStored
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
-        outcomes[number].holders += 1
-        let filed = separateCopy(of: number)
+        outcomes.retain(number)
+        let filed = outcomes.splitCopy(of: number)
         let forms = BodyForms(
             inline: outcomes[number].response?.body != nil, file: outcomes[filed].response?.file != nil)
         for interest in waiting {
@@ -234,17 +234,6 @@ extension BrokerCore {
         }
         if filed != number { release(filed) }
         release(number)
-    }
-
-    /// Makes an outcome of its own for those who get the body as a file, if it is there in both forms; else it is the
-    /// same.
-    private mutating func separateCopy(of number: Int32) -> Int32 {
-        guard let copy = outcomes[number].response?.copy else { return number }
-        outcomes[number].response?.copy = nil
-        var other = outcomes[number]
-        other.response?.body = nil
-        other.response?.file = copy
-        return outcomes.insert(other)
     }
 
     @inline(__always)
@@ -281,11 +270,5 @@ extension BrokerCore {
         // It could not be written.
         case .file: return forms.file ? nil : .spoolFull
         }
-    }
-
-    /// Frees the body of a response that nobody gets.
-    mutating func drop(_ response: Outcome.Response) {
-        if let body = response.body { actions.append(.releaseBody(body)) }
-        for file in [response.file, response.copy] { if let file { releaseFile(file) } }
     }
 }

@@ -118,7 +118,7 @@ extension BrokerCore {
         lease.part = lent?.part
         lease.isResuming = lent != nil
         lease.growingBytes = lent?.resume.bytes ?? 0
-        spoolUse.growingBytes &+= lease.growingBytes
+        outcomes.filesGrew(by: lease.growingBytes)
         workers.start(attempt, lease, at: worker)
         watch(worker, now: now)
         ledger.flights.assigned += 1

@@ -33,7 +33,7 @@ extension BrokerCore {
         // Before anything that follows looks for them.
         for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in gone.leases {
-            spoolUse.growingBytes &-= lease.growingBytes
+            outcomes.filesGrew(by: -lease.growingBytes)
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
             guard let flight = lease.flight else { continue }
@@ -161,7 +161,7 @@ extension BrokerCore {
     // MARK: Attempts
 
     private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
-        if let file = completion.file { holdFile(file, bytes: completion.length) }
+        if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
         settlePurges(of: completion.attempt, at: worker)
         guard let lease = endLease(completion.attempt, at: worker) else {
             if let body { actions.append(.releaseBody(body)) }
@@ -340,7 +340,7 @@ extension BrokerCore {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
             return nil
         }
-        spoolUse.growingBytes &-= lease.growingBytes
+        outcomes.filesGrew(by: -lease.growingBytes)
         if let flight = lease.flight {
             if wasIsolated { flights[flight].isSuspect = false }
             adoption.attemptEnded(of: flight)

@@ -268,7 +268,7 @@ struct WaitingTests {
             rig.fetch("h", "b", "http://b/", by: asker) { $0.options.tag = "t" }
         }
         bed.pass { $0.remove("h", by: asker) }
-        #expect(bed.writes == 2 && bed.rig.core.waitingTerminals.count == 4)
+        #expect(bed.writes == 2 && bed.rig.core.outcomes.waiting.count == 4)
         #expect(bed.rig.core.interests.count == 1, "the one in its window")
         let all = ["2 h 0123456789abcdef", "3 h a", "read 4 h \(long)", "read 5 h b"]
         for (sequence, name) in zip(1...4 as ClosedRange<UInt64>, all) {
@@ -277,7 +277,7 @@ struct WaitingTests {
         }
         bed.acknowledge(5, by: stopped)
         bed.acknowledge(1, by: asker)
-        #expect(bed.file.isEmpty && bed.rig.core.waitingTerminals.count == 0 && bed.rig.core.interests.count == 0)
+        #expect(bed.file.isEmpty && bed.rig.core.outcomes.waiting.count == 0 && bed.rig.core.interests.count == 0)
     }
 
     @Test func `a terminal that was read and that the socket refused is read again`() {

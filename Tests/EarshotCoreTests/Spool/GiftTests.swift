@@ -61,7 +61,7 @@ import Testing
         let file = done(job)
         #expect(file == "\(job.attempt).taken" && isOwn(client) == true)
         #expect(!releases(file))
-        #expect(rig.core.spoolUse.bytes == 100_000, "it counts wherever it is")
+        #expect(rig.core.outcomes.spooledBytes == 100_000, "it counts wherever it is")
         rig.pass { $0.say(.acknowledge(1), by: client) }
         #expect(releases(file))
         #expect(rig.core.isIdle)

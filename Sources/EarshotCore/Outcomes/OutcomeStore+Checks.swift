@@ -1,0 +1,45 @@
+/// Checks of the store's invariants. O(outcomes, terminals and files): for tests and simulations.
+extension OutcomeStore {
+    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        var named: [String: Int] = [:]
+        for number in outcomes.indices {
+            check(outcomes[number].holders > 0, "12: outcome \(number) is kept for nobody")
+            guard let response = outcomes[number].response else { continue }
+            for case let file? in [response.file, response.copy] { named[file, default: 0] += 1 }
+            guard let body = response.spilled else { continue }
+            check(response.body == nil && spilling[body] == number, "12: outcome \(number) is not spilled")
+        }
+        for (body, number) in spilling {
+            check(
+                outcomes.contains(number) && outcomes[number].response?.spilled == body,
+                "12: outcome \(number) does not know its spilled body")
+        }
+        for number in waiting.indices {
+            let terminal = waiting[number]
+            check(terminal.holders > 0, "12: waiting terminal \(number) is kept for nobody")
+            check(
+                terminal.interest.map { waitingNumbers[$0] == number } ?? true,
+                "12: waiting terminal \(number) names a request that does not know it")
+            check(
+                (waitingFiles[number] != nil) == terminal.isFiled, "12: waiting terminal \(number) names another file")
+            if let file = waitingFiles[number]?.file { named[file, default: 0] += 1 }
+        }
+        for (interest, number) in waitingNumbers {
+            check(
+                waiting.contains(number) && waiting[number].interest == interest,
+                "12: interest \(interest) waits in a record of another")
+        }
+        for (file, names) in named {
+            check(files[file]?.holders ?? 0 >= names, "12: file \(file) was released, and \(names) name it")
+        }
+        let bytes = files.values.reduce(0) { $0 &+ $1.bytes }
+        check(fileBytes == bytes, "11: files have \(bytes) bytes, not \(fileBytes)")
+        check(files.values.allSatisfy { $0.holders > 0 } && lentFiles >= 0, "12: a file is kept for nobody")
+        let waitingBytes = waiting.indices.reduce(0) { $0 &+ Int(waiting[$1].bytes) }
+        check(self.waitingBytes == waitingBytes, "11: \(waitingBytes) bytes wait, not \(self.waitingBytes)")
+        return faults
+    }
+}

@@ -1,0 +1,320 @@
+/// Outcomes shared by the requests that end in them, terminals in the shell's file, and the spool files of both.
+///
+/// Each of the three is reference-counted; its last holder frees it. Where the body of an outcome is:
+///
+/// ```
+///            spill
+///  .memory ─────────→ .spilled    the shell writes it into a spool file
+///     ↑                  │
+///     └──── unspill ─────┘        it could not be written
+/// ```
+///
+/// A terminal that waits too long for memory is moved into the shell's file, once for all who wait for it:
+///
+/// ```
+///            addWaiting          detachWaiting
+///  (absent) ────────────→ attached ───────→ detached    (the request's record is gone)
+///      ↑  releaseWaiting     │                │
+///      └─────────────────────┴────────────────┘
+/// ```
+///
+/// `move` and `change` make these transitions. The store deletes no files and no bodies: its functions return those
+/// that the caller deletes.
+struct OutcomeStore {
+    /// Bounds of the store.
+    struct Limits: Equatable {
+        /// Maximum number of bytes of bodies that wait in memory for one client or one handler.
+        var waitingBytes: Int
+
+        init(waitingBytes: Int) {
+            self.waitingBytes = waitingBytes
+        }
+
+        init(_ limits: CoreLimits) {
+            self.init(waitingBytes: limits.waitingBytes)
+        }
+    }
+
+    /// Body and files without holders, for the caller to delete.
+    struct Freed: Equatable {
+        var body: BodyID?
+        var files: [String] = []
+    }
+
+    struct HeldFile {
+        var holders: Int
+        let bytes: Int
+    }
+
+    /// Place of a body.
+    private enum Place {
+        case memory
+        case spilled(file: String)
+    }
+
+    /// Phase of a waiting terminal.
+    private enum Link {
+        case absent
+        case attached(interest: Int32)
+        case detached
+    }
+
+    var limits: Limits
+    private(set) var outcomes = Slab<Outcome>()
+    /// Outcomes by the body that the shell writes into the spool.
+    private(set) var spilling: [BodyID: Int32] = [:]
+    /// Terminals in the shell's file.
+    private(set) var waiting = Slab<WaitingTerminal>()
+    /// Attached ones by the interest of their request.
+    private(set) var waitingNumbers: [Int32: Int32] = [:]
+    /// Spool files that they name.
+    private(set) var waitingFiles: [Int32: WaitingBody] = [:]
+    /// Spool files that are needed, by name.
+    private(set) var files: [String: HeldFile] = [:]
+    // Workers report some of the bytes, so these sums wrap around.
+    private(set) var fileBytes = 0
+    private(set) var growingBytes = 0
+    private(set) var waitingBytes = 0
+    /// Number of files held for clients that do not acknowledge.
+    private(set) var lentFiles = 0
+    /// Whether a body could not be written lately.
+    private(set) var isSpoolFull = false
+
+    init(limits: Limits) {
+        self.limits = limits
+    }
+
+    // MARK: Outcomes
+
+    /// Number of outcomes.
+    var count: Int { outcomes.count }
+
+    /// Whether the store has no outcomes, terminals or files.
+    var isEmpty: Bool {
+        outcomes.count == 0 && spilling.isEmpty && waiting.count == 0 && waitingNumbers.isEmpty
+            && waitingFiles.isEmpty && waitingBytes == 0 && files.isEmpty
+    }
+
+    subscript(number: Int32) -> Outcome { @inline(__always) _read { yield outcomes[number] } }
+
+    func contains(_ number: Int32) -> Bool { outcomes.contains(number) }
+
+    /// Adds an outcome without holders.
+    mutating func insert(_ outcome: Outcome) -> Int32 { outcomes.insert(outcome) }
+
+    mutating func retain(_ number: Int32) { outcomes[number].holders += 1 }
+
+    /// Releases an outcome.
+    ///
+    /// - Returns: its body and files, if it has no other holder.
+    mutating func release(_ number: Int32) -> Freed? {
+        outcomes[number].holders -= 1
+        guard outcomes[number].holders == 0, let response = outcomes.take(number).response else { return nil }
+        if let body = response.spilled { spilling[body] = nil }
+        return release(response)
+    }
+
+    /// Releases the body and files of a response that is in no outcome.
+    mutating func release(_ response: Outcome.Response) -> Freed {
+        var freed = Freed(body: response.body)
+        if let file = response.file, release(file: file) { freed.files.append(file) }
+        if let file = response.copy, release(file: file) { freed.files.append(file) }
+        return freed
+    }
+
+    /// Gives the second form of a body, a file, to an outcome of its own.
+    ///
+    /// - Returns: that outcome, with one holder; the same one if there is no second form.
+    mutating func splitCopy(of number: Int32) -> Int32 {
+        guard let copy = outcomes[number].response?.copy else { return number }
+        outcomes[number].response?.copy = nil
+        var other = outcomes[number]
+        other.holders = 1
+        other.response?.body = nil
+        other.response?.file = copy
+        return outcomes.insert(other)
+    }
+
+    // MARK: Bodies
+
+    /// Whether a body must not wait in memory: if all that wait with it were as large, they would exceed the bound.
+    @inline(__always)
+    func mustSpill(_ number: Int32, waiting: Int) -> Bool {
+        guard let response = outcomes[number].response, response.body != nil, response.sha256 != nil, waiting > 0
+        else { return false }
+        return response.length > limits.waitingBytes / waiting
+    }
+
+    /// Moves the body of an outcome into a spool file.
+    ///
+    /// - Returns: the body to write, and the name of the file; nil if no body is in memory.
+    mutating func spill(_ number: Int32) -> (body: BodyID, file: String)? {
+        guard let response = outcomes[number].response, let body = response.body, let sum = response.sha256 else {
+            return nil
+        }
+        // Not the name that a worker gives a file of this content.
+        let file = sum + ".waiting"
+        move(body, of: number, to: .spilled(file: file))
+        return (body, file)
+    }
+
+    /// A body could not be written, and stays in memory.
+    ///
+    /// - Returns: the body, if its outcome is gone, or the name of the file.
+    mutating func unspill(_ body: BodyID) -> Freed {
+        guard let number = spilling[body], let file = outcomes[number].response?.file else { return Freed(body: body) }
+        move(body, of: number, to: .memory)
+        return Freed(files: files[file] == nil ? [file] : [])
+    }
+
+    private mutating func move(_ body: BodyID, of number: Int32, to place: Place) {
+        let response = outcomes[number].response
+        switch place {
+        case .spilled(let file):
+            precondition(response?.body == body && response?.file == nil, "body of outcome \(number) is not in memory")
+            outcomes[number].response?.body = nil
+            outcomes[number].response?.spilled = body
+            outcomes[number].response?.file = file
+            hold(file: file, bytes: response?.length ?? 0)
+            spilling[body] = number
+        case .memory:
+            precondition(response?.spilled == body, "body of outcome \(number) is not spilled")
+            outcomes[number].response?.body = body
+            outcomes[number].response?.spilled = nil
+            outcomes[number].response?.file = nil
+            if let file = response?.file { _ = release(file: file) }
+            spilling[body] = nil
+        }
+    }
+
+    /// The spool takes no more bodies.
+    ///
+    /// - Returns: whether it did until now.
+    mutating func noteFullSpool() -> Bool {
+        defer { isSpoolFull = true }
+        return !isSpoolFull
+    }
+
+    /// The spool is tried again.
+    mutating func retrySpool() { isSpoolFull = false }
+
+    // MARK: Waiting terminals
+
+    /// The waiting terminal of a request.
+    @inline(__always)
+    func waitingNumber(of interest: Int32) -> Int32? { waitingNumbers.isEmpty ? nil : waitingNumbers[interest] }
+
+    /// The spool file that a waiting terminal names.
+    func file(ofWaiting number: Int32) -> String? { waitingFiles[number]?.file }
+
+    /// Bytes of a waiting terminal and its spool file.
+    func bytes(ofWaiting number: Int32) -> Int {
+        Int(waiting[number].bytes) + (waiting[number].isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
+    }
+
+    /// Adds the terminal of a request, without holders.
+    mutating func addWaiting(_ terminal: WaitingTerminal, of interest: Int32, file: WaitingBody?) -> Int32 {
+        let number = waiting.insert(terminal)
+        waitingBytes &+= Int(terminal.bytes)
+        if let file {
+            waitingFiles[number] = file
+            hold(file: file.file, bytes: file.bytes)
+        }
+        change(number, to: .attached(interest: interest))
+        return number
+    }
+
+    mutating func retainWaiting(_ number: Int32) { waiting[number].holders += 1 }
+
+    /// The record of a terminal's request is freed.
+    mutating func detachWaiting(_ number: Int32) { change(number, to: .detached) }
+
+    /// Releases a waiting terminal.
+    ///
+    /// - Returns: its file, if it has no other holder and is removed; nil if it has.
+    mutating func releaseWaiting(_ number: Int32) -> Freed? {
+        waiting[number].holders -= 1
+        guard waiting[number].holders == 0 else { return nil }
+        change(number, to: .absent)
+        waitingBytes &-= Int(waiting.take(number).bytes)
+        // Very many may have waited.
+        if waiting.count == 0 { waiting = Slab() }
+        guard let file = waitingFiles.drop(number)?.file, release(file: file) else { return Freed() }
+        return Freed(files: [file])
+    }
+
+    private mutating func change(_ number: Int32, to link: Link) {
+        let earlier = waiting[number].interest
+        switch link {
+        case .attached(let interest):
+            let other = waitingNumbers.updateValue(number, forKey: interest)
+            precondition(earlier == nil && other == nil, "interest \(interest) has two waiting terminals")
+            waiting[number].interest = interest
+        case .detached, .absent:
+            if let earlier { waitingNumbers[earlier] = nil }
+            if case .detached = link { precondition(earlier != nil, "waiting terminal \(number) is detached twice") }
+            waiting[number].interest = nil
+        }
+    }
+
+    // MARK: Files
+
+    /// Bytes in the spool.
+    var spooledBytes: Int { fileBytes &+ growingBytes &+ waitingBytes }
+
+    func needsFile(_ name: String) -> Bool { files[name] != nil }
+
+    /// - Parameter bytes: size of the file; counted for its first holder.
+    mutating func hold(file name: String, bytes: Int) {
+        guard files[name] == nil else {
+            files[name]?.holders += 1
+            return
+        }
+        files[name] = HeldFile(holders: 1, bytes: bytes)
+        fileBytes &+= bytes
+    }
+
+    /// - Returns: whether the file is to be deleted.
+    mutating func release(file name: String) -> Bool {
+        guard let file = files[name] else { return false }
+        guard file.holders == 1 else {
+            files[name]?.holders -= 1
+            return false
+        }
+        files[name] = nil
+        fileBytes &-= file.bytes
+        return true
+    }
+
+    /// Holds a file for a client that does not say when it has read it. `release(lent:)` ends that.
+    mutating func lend(file name: String) {
+        files[name]?.holders += 1
+        lentFiles += 1
+    }
+
+    /// - Returns: whether the file is to be deleted.
+    mutating func release(lent name: String) -> Bool {
+        lentFiles -= 1
+        return release(file: name)
+    }
+
+    /// Counts bytes that workers have written into files of running attempts; fewer when an attempt ends.
+    mutating func filesGrew(by bytes: Int) { growingBytes &+= bytes }
+
+    // MARK: Memory
+
+    /// Whether a table is mostly empty that was large.
+    func hasSpareRoom(least: Int) -> Bool {
+        outcomes.hasSpareRoom(least: least) || waiting.hasSpareRoom(least: least)
+    }
+
+    /// Releases spare capacity beyond `least` entries.
+    mutating func releaseRoom(least: Int) {
+        outcomes.releaseRoom(least: least)
+        waiting.releaseRoom(least: least)
+        files.releaseRoom(least: least)
+        spilling.releaseRoom(least: least)
+        waitingNumbers.releaseRoom(least: least)
+        waitingFiles.releaseRoom(least: least)
+    }
+}

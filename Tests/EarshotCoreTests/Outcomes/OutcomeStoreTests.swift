@@ -1,0 +1,304 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The store of outcomes alone: each event in each phase of a body and of a waiting terminal, files and their bytes.
+struct OutcomeStoreTests {
+    private typealias Freed = OutcomeStore.Freed
+
+    private static let body = BodyID(rawValue: 1)
+    private static let spillName = "sum.waiting"
+
+    private static func response(
+        _ body: BodyID? = body, file: String? = nil, copy: String? = nil, length: Int = 100, sha256: String? = "sum"
+    ) -> Outcome.Response {
+        let start = Tick(nanoseconds: 0)
+        return Outcome.Response(
+            status: 200, url: "http://a.example/", length: length, sha256: sha256, file: file, body: body, copy: copy,
+            fields: [1, 2, 3], startedAt: start, endedAt: start)
+    }
+
+    private static func store(waitingBytes: Int = 1_000) -> OutcomeStore {
+        OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: waitingBytes))
+    }
+
+    /// A store with one outcome, number 0, which has one holder.
+    private static func store(_ response: Outcome.Response) -> OutcomeStore {
+        var store = store()
+        for file in [response.file, response.copy] { if let file { store.hold(file: file, bytes: response.length) } }
+        let number = store.insert(Outcome(response: response))
+        store.retain(number)
+        return store
+    }
+
+    // MARK: Outcomes
+
+    @Test func `the last holder of an outcome frees its body and files`() {
+        var store = Self.store(Self.response(file: "a", copy: "b"))
+        store.hold(file: "b", bytes: 0)
+        store.retain(0)
+        #expect(store.release(0) == nil)
+        #expect(store.count == 1 && store.needsFile("a"))
+        #expect(store.release(0) == Freed(body: Self.body, files: ["a"]))
+        #expect(store.count == 0 && !store.needsFile("a") && store.needsFile("b") && !store.isEmpty)
+        #expect(store.release(Self.response(nil, copy: "b")) == Freed(files: ["b"]))
+        #expect(store.isEmpty && store.checkInvariants() == [])
+    }
+
+    @Test func `a failure frees nothing`() {
+        var store = Self.store()
+        let number = store.insert(Outcome(failure: .timeout))
+        store.retain(number)
+        #expect(store.release(number) == nil)
+        #expect(store.isEmpty)
+    }
+
+    @Test func `the second form of a body is an outcome of its own, with one holder`() {
+        var store = Self.store(Self.response(copy: "copy"))
+        #expect(store.splitCopy(of: 0) == 1)
+        #expect(store[0].response?.copy == nil && store[0].response?.body == Self.body && store[0].holders == 1)
+        #expect(store[1].response?.file == "copy" && store[1].response?.body == nil && store[1].holders == 1)
+        #expect(store.checkInvariants() == [])
+        #expect(store.splitCopy(of: 1) == 1, "it has one form")
+        #expect(store.release(1) == Freed(files: ["copy"]))
+        #expect(store.release(0) == Freed(body: Self.body))
+    }
+
+    // MARK: Bodies
+
+    enum Place: CaseIterable {
+        case memory, spilled, gone
+    }
+
+    enum Event: CaseIterable {
+        case spill, unspill, release
+    }
+
+    private static func store(_ place: Place) -> OutcomeStore {
+        var store = store(response())
+        switch place {
+        case .memory: break
+        case .spilled: _ = store.spill(0)
+        case .gone: _ = store.release(0)
+        }
+        return store
+    }
+
+    private static func place(in store: OutcomeStore) -> Place {
+        guard store.contains(0) else { return .gone }
+        let response = store[0].response
+        #expect((response?.spilled == nil) == (response?.body == body))
+        #expect(response?.file == (response?.spilled == nil ? nil : spillName))
+        return response?.spilled == nil ? .memory : .spilled
+    }
+
+    private static func expected(_ event: Event, _ place: Place) -> (Place, Freed?) {
+        switch (event, place) {
+        case (.spill, .memory), (.spill, .spilled): (.spilled, nil)
+        case (.unspill, .spilled): (.memory, Freed(files: [spillName]))
+        // The file that failed is of an outcome that had been released.
+        case (.unspill, .memory), (.unspill, .gone): (place, Freed(body: body))
+        case (.release, .memory): (.gone, Freed(body: body))
+        case (.release, .spilled): (.gone, Freed(files: [spillName]))
+        case (.spill, .gone), (.release, .gone): (.gone, nil)
+        }
+    }
+
+    @Test(arguments: Event.allCases, Place.allCases)
+    func `each event leaves a body where the diagram says`(event: Event, place: Place) {
+        var store = Self.store(place)
+        #expect(Self.place(in: store) == place)
+        // What nobody holds is not named again.
+        if place == .gone, event != .unspill { return }
+        var freed: Freed?
+        switch event {
+        case .spill:
+            let spilled = store.spill(0)
+            #expect((spilled?.body == Self.body && spilled?.file == Self.spillName) == (place == .memory))
+        case .unspill: freed = store.unspill(Self.body)
+        case .release: freed = store.release(0)
+        }
+        let (end, expected) = Self.expected(event, place)
+        #expect(Self.place(in: store) == end && freed == expected)
+        #expect(store.needsFile(Self.spillName) == (end == .spilled))
+        #expect(store.spooledBytes == (end == .spilled ? 100 : 0))
+        #expect(store.isEmpty == (end == .gone))
+        #expect(store.checkInvariants() == [])
+    }
+
+    @Test func `outcomes of the same content share one spool file`() {
+        var store = Self.store(Self.response())
+        let other = BodyID(rawValue: 2)
+        store.retain(store.insert(Outcome(response: Self.response(other))))
+        #expect(store.spill(0)?.file == Self.spillName && store.spill(1)?.file == Self.spillName)
+        #expect(store.spooledBytes == 100)
+        #expect(store.unspill(other) == Freed())
+        #expect(store[1].response?.body == other && store.needsFile(Self.spillName))
+        #expect(store.release(0) == Freed(files: [Self.spillName]))
+        #expect(store.checkInvariants() == [])
+    }
+
+    @Test(arguments: [
+        // Length, waiting with it; must be spilled within 1,000 bytes.
+        (1_000, 1, false), (1_001, 1, true), (333, 3, false), (334, 3, true), (5_000, 0, false),
+    ])
+    func `a body must be spilled if those that wait with it could exceed the bound`(
+        length: Int, waiting: Int, mustSpill: Bool
+    ) {
+        let store = Self.store(Self.response(length: length))
+        #expect(store.mustSpill(0, waiting: waiting) == mustSpill)
+        let filed = Self.store(Self.response(nil, file: "a", length: length))
+        #expect(!filed.mustSpill(0, waiting: waiting))
+        let unnamed = Self.store(Self.response(length: length, sha256: nil))
+        #expect(!unnamed.mustSpill(0, waiting: waiting))
+    }
+
+    @Test func `a full spool is noted once, until it is tried again`() {
+        var store = Self.store()
+        #expect(store.noteFullSpool() == true && store.isSpoolFull)
+        #expect(store.noteFullSpool() == false && store.isSpoolFull)
+        store.retrySpool()
+        #expect(!store.isSpoolFull && store.noteFullSpool() == true)
+    }
+
+    // MARK: Waiting terminals
+
+    private static func terminal(_ bytes: UInt32 = 700, isFiled: Bool = false) throws -> WaitingTerminal {
+        let request = try #require(RequestID("1"))
+        return WaitingTerminal(
+            request: RequestMark(request), handler: 0, bytes: bytes, failure: nil, isFiled: isFiled)
+    }
+
+    @Test(arguments: [false, true]) func `a waiting terminal is there until its last holder releases it`(
+        isDetached: Bool
+    ) throws {
+        var store = Self.store()
+        let file = WaitingBody(file: "a", bytes: 50)
+        let number = try store.addWaiting(Self.terminal(isFiled: true), of: 7, file: file)
+        for _ in 0..<2 { store.retainWaiting(number) }
+        #expect(store.waitingNumber(of: 7) == number && store.waiting[number].interest == 7)
+        #expect(store.file(ofWaiting: number) == "a" && store.bytes(ofWaiting: number) == 750)
+        #expect(store.spooledBytes == 750 && store.checkInvariants() == [])
+        if isDetached {
+            store.detachWaiting(number)
+            #expect(store.waitingNumber(of: 7) == nil && store.waiting[number].interest == nil)
+        }
+        #expect(store.releaseWaiting(number) == nil)
+        #expect(store.checkInvariants() == [] && store.spooledBytes == 750)
+        #expect(store.releaseWaiting(number) == Freed(files: ["a"]))
+        #expect(store.waitingNumber(of: 7) == nil && store.spooledBytes == 0)
+        #expect(store.isEmpty && store.checkInvariants() == [])
+    }
+
+    @Test func `a file is kept for those who need it besides a waiting terminal`() throws {
+        var store = Self.store()
+        let one = try store.addWaiting(
+            Self.terminal(0, isFiled: true), of: 7, file: WaitingBody(file: "a", bytes: 50))
+        let other = try store.addWaiting(Self.terminal(0), of: 8, file: nil)
+        for number in [one, other] { store.retainWaiting(number) }
+        store.hold(file: "a", bytes: 99)
+        #expect(store.spooledBytes == 50 && store.bytes(ofWaiting: other) == 0)
+        #expect(store.releaseWaiting(one) == Freed())
+        #expect(store.releaseWaiting(other) == Freed())
+        #expect(store.needsFile("a") && store.waiting.capacity == 0, "room for very many is given back")
+    }
+
+    @Test func `a terminal detached twice traps`() async {
+        await #expect(processExitsWith: .failure) {
+            var store = OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: 0))
+            let request = try #require(RequestID("1"))
+            let terminal = WaitingTerminal(
+                request: RequestMark(request), handler: 0, bytes: 0, failure: nil, isFiled: false)
+            let number = store.addWaiting(terminal, of: 7, file: nil)
+            store.detachWaiting(number)
+            store.detachWaiting(number)
+        }
+    }
+
+    // MARK: Files
+
+    @Test func `a file counts once, and is deleted when its last holder releases it`() {
+        var store = Self.store()
+        store.hold(file: "a", bytes: 100)
+        store.hold(file: "a", bytes: 7)
+        store.lend(file: "a")
+        #expect(store.spooledBytes == 100 && store.lentFiles == 1)
+        #expect(store.release(file: "a") == false && store.release(file: "a") == false)
+        #expect(store.needsFile("a") && store.spooledBytes == 100 && store.checkInvariants() == [])
+        #expect(store.release(lent: "a") == true)
+        #expect(store.isEmpty && store.lentFiles == 0 && store.spooledBytes == 0)
+        #expect(store.release(file: "a") == false, "it is gone")
+    }
+
+    @Test func `files of running attempts count while they grow`() {
+        var store = Self.store()
+        store.hold(file: "a", bytes: 100)
+        store.filesGrew(by: 20)
+        store.filesGrew(by: 10)
+        #expect(store.spooledBytes == 130 && store.growingBytes == 30)
+        store.filesGrew(by: -30)
+        #expect(store.spooledBytes == 100)
+    }
+
+    @Test func `sizes reported by workers never trap`() {
+        var store = Self.store()
+        store.hold(file: "a", bytes: .max)
+        store.hold(file: "b", bytes: .max)
+        store.filesGrew(by: .max)
+        store.filesGrew(by: -.max)
+        #expect(store.release(file: "a") == true && store.spooledBytes == .max)
+    }
+
+    // MARK: Invariants
+
+    @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        var store = Self.store()
+        var (lastBody, lastInterest): (UInt64, Int32) = (0, 0)
+        let files = ["a", "b", "c"]
+        var held: [Int32] = []
+        var waiting: [Int32] = []
+        for _ in 0..<5_000 {
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0:
+                lastBody += 1
+                let sum = files.randomElement(using: &random) ?? ""
+                let number = store.insert(
+                    Outcome(response: Self.response(BodyID(rawValue: lastBody), sha256: sum)))
+                for _ in 0...Int.random(in: 0...1, using: &random) {
+                    store.retain(number)
+                    held.append(number)
+                }
+            case 1: if let number = held.randomElement(using: &random) { _ = store.spill(number) }
+            case 2: _ = store.unspill(BodyID(rawValue: UInt64.random(in: 0...lastBody, using: &random)))
+            case 3, 4:
+                guard let index = held.indices.randomElement(using: &random) else { continue }
+                _ = store.release(held.remove(at: index))
+            case 5:
+                lastInterest += 1
+                let file = Bool.random(using: &random) ? files.randomElement(using: &random) : nil
+                let number = try store.addWaiting(
+                    Self.terminal(isFiled: file != nil), of: lastInterest,
+                    file: file.map { WaitingBody(file: $0, bytes: 10) })
+                for _ in 0...Int.random(in: 0...1, using: &random) {
+                    store.retainWaiting(number)
+                    waiting.append(number)
+                }
+            case 6:
+                guard let number = waiting.randomElement(using: &random), store.waiting[number].interest != nil else {
+                    continue
+                }
+                store.detachWaiting(number)
+            default:
+                guard let index = waiting.indices.randomElement(using: &random) else { continue }
+                _ = store.releaseWaiting(waiting.remove(at: index))
+            }
+            #expect(store.checkInvariants() == [])
+        }
+        for number in held { _ = store.release(number) }
+        for number in waiting { _ = store.releaseWaiting(number) }
+        #expect(store.isEmpty && store.spooledBytes == 0)
+    }
+}
