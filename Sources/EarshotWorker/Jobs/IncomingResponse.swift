@@ -18,7 +18,8 @@ struct IncomingResponse: ~Copyable {
     /// What the job and the broker's terms let a response be.
     struct Expectation {
         let attempt: AttemptID
-        let asked: HTTPRequest
+        let url: FetchURL
+        let fields: HeaderFields
         let isHead: Bool
         /// Whether the request names content codings: then the body is stored as it comes.
         let namesCodings: Bool
@@ -29,16 +30,16 @@ struct IncomingResponse: ~Copyable {
         let isResuming: Bool
         let terms: Worker.Terms
 
-        init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) {
-            attempt = job.attempt
-            asked = plan.asked
-            isHead = plan.isHead
-            namesCodings = plan.namesCodings
-            redirect = job.redirect
-            inlineBytes = job.inlineBytes
-            isResuming = job.resume != nil
-            self.terms = terms
+        /// Returns the expectation of a job. An initializer would be given copies of all three.
+        static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
+            Expectation(
+                attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
+                namesCodings: plan.namesCodings, redirect: job.redirect, inlineBytes: job.inlineBytes,
+                isResuming: job.resume != nil, terms: terms)
         }
+
+        /// The request to the server.
+        var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
 
         fileprivate func makeBody(maxBytes: Int) -> IncomingBody {
             let store = BodyStore(inlineLimit: terms.inlineBytes, wished: inlineBytes, maximum: maxBytes) {
@@ -136,7 +137,7 @@ struct IncomingResponse: ~Copyable {
             refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
             return .refused
         }
-        guard expectation.asked.fields.allow(status: head.status) || offeredPart != nil && head.status == 206 else {
+        guard expectation.fields.allow(status: head.status) || offeredPart != nil && head.status == 206 else {
             refusal = Refusal(.protocolError, "The server sent a \(head.status) that was not asked for.")
             return .refused
         }

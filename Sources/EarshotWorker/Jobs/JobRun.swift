@@ -49,14 +49,15 @@ final class JobRun: TransferSink {
     private let notes: JobNotes
 
     init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop, notes: JobNotes) {
+        let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
+        response = IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
+        clock = JobClock(job, now: loop.now)
+        // Last, so that the arguments are moved and not copied.
         self.job = job
         self.plan = plan
         self.terms = terms
         self.loop = loop
         self.notes = notes
-        let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
-        response = IncomingResponse(.init(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
-        clock = JobClock(job, now: loop.now)
     }
 
     /// Starts the times to connect and in total. The part of earlier attempts has its hash, or is dropped.

@@ -22,7 +22,7 @@ extension Worker {
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
             }
-            let run = JobRun(job, plan, terms, loop: loop, notes: notes)
+            let run = JobRun(job, consume plan, terms, loop: loop, notes: notes)
             runs[job.attempt] = run
             try begin(run)
         } catch {

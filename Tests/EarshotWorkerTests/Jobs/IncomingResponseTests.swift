@@ -82,7 +82,7 @@ struct IncomingResponseTests {
         func response(_ job: Job, part: LentPart? = nil) throws -> Subject {
             let plan = try TransferPlan.make(job, nil, WorkerOptions(workPath: "", slots: 1))
             return Subject(
-                IncomingResponse(.init(job, plan, terms), continuing: part, maxBytes: job.maxBytes))
+                IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes))
         }
 
         /// A response to a request for the rest of a body that begins with `hello `.
