@@ -124,8 +124,9 @@ final class JobRun: TransferSink {
     func received(body bytes: Span<UInt8>) -> Reception {
         guard response.body.isEncoded, response.head.isComplete else {
             noteTime()
+            let before = receivedBytes
             guard response.append(body: bytes) else { return .refused }
-            noteNews()
+            if receivedBytes > before { noteNews() }
             return .taken
         }
         guard !hasWork else {
@@ -153,9 +154,10 @@ final class JobRun: TransferSink {
         noteTime()
         if notes.decoded.isEmpty { notes.decoded = [UInt8](repeating: 0, count: Limits.decodedPieceBytes) }
         let room = min(Limits.decodedBytesPerTurn, notes.decodingBudget)
+        let before = receivedBytes
         guard let left = response.decode(atMost: room, into: &notes.decoded) else { return false }
         notes.decodingBudget -= room - left
-        noteNews()
+        if receivedBytes > before { noteNews() }
         if hasWork { notes.decodable.append(self) }
         return true
     }

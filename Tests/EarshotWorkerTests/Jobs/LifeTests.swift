@@ -90,6 +90,25 @@ import Testing
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5002, total: 6000)) == 1 })
     }
 
+    @Test func `bytes that decode to nothing are no progress`() throws {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Encoding: gzip\r\n\r\n"
+        let bed = try Bed { _ in Origin.Reply(head) }
+        var job = bed.job()
+        job.progressMilliseconds = 1
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.origin.requests.count == 1 })
+        // From now on a PROGRESS is due as soon as there are bytes.
+        let began = bed.loop.now
+        while bed.loop.now.since(began) < .milliseconds(2) { #expect(try bed.barrier()) }
+        bed.origin.send([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3])
+        for _ in 0..<3 { #expect(try bed.barrier()) }
+        // A stored block of three bytes, not the last one.
+        bed.origin.send([0, 3, 0, 0xfc, 0xff, 1, 2, 3])
+        #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 3, total: nil)) == 1 })
+        #expect(bed.broker.count(of: .progress(job.attempt, received: 0, total: nil)) == 0)
+    }
+
     @Test func `a new broker hears what runs and gets what the old one did not`() throws {
         let bed = try Bed(inlineBytes: 100) { _ in Self.started }
         let (running, ended) = (bed.job(), bed.job(bed.origin.url("/ended")))
