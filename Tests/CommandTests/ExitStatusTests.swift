@@ -16,9 +16,7 @@ import Testing
         #expect(ExitStatus(code: code).rawValue == Int32(number))
     }
 
-    @Test func `the help lists each number once, in their order`() {
-        let numbers = ExitStatus.table.split(separator: "\n").map { $0.split(separator: " ")[0] }
-        #expect(numbers == ExitStatus.allCases.map { Substring(String($0.rawValue)) })
+    @Test func `the numbers ascend`() {
         #expect(ExitStatus.allCases.map(\.rawValue) == ExitStatus.allCases.map(\.rawValue).sorted())
     }
 }

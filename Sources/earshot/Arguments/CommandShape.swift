@@ -52,7 +52,8 @@ struct CommandShape {
     private func firstUnknownTopic(in words: ArraySlice<String>, of path: [String]) -> UnknownWord? {
         guard let first = words.first, !first.hasPrefix("-") else { return nil }
         guard let inner = subcommands.first(where: { $0.name == first }) else {
-            return UnknownWord(.command, first, among: subcommands.map(\.name), path)
+            let topics = path.isEmpty ? HelpTopic.all.map(\.name) : []
+            return UnknownWord(.command, first, among: subcommands.map(\.name) + topics, path)
         }
         return inner.shape.firstUnknownTopic(in: words.dropFirst(), of: path + [first])
     }

@@ -2,40 +2,56 @@ internal import ArgumentParser
 internal import EarshotLoop
 internal import Glibc
 
-/// The command: its subcommands, and what all of them answer with.
+/// The program: its subcommands, and the conversion of their errors into an exit status.
 @main
 struct Earshot: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "earshot",
-        abstract:
-            "A download bus: one broker fetches for every program of yours, and only as long as somebody listens.",
+        abstract: "Fetch URLs through a bus that all programs of a user share.",
         discussion: """
-            Exit codes (curl's numbers where it has one):
-            \(ExitStatus.table)
+            The broker of the bus coalesces equal requests, queues them by priority, and cancels a transfer when its last \
+            subscriber is gone. 'earshot get' starts a private bus if none is running.
 
-            Programs find the broker in the runtime folder: --runtime, else EARSHOT_RUNTIME, else earshot in \
-            XDG_RUNTIME_DIR, else earshot-UID in the folder for temporary files.
+              earshot serve                       # run the bus, until Ctrl-C
+              earshot get https://example.org/    # fetch a URL to standard output
+
+            Help topics, for 'earshot help TOPIC':
+            \(HelpTopic.list)
             """,
         version: "0.1.0",
-        subcommands: [
-            GetCommand.self, ServeCommand.self, SubmitCommand.self, WatchCommand.self, DropCommand.self,
-            CancelCommand.self, StatusCommand.self, WhyCommand.self, SetCommand.self, ConfigCommand.self,
-            CacheCommand.self,
-            WorkCommand.self, BrokerCommand.self, WorkerCommand.self,
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Request",
+                subcommands: [
+                    GetCommand.self, SubmitCommand.self, WatchCommand.self, WhyCommand.self, CancelCommand.self,
+                    DropCommand.self,
+                ]),
+            CommandGroup(
+                name: "Bus",
+                subcommands: [
+                    ServeCommand.self, StatusCommand.self, SetCommand.self, ConfigCommand.self, CacheCommand.self,
+                ]),
+            CommandGroup(
+                name: "Worker",
+                subcommands: [WorkCommand.self, BrokerCommand.self, WorkerCommand.self]),
         ])
 
-    /// Commands that have to start soon. Each is read as a command of its own first: to look through all commands takes
-    /// longer than all the rest of reading.
+    /// Commands that must start fast, by name. Each is parsed alone first, because parsing with all subcommands takes longer
+    /// than the rest of the start.
     private static let quick: [String: any ParsableCommand.Type] = [
         "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
     ]
 
     static func main() {
-        // Before anything is opened, and for all roles: a process that is started by another one comes through here.
+        // Comes before any file is opened, in every role: child processes also start here.
         StandardStreams.occupy()
         SignalSource.ignoreBrokenPipes()
         let arguments = CommandLine.words[...]
         let status = ExitStatus.concluding {
+            if let topic = HelpTopic.named(by: arguments) {
+                try StandardOutput().write(Array(topic.text.utf8))
+                return .done
+            }
             do {
                 var command = try read(arguments)
                 try command.run()
@@ -52,9 +68,9 @@ struct Earshot: ParsableCommand {
         Glibc.exit(status.rawValue)
     }
 
-    /// The command that `arguments` name, with its arguments.
+    /// Parses the command that `arguments` name.
     private static func read(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
-        // Help, and errors, are the whole program's.
+        // Help and errors need the whole program.
         if let name = arguments.first, let command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
             return command
         }
@@ -62,12 +78,12 @@ struct Earshot: ParsableCommand {
         do {
             command = try parseAsRoot(Array(arguments))
         } catch {
-            // The parser checks values before names.
+            // The parser checks values before names, so it may have reported another error.
             let isUsage = exitCode(for: error) == .validationFailure
             if isUsage, let unknown = CommandShape.program?.firstUnknown(in: arguments) { throw unknown }
             throw error
         }
-        // Asked for the help of an unknown command, the parser returns that of the program.
+        // For the help of an unknown command the parser returns the help of the program.
         let words = arguments.prefix { !$0.hasPrefix("-") }
         if type(of: command)._commandName == "help", let unknown = CommandShape.program?.firstUnknown(in: words) {
             throw unknown
@@ -75,7 +91,7 @@ struct Earshot: ParsableCommand {
         return command
     }
 
-    /// Prints what the argument parser has to say: help to standard output, an error to standard error.
+    /// Prints the message of the argument parser: help to standard output, an error to standard error.
     private static func answer(_ error: any Error) throws(Complaint) -> ExitStatus {
         let text = fullMessage(for: error)
         guard exitCode(for: error) == .success else {

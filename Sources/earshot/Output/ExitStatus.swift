@@ -1,4 +1,4 @@
-/// How the program ends. Numbers are curl's where curl has one for it, else those of sysexits.h.
+/// Exit status of the program. The numbers are those of curl where curl has one, else those of sysexits.h.
 enum ExitStatus: Int32, CaseIterable {
     case done = 0
     case unsupportedScheme = 1
@@ -25,7 +25,7 @@ enum ExitStatus: Int32, CaseIterable {
     case configuration = 78
     case interrupted = 130
 
-    /// The status for requests that all failed by `code`.
+    /// Creates the status for requests that all failed with `code`.
     init(code: String) {
         self =
             switch code {
@@ -48,41 +48,33 @@ enum ExitStatus: Int32, CaseIterable {
             }
     }
 
-    /// What it means, in a few words.
+    /// Description for `earshot help exit-codes`, the man pages and the documents.
     var meaning: String {
         switch self {
-        case .done: "all done"
-        case .unsupportedScheme: "no worker fetches URLs of this scheme"
-        case .someFailed: "some failed, or all by different causes"
-        case .malformedURL: "not a URL"
-        case .other: "another failure: the code on standard error says which"
-        case .unknownHost: "the host is unknown, or DNS failed"
-        case .cannotConnect: "cannot connect"
-        case .notHTTP: "the answer is not HTTP"
-        case .truncated: "the body ended too early"
-        case .errorStatus: "an HTTP status of 400 or more"
-        case .cannotWrite: "cannot write the output, or the spool is full or cannot be used"
-        case .timedOut: "a time-out, or the deadline"
-        case .badRequest: "a header or method that is not allowed"
-        case .redirects: "a redirect loop, too many redirects, or one that was refused"
-        case .reset: "the connection broke"
-        case .untrusted: "the certificate, or TLS at all"
-        case .badEncoding: "a content encoding that cannot be read"
-        case .tooLarge: "larger than --max-bytes"
-        case .usage: "wrong arguments"
-        case .noInput: "an empty list, or input that cannot be read"
-        case .noBroker: "no broker runs, or it went and did not come back"
-        case .cannotServe: "cannot serve: a folder is taken, unfit or open to others, or the broker refuses the worker"
-        case .configuration: "settings that are wrong or cannot be read, or durable requests that need a newer version"
-        case .interrupted: "interrupted; what was asked for is removed"
+        case .done: "success"
+        case .unsupportedScheme: "unsupported URL scheme: no worker serves it"
+        case .someFailed: "some requests failed, or all failed for different reasons"
+        case .malformedURL: "malformed URL"
+        case .other: "other failure; the code on standard error names it"
+        case .unknownHost: "cannot resolve the host name"
+        case .cannotConnect: "cannot connect, or the address policy forbids the address"
+        case .notHTTP: "invalid HTTP response"
+        case .truncated: "truncated body: the connection closed before its end"
+        case .errorStatus: "HTTP status 400 or higher"
+        case .cannotWrite: "cannot write the output, or the spool is full or unusable"
+        case .timedOut: "timeout, or deadline exceeded"
+        case .badRequest: "invalid method or header field, or a limit exceeded"
+        case .redirects: "redirect loop, too many redirects, or a forbidden redirect"
+        case .reset: "connection reset"
+        case .untrusted: "TLS failure, such as an untrusted certificate"
+        case .badEncoding: "unsupported or malformed content encoding"
+        case .tooLarge: "body larger than --max-bytes or max-ratio permits"
+        case .usage: "usage error: invalid command, option or argument"
+        case .noInput: "cannot read the input, or empty list"
+        case .noBroker: "no broker runs, or the connection to it was lost"
+        case .cannotServe: "cannot start: directory in use or not private, or worker rejected"
+        case .configuration: "invalid configuration, or durable requests of a newer version"
+        case .interrupted: "interrupted by a signal; 'get' removes its pending requests"
         }
-    }
-
-    /// All of them, for the help.
-    static var table: String {
-        allCases.map { status in
-            let number = String(status.rawValue)
-            return String(repeating: " ", count: 5 - number.count) + number + "  " + status.meaning
-        }.joined(separator: "\n")
     }
 }
