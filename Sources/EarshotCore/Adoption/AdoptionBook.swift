@@ -2,7 +2,8 @@ internal import EarshotWire
 
 /// Attempts of earlier brokers, and the flights that adopt them.
 ///
-/// Until a flight asks for the same, an attempt is an orphan. It runs in a worker, or waits as a response:
+/// Until a flight with the same identity adopts it, an attempt is an orphan. It runs in a worker, or waits as a
+/// response:
 ///
 /// ```
 ///           hold             ended with a usable response
@@ -13,12 +14,12 @@ internal import EarshotWire
 ///    └───────────────┴──────────────────────────────────────────┘
 /// ```
 ///
-/// `enter` is the only transition. The book accepts orphans while it is open. It sends no messages and releases no
-/// bodies: each function returns the orphans that the caller stops or drops.
+/// All transitions go through `enter`. The book accepts orphans while it is open. It sends no messages and releases no
+/// bodies: each function returns the orphans that the caller cancels or drops.
 struct AdoptionBook {
     /// Bounds of the book.
     struct Limits: Equatable {
-        /// Maximum number of flights that an orphan which comes later can be matched with.
+        /// Maximum number of flights that can be matched with an orphan reported later.
         var seekers: Int
         /// Maximum number of bytes of responses in memory.
         var bytes: Int
@@ -33,9 +34,9 @@ struct AdoptionBook {
 
     /// Attempt of an earlier broker that no flight has adopted.
     enum Orphan {
-        /// A lease of a worker.
+        /// An attempt that holds a lease of a worker.
         case running(worker: Int32, AttemptID)
-        /// A response without its URL.
+        /// A finished response. Its URL is set when a flight takes it.
         case responded(Outcome.Response)
 
         func isHeld(by worker: Int32, as attempt: AttemptID) -> Bool {
@@ -54,21 +55,21 @@ struct AdoptionBook {
     private(set) var orphans: [FlightIdentity: Orphan] = [:]
     /// Bytes of responses in memory.
     private(set) var bytes = 0
-    /// Attempts by the flights that adopted them.
+    /// Adopted attempts, by flight.
     private(set) var adopted: [Int32: AttemptID] = [:]
-    /// Flights that may adopt an orphan which is not known yet.
+    /// Latest flight that sought each identity. It may adopt an orphan that is reported later.
     private var seekers: [FlightIdentity: FlightName] = [:]
-    /// Flights that found a response and have not taken it.
+    /// Flights that found a response and have not taken it yet.
     private var matches: [FlightName] = []
 
     init(limits: Limits) { self.limits = limits }
 
     var isEmpty: Bool { orphans.isEmpty && adopted.isEmpty }
 
-    /// Accepts orphans from now on.
+    /// Starts to accept orphans.
     mutating func open() { isOpen = true }
 
-    /// Accepts no more orphans.
+    /// Stops accepting orphans.
     ///
     /// - Returns: all orphans, in an order that is the same in each run.
     mutating func close() -> [Orphan] {
@@ -81,21 +82,23 @@ struct AdoptionBook {
 
     // MARK: Orphans
 
-    /// Whether an attempt of this flight may become an orphan.
+    /// Whether an attempt with this identity may become an orphan.
     func accepts(_ identity: FlightIdentity) -> Bool { isOpen && orphans[identity] == nil }
 
-    /// Flight to settle an orphan's identity with: the last one that sought it.
+    /// The last flight that sought this identity.
     func seeker(of identity: FlightIdentity) -> FlightName? { seekers[identity] }
 
-    /// Makes an attempt an orphan. The book must accept its identity.
+    /// Makes an attempt an orphan.
+    ///
+    /// - Precondition: `accepts(identity)`.
     mutating func hold(_ attempt: AttemptID, at worker: Int32, as identity: FlightIdentity) {
         enter(.running(worker: worker, attempt), identity)
     }
 
-    /// Ends an orphan's attempt.
+    /// Ends an orphan's attempt. The orphan must be running.
     ///
-    /// - Parameter response: a response that a flight can use; nil if the attempt has none.
-    /// - Returns: whether the response is kept.
+    /// - Parameter response: response that a flight can use; nil if the attempt produced none.
+    /// - Returns: whether the response is kept. Otherwise the orphan is removed.
     mutating func ended(_ identity: FlightIdentity, with response: Outcome.Response? = nil) -> Bool {
         let orphan = response.map { Orphan.responded($0) }
         let isKept = orphan.map { $0.bytes <= limits.bytes - bytes } ?? false
@@ -103,7 +106,7 @@ struct AdoptionBook {
         return isKept
     }
 
-    /// Removes an orphan, if there is one, to stop its attempt or drop its response.
+    /// Removes an orphan, if there is one. The caller cancels its attempt or drops its response.
     mutating func giveUp(_ identity: FlightIdentity) -> Orphan? {
         guard let orphan = orphans[identity] else { return nil }
         enter(nil, identity)
@@ -112,8 +115,8 @@ struct AdoptionBook {
 
     // MARK: Flights
 
-    /// Matches a flight that is about to wait with the orphan of its identity, while the book is open. A flight whose
-    /// orphan has a response is one of the `nextMatch`es.
+    /// Matches a flight that is about to wait with the orphan of its identity. Called only while the book is open. A
+    /// flight whose orphan has a response is appended to the `nextMatch` list.
     ///
     /// - Returns: the attempt that the flight adopts; nil if no worker runs one.
     mutating func seek(_ identity: FlightIdentity, for flight: FlightName) -> (worker: Int32, attempt: AttemptID)? {
@@ -129,14 +132,14 @@ struct AdoptionBook {
         return nil
     }
 
-    /// The adopted attempt that a flight runs; nil if it runs one of this broker.
+    /// The adopted attempt that a flight runs; nil if the flight runs an attempt of this broker.
     @inline(__always)
     func attempt(of flight: Int32) -> AttemptID? { adopted[flight] }
 
-    /// A flight's attempt has ended, or is being cancelled.
+    /// Forgets a flight's adopted attempt, which has ended or is being cancelled.
     mutating func attemptEnded(of flight: Int32) { adopted.drop(flight) }
 
-    /// Removes the last of the flights that found a response.
+    /// Removes and returns the newest flight of those that found a response; nil if there is none.
     mutating func nextMatch() -> FlightName? { matches.popLast() }
 
     /// Removes the response of an orphan; nil if there is none.
@@ -155,7 +158,7 @@ struct AdoptionBook {
         bytes += (orphan?.bytes ?? 0) - (earlier?.bytes ?? 0)
     }
 
-    /// Whether the diagram has this transition; nil is the phase `absent`.
+    /// Whether the diagram has this transition. nil is the state `absent`.
     static func isLegal(from: Orphan?, to: Orphan?) -> Bool {
         switch (from, to) {
         case (nil, .running), (.running, .responded), (.running, nil), (.responded, nil): true
@@ -172,7 +175,7 @@ struct AdoptionBook {
         seekers.releaseRoom(least: least)
     }
 
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         let sum = orphans.values.reduce(0) { $0 + $1.bytes }

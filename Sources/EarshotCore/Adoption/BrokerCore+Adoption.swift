@@ -3,24 +3,25 @@ internal import EarshotWire
 
 /// Adoption: flights continue the attempts that workers run for an earlier broker.
 ///
-/// A JOB names its flight's identity, which its worker repeats to the next broker. Until a request for the same comes,
-/// the attempt is an *orphan*: a lease without a flight, which counts against its worker's slots and its origin's limit.
-/// A flight that is about to wait in the queue adopts the orphan with its identity, or takes the orphan's response. A
-/// response older than one of the flight's requests is only used as the cache's rules allow. Some time after the start
-/// the broker cancels or drops the remaining orphans.
+/// A JOB names its flight's identity, which its worker reports to the next broker. Until a request with the same
+/// identity arrives, the attempt is an *orphan*: a lease without a flight, which counts against its worker's slots and
+/// its origin's limit. A flight that is about to wait in the queue adopts the orphan with its identity, or takes the
+/// orphan's response. A response older than one of the flight's requests is used only as far as the cache's rules
+/// allow. The adoption period ends some time after the start; the broker then cancels or drops the remaining orphans.
 extension BrokerCore {
     // MARK: Events
 
-    /// Accepts attempts of earlier brokers from now on and for `CoreLimits.adoptionMilliseconds`.
+    /// Starts the adoption period, which lasts `CoreLimits.adoptionMilliseconds`.
     public mutating func beginAdoption(now: Tick) {
         adoption.open()
         workerLimits.adopts = true
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// A worker reports an attempt of an earlier broker. Attempts of users' own workers are cancelled.
+    /// Handles a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt it, and
+    /// if it belongs to a user's own worker.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
-        // The next broker decides about attempts reported to a draining one.
+        // A draining broker leaves the decision to the next broker.
         guard workers.foreignTold(held.attempt, by: worker), !isDraining else { return }
         guard !workers[worker].isOwn, let identity = held.flight, adoption.accepts(identity),
             let url = try? FetchURL(held.url), url.isHTTP
@@ -32,7 +33,7 @@ extension BrokerCore {
         let seeker = adoption.seeker(of: identity).flatMap { flight($0) }
         let adopter = seeker.flatMap { self.identity(of: $0) == identity ? $0 : nil }
         if let adopter, flights[adopter].isRunning {
-            // Its wait was too short: this broker has started an attempt of its own.
+            // The report came after the end of this flight's wait: this broker has started its own attempt.
             actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
             return
         }
@@ -40,14 +41,14 @@ extension BrokerCore {
         guard let adopter else { return }
         switch flights[adopter].phase {
         case .queued, .backingOff: _ = adopts(adopter)
-        // The cache decides about an asking flight, and a redirected one has its response.
+        // A flight in `asking` waits for the cache's answer, and one in `following` has its response.
         case .asking, .running, .following, .ended: break
         }
     }
 
-    /// The time for adoption is over: cancels and drops all orphans.
+    /// Ends the adoption period: cancels or drops all orphans.
     mutating func adoptionEnded() {
-        // A broker that ends soon leaves them to the next one.
+        // A draining broker leaves its orphans to the next broker.
         guard !isDraining else { return }
         workerLimits.adopts = false
         for orphan in adoption.close() { end(orphan) }
@@ -61,14 +62,14 @@ extension BrokerCore {
 
     // MARK: Orphans
 
-    /// Makes an attempt that a worker reported a lease and an orphan.
+    /// Takes a lease for an attempt that a worker reported, and makes it an orphan.
     private mutating func take(
         _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
     ) {
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
         let origin = originNumber(of: url)
         setTimer(governor.takeTransfer(at: origin, startedAt: start, now: now), of: origin)
-        // The spacing may have ended without its timer, which is stale from now on.
+        // The spacing may be over although its timer, which is stale from here on, has not fired.
         queue.originOpened(origin)
         var lease = WorkerLease(
             origin: origin, isHigh: false, use: .orphan(identity), startedAt: start, maxBytes: held.maxBytes)
@@ -81,13 +82,14 @@ extension BrokerCore {
         _ = countGrowth(of: held.attempt, at: worker)
     }
 
-    /// Keeps the response of an orphan for the flight that takes it. An error page is fetched again instead.
+    /// Keeps the response of an orphan until a flight takes it. Drops a response with a status of 400 or more, so that
+    /// its URL is fetched again.
     mutating func orphanEnded(_ identity: FlightIdentity, _ response: Outcome.Response) {
         let isUsable = response.status < 400 && (response.file == nil || hasRoomInSpool())
         if !adoption.ended(identity, with: isUsable ? response : nil) { drop(response) }
     }
 
-    /// Cancels the attempt of an orphan that was given up, or drops its response.
+    /// Cancels the attempt of an orphan removed from the book, or drops its response.
     mutating func end(_ orphan: AdoptionBook.Orphan) {
         switch orphan {
         case .running(let worker, let attempt):
@@ -100,7 +102,8 @@ extension BrokerCore {
 
     // MARK: Flights
 
-    /// Digest of the flight's key and of all fields sent to the server; nil for a flight of one request alone.
+    /// Digest of the flight's key and of all fields sent to the server; nil for a flight that no other request can
+    /// join.
     @inline(__always)
     func identity(of flight: Int32) -> FlightIdentity? {
         guard let identify, !flights[flight].isAlone else { return nil }
@@ -115,7 +118,7 @@ extension BrokerCore {
         return identify(bytes)
     }
 
-    /// Appends text after its length, so that no two lists of texts have the same bytes.
+    /// Appends a text preceded by its length, so that different lists of texts never have the same bytes.
     private static func append(_ text: String, to bytes: inout [UInt8]) {
         let utf8 = text.utf8
         let span = utf8.span
@@ -141,7 +144,7 @@ extension BrokerCore {
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
         workers.adopt(attempt, for: flight, at: worker)
-        // The first request is not in a new flight yet: it raises the limit when it joins.
+        // A new flight has no interest yet. Its first request raises the limit when it joins.
         if flights[flight].isAwaited || flights[flight].isRevalidation {
             raise(flight, at: worker, to: sizeLimit(of: flight))
         }
@@ -151,7 +154,7 @@ extension BrokerCore {
         return true
     }
 
-    /// Gives flights the responses of orphans that ended before.
+    /// Concludes queued flights with the responses of orphans that ended before.
     mutating func useOrphanedResponses(now: Tick) {
         while let name = adoption.nextMatch() {
             if let flight = flight(name) { settlePurges(of: flight) }
@@ -174,7 +177,7 @@ extension BrokerCore {
         }
     }
 
-    /// Whether all requests of a flight were made by then. An earlier response does not answer them.
+    /// Whether all requests of a flight were made before `moment`. A response that ended earlier does not answer them.
     private mutating func wasAwaited(_ flight: Int32, at moment: Tick) -> Bool {
         var isOlder = flights[flight].isAwaited && !flights[flight].isRevalidation
         forEachInterest(of: flight) { core, interest in
@@ -183,8 +186,8 @@ extension BrokerCore {
         return isOlder
     }
 
-    /// Whether the response of an adopted attempt ended before its worker said HOLDS, and before all requests of its
-    /// flight were made. A later response is shared with them like that of any running transfer.
+    /// Whether the response of an adopted attempt ended before its worker said HOLDS, and before all requests of the
+    /// flight were made. A later response is shared with all of them like that of any other running transfer.
     mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerLease, for flight: Int32) -> Bool {
         guard let heldAt = lease.heldAt, response.endedAt <= heldAt else { return false }
         return !wasAwaited(flight, at: response.endedAt)
