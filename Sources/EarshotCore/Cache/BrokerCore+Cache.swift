@@ -2,12 +2,12 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// The cache: asked before a flight is queued, told of what came. What it keeps is the shell's; what may be used, and
-/// how, is said here, by `CacheRule`.
+/// The cache: looked up before a flight is queued, and updated with the responses of origins. The shell stores the
+/// responses; `CacheRule` decides which of them a request may use, and how.
 extension BrokerCore {
     // MARK: Events
 
-    /// What the cache has for the request of a flight, in no order.
+    /// Handles the result of a cache lookup for a flight: the stored variants of its URL, in any order.
     public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
         clock = now
         if let flight = flight(name) { settlePurges(of: flight) }
@@ -32,10 +32,10 @@ extension BrokerCore {
         }
     }
 
-    /// The body that a flight waits for. A file is the core's from now on.
+    /// Handles the body read for a flight. The core takes ownership of a file.
     public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
         clock = now
-        // Its bytes are within the cache's own bound.
+        // The cache's own size limit bounds these bytes.
         switch body {
         case .file(let file), .both(_, let file): outcomes.hold(file: file, bytes: 0)
         case .missing, .inline: break
@@ -64,7 +64,7 @@ extension BrokerCore {
 
     // MARK: Asking
 
-    /// Asks the cache before a new flight is queued, if the cache may answer.
+    /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
     mutating func askCache(for flight: Int32, _ request: HTTPRequest) {
         let mode = flights[flight].mode
         guard isCaching, request.url.isHTTP, !flights[flight].isAlone, Self.mayBeAnswered(request, mode) else {
@@ -83,10 +83,10 @@ extension BrokerCore {
         actions.append(.lookUp(name, key, request))
     }
 
-    /// Whether the cache is asked. A request that bypasses the cache and must not be fetched either is answered as if
-    /// the cache had nothing.
+    /// Whether the flight is looked up in the cache. A request that bypasses the cache and may not be fetched either
+    /// fails as if nothing were stored.
     ///
-    /// A function of the type: for one of the value, the compiler copies the references to all tables of the core.
+    /// Static, because the compiler copies the references to all tables of the core for an instance method.
     private static func mayBeAnswered(_ request: HTTPRequest, _ mode: CacheMode) -> Bool {
         let isPast = mode == .noStore || mode == .reload || request.choosesItsAnswer
         return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
@@ -96,7 +96,7 @@ extension BrokerCore {
         CacheKey(flights[flight].request, partition: flights[flight].ownKey ?? "")
     }
 
-    /// The open flight that a request with this key joins.
+    /// The open flight that a request with this key joins; nil if it needs a new one.
     @inline(__always)
     func joinableFlight(_ key: FlightKey) -> Int32? {
         if let flight = openFlight(key) { return flight }
@@ -104,14 +104,14 @@ extension BrokerCore {
         for mode in key.mode.stricter {
             var stricter = key
             stricter.mode = mode
-            // What is brought up to date behind a stale answer keeps nobody from that answer.
+            // A background revalidation must not delay a request that may use the stale response.
             if let flight = openFlight(stricter), !flights[flight].isRevalidation { return flight }
         }
         return nil
     }
 
-    /// The open flight of mode `default` that a request of mode `explicit` can still join: the cache has not answered
-    /// it, so a server does.
+    /// The open flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered
+    /// that flight, so an origin will.
     func laxerFlight(_ key: FlightKey) -> Int32? {
         guard key.mode == .explicit else { return nil }
         var laxer = key
@@ -119,12 +119,13 @@ extension BrokerCore {
         guard let flight = openFlight(laxer) else { return nil }
         switch flights[flight].phase {
         case .queued, .running, .backingOff: return flight
-        // An answer of estimated freshness may be on its way to it, or have redirected it.
+        // A response of heuristic freshness may be about to answer this flight, or has redirected it.
         case .asking, .following, .ended: return nil
         }
     }
 
-    /// The same flight, with the mode of the request from then on: its redirects take that mode too.
+    /// Returns the flight of `laxerFlight` after it has taken the stricter mode of the request, which its redirects
+    /// inherit.
     mutating func tightenedFlight(_ key: FlightKey) -> Int32? {
         guard let flight = laxerFlight(key) else { return nil }
         flights[flight].takeMode(of: key)
@@ -132,14 +133,14 @@ extension BrokerCore {
         return flight
     }
 
-    /// Fetches a flight as if nothing were kept: it is not, or not any more.
+    /// Queues a flight as if nothing were stored for it.
     private mutating func fetchAnew(_ flight: Int32) {
         cachePlans[flight] = nil
         planFields(of: flight)
         enqueue(flight: flight, first: true)
     }
 
-    /// What other caches on the way are told of a flight's mode.
+    /// Plans the request fields that announce a flight's mode to other caches on the path.
     private mutating func planFields(of flight: Int32) {
         let record = flights[flight]
         let decision = CacheRule().decision(for: record.request, mode: record.mode, stored: [], now: calendarSeconds)
@@ -147,7 +148,7 @@ extension BrokerCore {
         cachePlans[flight] = CachePlan(adding: adding)
     }
 
-    /// The fields that a flight's worker sends.
+    /// Request fields for a flight's JOB.
     @inline(__always)
     func jobFields(of flight: Int32) -> HeaderFields {
         guard let plan = cachePlans[flight] else { return flights[flight].fields }
@@ -156,9 +157,9 @@ extension BrokerCore {
 
     // MARK: Using
 
-    /// Answers a flight with what is kept, whose body is read first if anybody gets it.
+    /// Answers a flight with a stored response. Reads its body first if a request receives it.
     ///
-    /// - Parameter fallback: how asking the server failed, if that is why.
+    /// - Parameter fallback: failure of the origin that the stored response replaces; nil if there was none.
     private mutating func use(
         _ stored: CacheVariant, for flight: Int32, as source: Terminal.Source, fallback: Outcome? = nil, now: Tick
     ) {
@@ -196,7 +197,7 @@ extension BrokerCore {
             response.copy = name
         case .missing?, nil: break
         }
-        // Whoever asks from now on is not one of those that the answer was looked up for.
+        // A later request was not part of the lookup that this response answers.
         guard !endRevalidation(of: flight) else {
             drop(response)
             return
@@ -204,8 +205,9 @@ extension BrokerCore {
         judge(flight, response, fields, now: now)
     }
 
-    /// Answers a flight, which has failed, with what is kept, if that may be used stale.
-    /// - Returns: whether it does, or will.
+    /// Answers a failed flight with a stored response, if its rules allow stale use.
+    ///
+    /// - Returns: whether the flight is answered, now or after the body was read.
     mutating func usesStale(for flight: Int32, after outcome: Outcome, now: Tick) -> Bool {
         guard let failure = outcome.failure, flights[flight].isAwaited, let plan = cachePlans[flight],
             plan.reading == nil, let stored = plan.stored
@@ -222,8 +224,9 @@ extension BrokerCore {
 
     // MARK: Answers of origins
 
-    /// Keeps what an origin answered, as far as it may be kept.
-    /// - Returns: whether that was all; else it is an answer to those who wait.
+    /// Stores an origin's response as far as the rules allow.
+    ///
+    /// - Returns: whether the flight needs nothing further. If not, the response goes to its requests.
     mutating func takeForCache(
         _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick
     ) -> Bool {
@@ -247,8 +250,8 @@ extension BrokerCore {
         return true
     }
 
-    /// Treats an answer that is older than the requests of a flight as if it had been in the cache when they came: its
-    /// rules say whether they may use it. Else the flight is fetched.
+    /// Treats a response older than the requests of a flight as if it had been in the cache when they came. The cache's
+    /// rules decide whether the flight may use it; otherwise the flight is fetched.
     mutating func useAsStored(_ response: Outcome.Response, for flight: Int32) {
         let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
         var isStored = false
@@ -289,8 +292,8 @@ extension BrokerCore {
         }
     }
 
-    /// Something else than a 304 came: the kept response is not the server's any more, unless the server is in trouble.
-    /// An error of the server never replaces it.
+    /// Replaces or discards the stored response after a response other than 304. An error of the server (5xx, 429)
+    /// leaves the stored response in place.
     private mutating func replace(
         _ stored: CacheVariant, of flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields,
         requestTime: Int64
@@ -313,14 +316,16 @@ extension BrokerCore {
         if !isReplaced { actions.append(.discard(key, stored.entry)) }
     }
 
-    /// - Returns: what is kept; nil for nothing.
+    /// Stores a response if the rules allow it and it fits in the cache.
+    ///
+    /// - Returns: the stored response; nil if it was not stored.
     @discardableResult
     private mutating func store(
         _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
     ) -> StoredResponse? {
         let mode = flights[flight].mode
         let rule = CacheRule()
-        // An earlier broker's attempt may have ended some time ago.
+        // The attempt of an earlier broker may have ended some time ago.
         let age = Int64(clock.milliseconds(since: response.endedAt) / 1_000)
         let decision = rule.storing(
             status: response.status, response: fields, to: flights[flight].request, mode: mode,
@@ -329,9 +334,9 @@ extension BrokerCore {
             if mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
             return nil
         }
-        // Bodies are named by their content; without its sum nobody could say later that one is whole.
+        // The SHA-256 names the stored body, and later proves that it is complete.
         guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
-        // What is larger than all that may be kept would go at once.
+        // The cache would evict a response larger than its limit at once.
         guard response.length < settings[.cacheSize] ?? .max else { return nil }
         ledger.cache.stored += 1
         flights[flight].isStored = true
@@ -342,7 +347,7 @@ extension BrokerCore {
         return stored
     }
 
-    /// Whether a response that may be kept can ever be used: by the rules of HTTP, or because a request overrides them
+    /// Whether a storable response can ever be used: by the rules of HTTP, or because a request overrides them
     /// (`force-cache`, or a warm request).
     private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
         if rule.isUsable(stored, now: calendarSeconds) { return true }
@@ -352,7 +357,7 @@ extension BrokerCore {
         return isWarm
     }
 
-    /// What a request that may have changed something makes doubtful: such a one is alone.
+    /// Marks stored responses as doubtful after an unsafe request. The flight of such a request has no other interests.
     private mutating func invalidate(after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest)
     {
         let urls = CacheRule().invalidations(status: response.status, response: fields, to: request)
@@ -361,8 +366,8 @@ extension BrokerCore {
 
     // MARK: Revalidation
 
-    /// Brings an answer that is used stale up to date, for whoever asks next. One flight for a key; when very many
-    /// wait, none, so that the next request sees to it.
+    /// Starts a background revalidation of a stored response that is used stale (`stale-while-revalidate`), at most one
+    /// per key. At the bound none starts; the next request that uses the response tries again.
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
         let record = flights[flight]
         let key = FlightKey(record.request, redirect: record.redirect, own: record.ownKey, alone: nil, mode: .noCache)
@@ -376,7 +381,8 @@ extension BrokerCore {
         revalidations.append(FlightName(number: behind, id: flights[behind].id))
     }
 
-    /// Starts what only the cache wants, where slots are left over. What has no room at its origin waits on.
+    /// Starts queued revalidations in slots that no request needs. One whose origin is full goes to the end of the
+    /// list.
     mutating func startRevalidations(now: Tick) {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
             let slots = workers.slotCount(of: WorkerPool.web)
@@ -397,8 +403,9 @@ extension BrokerCore {
         }
     }
 
-    /// The cache has what it wanted, or will not get it: the flight goes on for others, if there are any.
-    /// - Returns: whether it has ended.
+    /// Ends the cache's own interest in a flight. The flight continues if requests wait for it.
+    ///
+    /// - Returns: whether the flight has ended.
     @discardableResult
     mutating func endRevalidation(of flight: Int32) -> Bool {
         guard flights[flight].isRevalidation else { return false }
@@ -410,7 +417,7 @@ extension BrokerCore {
 
     // MARK: Ends
 
-    /// Forgets what a flight that ends had to do with the cache.
+    /// Removes the cache plan of a flight that ends, and its fallback.
     mutating func dropCachePlan(of flight: Int32) {
         guard !cachePlans.isEmpty, let plan = cachePlans.removeValue(forKey: flight) else { return }
         if let response = plan.fallback?.response { drop(response) }

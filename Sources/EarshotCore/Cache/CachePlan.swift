@@ -1,20 +1,21 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Cache state of a flight with more than a lookup and a store: fields to add, a kept response, or a pending read.
+/// Cache state of a flight that needs more than a lookup and a store: fields to add, a stored response, or a pending
+/// read.
 struct CachePlan {
-    /// Fields that its JOB has besides those of the request: conditions, and words to other caches.
+    /// Fields that its JOB has in addition to those of the request: conditions, and `Cache-Control` for other caches.
     var adding = HeaderFields()
-    /// The kept response that is validated, that may stand in for a failure, or whose body is read.
+    /// The stored response that is being validated, may replace a failure, or is being read.
     var stored: CacheVariant?
-    /// What a terminal says of the answer whose body is read; nil if none is.
+    /// The source to report in the terminal, while the body is being read; nil otherwise.
     var reading: Terminal.Source?
-    /// How asking the server failed, if a stale answer is read in its stead.
+    /// Failure of the origin, while a stale response is read to replace it.
     var fallback: Outcome?
 }
 
 extension CacheMode {
-    /// Modes of flights that do what a request of this mode asks for, and more.
+    /// Modes of flights that satisfy a request of this mode.
     var stricter: [CacheMode] {
         switch self {
         case .default: [.explicit, .noCache, .reload]

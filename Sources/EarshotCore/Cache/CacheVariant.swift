@@ -1,8 +1,8 @@
 public import EarshotHTTP
 
-/// A kept answer, named by the core when it is stored.
+/// Name of a stored response, which the core chooses when it stores the response.
 public struct CacheEntryID: Hashable, Sendable {
-    /// 0 to 2^63 - 1.
+    /// Random, 0 to 2^63 - 1.
     public var rawValue: UInt64
 
     public init(rawValue: UInt64) {
@@ -10,13 +10,13 @@ public struct CacheEntryID: Hashable, Sendable {
     }
 }
 
-/// A kept answer without its body.
+/// Stored response without its body.
 public struct CacheVariant: Equatable, Sendable {
     public var entry: CacheEntryID
     public var response: StoredResponse
-    /// Decoded bytes of body.
+    /// Length of the decoded body in bytes.
     public var length: Int
-    /// Of the decoded body, 64 hexadecimal digits.
+    /// SHA-256 of the decoded body, as 64 hexadecimal digits; nil for an empty body.
     public var sha256: String?
 
     public init(entry: CacheEntryID, response: StoredResponse, length: Int, sha256: String?) {
@@ -27,14 +27,14 @@ public struct CacheVariant: Equatable, Sendable {
     }
 }
 
-/// The body of a kept answer, as the shell brings it.
+/// Body of a stored response, in the form in which the shell read it.
 public enum CachedBody: Equatable, Sendable {
-    /// The answer is kept no longer, or its body cannot be read.
+    /// The response was evicted, or its body cannot be read.
     case missing
-    /// Held by the shell, for the core.
+    /// A body in memory, which the shell holds for the core.
     case inline(BodyID)
-    /// A spool file by its base name, the core's from now on.
+    /// Base name of a spool file. The core owns the file from here on.
     case file(String)
-    /// Both.
+    /// Both forms of the same body.
     case both(BodyID, file: String)
 }
