@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What follows from the end of an attempt: a redirect, another try, or an outcome for all who waited.
+/// The end of an attempt: a redirect, a retry, or an outcome for all waiting requests.
 extension BrokerCore {
-    /// An origin answered.
+    /// Handles the response of an origin: cool-down, cookies, cache, then `judge`.
     mutating func conclude(_ flight: Int32, _ response: Outcome.Response, now: Tick) {
         let fields = HeaderFields(lines: response.fields)
         if Self.asksToWait(response.status) {
@@ -18,9 +18,9 @@ extension BrokerCore {
         judge(flight, response, fields, now: now)
     }
 
-    /// What an answer, of an origin or of the cache, means to those who wait for it.
+    /// Decides between a redirect, a retry and an outcome for a response of an origin or of the cache.
     mutating func judge(_ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
-        // With fields of an earlier response, or of a user's own worker, they may be longer than a RESULT can tell.
+        // Merged fields of an earlier response, or those of a user's own worker, can exceed the limit of a RESULT.
         guard response.fields.count <= WireLimits.responseFieldBytes else {
             drop(response)
             fail(flight, .protocolError, now: now)
@@ -54,7 +54,7 @@ extension BrokerCore {
             ancestors: record.isAlone ? ancestors(of: flight) : [], hosts: hosts)
     }
 
-    /// Waits for what becomes of the next hop, which others may want too.
+    /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
     private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
         let record = flights[flight]
         let next = withCookies(redirected: next)
@@ -86,8 +86,8 @@ extension BrokerCore {
         for farthest in flightsTooFar(flight) { failRedirected(farthest, now: now) }
     }
 
-    /// The requests whose redirects led to a flight that nobody joins: loops of others show when they meet. At most
-    /// `redirectHops`.
+    /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
+    /// shared flights are detected when they meet. At most `redirectHops`.
     private func ancestors(of flight: Int32) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
@@ -98,8 +98,9 @@ extension BrokerCore {
         return found
     }
 
-    /// Those that wait for a flight, or it itself, for whom its redirect was one too many; what waits for them in turn
-    /// is not named. Chains that meet can be long, though each flight brought few redirects: so nothing recurses deep.
+    /// Flights that exceed the hop limit because `flight` was redirected: that flight itself, or ancestors that wait
+    /// for it. Their own ancestors are not listed. Flights beyond the limit leave their chain at once, so chains stay
+    /// short enough for recursion.
     private func flightsTooFar(_ flight: Int32) -> [Int32] {
         var distance = 0
         var next = flight
@@ -115,7 +116,7 @@ extension BrokerCore {
         return found
     }
 
-    /// Ends a flight that follows another, which goes on for those who are nearer to it.
+    /// Fails a flight that follows another. The followed flight continues for its other requests.
     private mutating func failRedirected(_ flight: Int32, now: Tick) {
         guard case .following(let child) = flights[flight].phase else {
             preconditionFailure("flight \(flights[flight].id) follows none")
@@ -125,8 +126,7 @@ extension BrokerCore {
         dropIfUnwanted(child)
     }
 
-    /// Tries again after a pause, or ends with this failure. A draining broker starts nothing, and leaves the next try
-    /// to the next one.
+    /// Retries a flight after a pause, or ends it with this failure. Counts the failure.
     mutating func retryOrFail(
         _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
     ) {
@@ -156,7 +156,7 @@ extension BrokerCore {
         }
     }
 
-    /// Whether another attempt follows a response with this status: then it is not the answer that is kept.
+    /// Whether another attempt follows a response with this status, so that the response is not stored.
     func triesAgain(_ flight: Int32, after status: Int) -> Bool {
         guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
         let record = flights[flight]
@@ -166,16 +166,18 @@ extension BrokerCore {
         return decision != .giveUp
     }
 
-    /// 429 and 503, RFC 6585 section 4 and RFC 9110 section 15.6.4: the origin, not the request, is the trouble.
+    /// Whether a status means that the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section
+    /// 15.6.4).
     private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
     mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
         end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts)), now: now)
     }
 
-    /// The body passed the attempt's limit: those who allow no more fail, the others try again with theirs.
+    /// Handles a body that exceeded the attempt's limit. Requests that allow no more fail; the others are queued again
+    /// with their own limits.
     ///
-    /// - Parameter allowed: what its JOB said; a raise that crossed the failure may have come too late.
+    /// - Parameter allowed: limit in the attempt's JOB, without raises: a RAISE may have arrived too late.
     mutating func requeueOrFailTooLarge(_ flight: Int32, allowed: Int?, now: Tick) {
         guard let allowed else {
             fail(flight, .tooLarge, now: now)
@@ -197,7 +199,7 @@ extension BrokerCore {
         for interest in exceeded { endAlone(interest, .tooLarge, now: now) }
     }
 
-    /// Ends one request with a failure of its own; its flight goes on for the others.
+    /// Ends one request with its own failure. The flight continues for the others.
     mutating func endAlone(_ interest: Int32, _ code: FailureCode, now: Tick) {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
@@ -208,7 +210,7 @@ extension BrokerCore {
         settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts)), now: now)
     }
 
-    /// Ends a flight, with its outcome for all who waited for it.
+    /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         guard !isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !keepsOutcome(outcome, of: flight) else { return }
@@ -241,7 +243,7 @@ extension BrokerCore {
         interests[interest].extras >= 0 && extras[interests[interest].extras].prefersFile
     }
 
-    /// Takes everybody out of a flight and those redirected to it, and frees the flights.
+    /// Detaches all interests from a flight and from the flights redirected to it, and frees those flights.
     private mutating func waitingInterests(of flight: Int32) -> [Int32] {
         var waiting = flightChains.members(of: flights[flight].interests)
         for interest in waiting { flightChains.remove(interest, from: &flights[flight].interests) }
@@ -253,9 +255,10 @@ extension BrokerCore {
         return waiting
     }
 
-    /// What a request alone has against an outcome that is right for the others.
+    /// Reason why an outcome fails one request although it serves the others: its size limit, digest or form of the
+    /// body.
     ///
-    /// - Parameter forms: in which its body was there when it came; what waits moves.
+    /// - Parameter forms: forms in which the body arrived, before any was spilled.
     @inline(__always)
     private func objection(of interest: Int32, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
         let number = interests[interest].extras
@@ -265,9 +268,9 @@ extension BrokerCore {
         guard response.length > 0, response.sha256 != nil, !interests[interest].isWarm else { return nil }
         switch extras[number].delivery {
         case .auto: return nil
-        // The shell could not read it.
+        // The shell could not read the file.
         case .inline: return forms.inline ? nil : .internalError
-        // It could not be written.
+        // The shell could not write the file.
         case .file: return forms.file ? nil : .spoolFull
         }
     }

@@ -1,17 +1,17 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Assignment: who is next, and which worker gets it.
+/// Assignment: the choice of the next interest and of its worker.
 extension BrokerCore {
-    /// Gives what may start to workers with free slots. Called once a pass, after its events.
+    /// Assigns flights to workers with free slots. The shell calls it once per pass, after the events.
     ///
-    /// - Parameter unread: those of `clientsHandingOver` that have sent more than the pass has read.
+    /// - Parameter unread: clients of `clientsHandingOver` with messages that the pass has not read.
     public mutating func dispatch(now: Tick, unread: [ClientID] = []) {
         clock = now
         settleCancellations(unread: unread, now: now)
         continuePurges(now: now)
         useOrphanedResponses(now: now)
-        // What was left to this pass is not left to another by a broker that starts nothing any more.
+        // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
         guard !isDraining, workers.isOpen() else { return }
         for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
@@ -51,15 +51,15 @@ extension BrokerCore {
         }
     }
 
-    /// Assigns nothing until so many workers have said what they hold of an earlier broker's work, nor while one has
-    /// not told of all of it or is to end it, so that nothing is fetched twice at once; but no longer than until
-    /// `limit`, for a worker may be gone with that broker.
+    /// Delays all assignment until `count` workers have reported their attempts of an earlier broker, and until those
+    /// attempts are described or ended. This avoids fetching a URL twice at once. Ends at `limit`, because a worker may
+    /// have died with that broker.
     public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
         workers.awaitWorkers(count)
         setTimer(limit, .opening)
     }
 
-    /// Starts what was lost with a worker, as far as slots and origins have room; the rest takes its turn in the queue.
+    /// Starts flights whose worker was lost, before the queue. Those without a slot at their origin wait in the queue.
     private mutating func startReturned(in pool: Int32, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
@@ -73,7 +73,7 @@ extension BrokerCore {
     }
 
     private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
-        // Copies to look at while the queue turns; their storage is shared.
+        // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = clients
         let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
@@ -87,16 +87,16 @@ extension BrokerCore {
         }
     }
 
-    /// The worker with the most free slots; among equals that of the origin's last transfer, whose connection may still
-    /// be open.
+    /// The worker with the most free slots. Among equals it is the worker of the origin's last transfer, whose
+    /// connection may still be open.
     @inline(__always)
     private func freestWorker(for origin: Int32) -> Int32? {
         workers.freestWorker(of: governor.origins[origin].pool, preferring: governor.origins[origin].lastWorker)
     }
 
-    /// Gives a flight to a worker.
+    /// Assigns a queued flight to a worker.
     ///
-    /// - Parameter chosen: the worker; nil for the freest one.
+    /// - Parameter chosen: the worker; nil for the one with the most free slots, of which there must be one.
     mutating func start(_ flight: Int32, at chosen: Int32? = nil, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
@@ -137,7 +137,7 @@ extension BrokerCore {
         job.redirect = record.redirect
         job.inlineBytes = inlineBytes(of: flight)
         job.resume = lent?.resume
-        // A later broker would not know the fields of the response that it goes on with.
+        // A later broker would not know the fields of the response that this attempt resumes.
         if lent == nil { job.flight = identity(of: flight) }
         job.route = record.route
         if workers[worker].isOwn {
@@ -154,7 +154,7 @@ extension BrokerCore {
         }
     }
 
-    /// The highest class of those who can be served.
+    /// Highest class of the interests whose owners have room in their windows.
     private mutating func priority(of flight: Int32) -> PriorityClass {
         var highest = PriorityClass.background
         forEachInterest(of: flight) { core, interest in
@@ -165,7 +165,7 @@ extension BrokerCore {
         return highest
     }
 
-    /// The largest size its interests allow; nil if one of them sets none.
+    /// Largest size that one of its interests allows; nil if one of them has no limit.
     mutating func sizeLimit(of flight: Int32) -> Int? {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
@@ -180,14 +180,14 @@ extension BrokerCore {
         return largest
     }
 
-    // MARK: Workers' silence
+    // MARK: Liveness of workers
 
-    /// Begins to expect signs of life of a worker with transfers.
+    /// Starts the heartbeat timer of a worker with transfers, unless it runs.
     mutating func watch(_ worker: Int32, now: Tick) {
         if let end = workers.watch(worker, now: now) { setTimer(end, .heartbeat(workers[worker].id)) }
     }
 
-    /// Asks a silent worker for a sign of life, or ends one that did not answer.
+    /// Sends a PING to a silent worker, or ends a worker that did not answer one.
     mutating func heartbeat(of id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         let next: Tick
@@ -205,7 +205,7 @@ extension BrokerCore {
         setTimer(next, .heartbeat(id))
     }
 
-    /// Disconnects a user's own worker that did not answer a PING in time, or has a child process killed.
+    /// Disconnects a user's own worker that did not answer a PING in time, or has the shell kill a child process.
     mutating func end(silent worker: Int32, now: Tick) {
         guard workers[worker].isOwn else {
             actions.append(.killWorker(workers[worker].id))

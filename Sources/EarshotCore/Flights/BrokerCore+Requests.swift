@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Requests: how they join or begin flights, wait, and change class.
+/// Requests: acceptance, the flights that they join or begin, and changes of class.
 extension BrokerCore {
     mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
         if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > workerLimits.inlineBytes {
@@ -37,7 +37,7 @@ extension BrokerCore {
                 askedAgain(known, fetch, fingerprint, by: client)
                 return
             }
-            // The body is the other's to change: this one is a new request, and gets another.
+            // The other client owns the file and may change it, so this request gets its own fetch and file.
             unlist(known)
             forgetIfAside(known)
         }
@@ -49,7 +49,7 @@ extension BrokerCore {
         }
         guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
         if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
-            // Over the bound nothing is kept for those who may yet come to listen.
+            // Above the limit no terminal is held for a later listener.
             orphan(interest)
         } else {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
@@ -68,7 +68,7 @@ extension BrokerCore {
         return nil
     }
 
-    /// The first of a handler's subscribers is mostly the only one.
+    /// Checks the first subscriber before the set, because most handlers have only one.
     @inline(__always)
     private func hears(_ client: Int32, _ handler: Int32) -> Bool {
         handlers[handler].subscribers.first == client || clients[client].subscriptions.contains(handler)
@@ -79,7 +79,7 @@ extension BrokerCore {
         clients[client].subscriptions.count + clients[client].subtrees.count < limits.subscriptionsPerClient
     }
 
-    /// The same request again is how a client asks after a reconnect: the newest asker owns it.
+    /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
     private mutating func askedAgain(_ interest: Int32, _ fetch: Fetch, _ fingerprint: UInt64, by client: Int32) {
         guard interests[interest].fingerprint == fingerprint else {
             refuse(client, "id-in-use", "this ID is taken by a request that is not settled yet", .fetch(fetch))
@@ -110,10 +110,11 @@ extension BrokerCore {
         if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
     }
 
-    /// Makes the record of a new request.
+    /// Inserts the record of a new request.
+    ///
     /// - Parameters:
-    ///   - client: who asked; of no account for one that belongs to its handler.
-    ///   - hash: of its ID, as `hash(_:of:)` says.
+    ///   - client: the sender, which becomes the owner unless the request belongs to its handler.
+    ///   - hash: `hash(_:of:)` of its ID.
     mutating func list(
         _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, _ hash: UInt32, now: Tick
     ) -> Int32 {
@@ -138,7 +139,7 @@ extension BrokerCore {
         ledger.requests.pending += 1
         handlers[handler].requests.submitted += 1
         handlers[handler].requests.pending += 1
-        // A durable one's time is looked at once it is accepted.
+        // The deadline of a durable request is set when it is accepted.
         if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
             setTimer(now.advanced(byMilliseconds: deadline), subject)
@@ -148,8 +149,9 @@ extension BrokerCore {
 
     // MARK: Flights
 
-    /// Puts a request into a flight, an open one with the same key or a new one.
-    /// - Returns: the reason if that is impossible.
+    /// Attaches a request to an open flight with the same key, or to a new one.
+    ///
+    /// - Returns: the reason if the request is refused.
     private mutating func join(
         _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
@@ -170,7 +172,7 @@ extension BrokerCore {
         }
     }
 
-    /// Why no more requests are taken; nil if they are.
+    /// Failure code at a limit on the number of requests, or while draining; nil if the request is accepted.
     @inline(__always)
     func refusal(of interest: Int32) -> FailureCode? {
         guard !isDraining else { return .stopping }
@@ -185,11 +187,11 @@ extension BrokerCore {
     /// Reason why a request cannot be served at all.
     struct Refusal: Error {
         let code: FailureCode
-        /// Sentence that says more than the code's own; nil for that one.
+        /// Sentence that replaces the code's own; nil for that one.
         var detail: String?
     }
 
-    /// What is to be asked of a server, or of the cache.
+    /// Validates a FETCH and makes the request for the server or the cache.
     mutating func prepared(_ fetch: Fetch, for handler: Int32) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
@@ -197,7 +199,7 @@ extension BrokerCore {
         } catch {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
-        // A worker of the user's own may be gone when the broker has gone: who serves the scheme is not on the disk.
+        // A user's own worker may disappear with the broker, and its scheme is not on disk.
         guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme)) else {
             throw Refusal(code: .unsupportedScheme)
         }
@@ -219,7 +221,7 @@ extension BrokerCore {
         return withCookies(request, of: root)
     }
 
-    /// Whether this much more of heads may be held for a client.
+    /// Whether the heads of a client may grow by this many counted bytes.
     @inline(__always)
     func hasRoomForHead(_ bytes: Int, of client: ClientID) -> Bool {
         bytes == 0
@@ -227,7 +229,7 @@ extension BrokerCore {
                 && requestHeads.bytes(of: client) + bytes <= limits.requestHeadBytesPerClient
     }
 
-    /// Lets a request wait for what becomes of its flight.
+    /// Attaches a request to the flight for its content.
     ///
     /// - Parameter client: sender, whose budget a new flight's head counts against.
     mutating func wait(
@@ -240,9 +242,9 @@ extension BrokerCore {
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
-    /// The open flight with this key, or a new one that waits in the queue, or for the cache.
+    /// The open flight with this key, or a new one that is queued or looked up in the cache.
     ///
-    /// - Parameter isAlone: whether it is to be a new one, which nobody else ever joins.
+    /// - Parameter isAlone: whether to begin a new flight that no other request can join.
     mutating func openFlight(
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
@@ -255,7 +257,7 @@ extension BrokerCore {
         return (flight, true)
     }
 
-    /// A new flight, in the phase `queued`.
+    /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
     mutating func beginFlight(
         _ request: HTTPRequest, redirect: RedirectMode, ownKey own: String?, _ key: FlightKey, isAlone: Bool,
         body: BodyID?
@@ -281,19 +283,19 @@ extension BrokerCore {
         flightNumbers.find(key.hash) { flights[$0].has(key) }
     }
 
-    /// The flight of that name, if it has not ended.
+    /// Number of the flight with this name; nil if the flight has ended.
     @inline(__always)
     func flight(_ name: FlightName) -> Int32? {
         flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
     }
 
-    /// The request of this ID, while the ID is taken.
+    /// The request with this ID while the ID is taken.
     @inline(__always)
     func listedInterest(_ request: RequestID, of handler: Int32) -> Int32? {
         listedInterest(request, of: handler, hash(request, of: handler))
     }
 
-    /// - Parameter hash: what `hash(_:of:)` says.
+    /// - Parameter hash: `hash(_:of:)` of the ID.
     @inline(__always)
     func listedInterest(_ request: RequestID, of handler: Int32, _ hash: UInt32) -> Int32? {
         requestNumbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
@@ -315,7 +317,7 @@ extension BrokerCore {
         case .queued: enqueue(interest, for: leaf)
         case .running(let worker):
             raise(leaf, at: worker, to: options.maxBytes)
-            // Who comes half-way has the first half at once.
+            // A request that joins a running transfer learns of the bytes received so far.
             if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
@@ -323,8 +325,7 @@ extension BrokerCore {
         }
     }
 
-    /// A flight, and those it was redirected to, may take as long and be tried as often as the newest of its requests
-    /// allows.
+    /// Raises timeout and retries of a flight, and of the flights it was redirected to, to those of its newest request.
     private mutating func loosen(_ flight: Int32, _ options: Fetch.Options) {
         var next = flight
         while true {
@@ -337,14 +338,14 @@ extension BrokerCore {
         }
     }
 
-    /// Lets a running attempt bring what the newest of its requests allows.
+    /// Raises the size limit of a running attempt to that of its newest request.
     mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
         let attempt = attempt(of: flight)
         guard workers.raise(attempt, to: maxBytes, at: worker) else { return }
         actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
     }
 
-    /// The flight that is, or will be, fetched for this one: the last of its redirects so far.
+    /// The flight that is or will be fetched for this one: the end of its chain of redirects.
     @inline(__always)
     func leaf(of flight: Int32) -> Int32 {
         var flight = flight
@@ -352,9 +353,9 @@ extension BrokerCore {
         return flight
     }
 
-    /// Lets a request wait for a queued flight: its own, or the last of its redirects.
+    /// Queues an interest for a flight in phase `queued`: its own flight, or the end of its chain of redirects.
     mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
-        // Suspects wait in a list of their pool.
+        // Suspects wait in a list of their pool instead.
         guard !flights[leaf].isSuspect else { return }
         let record = interests[interest]
         let place = FairQueue.Place(
@@ -363,9 +364,9 @@ extension BrokerCore {
         queue.push(interest, at: place, first: first, isFresh: record.isFresh)
     }
 
-    /// Puts all who wait for a flight into the queue, or takes them out of it. O(their number).
+    /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
     mutating func forEachInterest(of flight: Int32, _ body: (inout BrokerCore, Int32) -> Void) {
-        // Most have one, and need no list.
+        // A shortcut without an array: most flights have one interest.
         if let only = flights[flight].interests.onlyMember, flights[flight].parents.isEmpty {
             body(&self, only)
             return
@@ -393,11 +394,11 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
 
-    /// Ends a flight that nobody wants any more, and those it was redirected to.
+    /// Ends a flight without interests, and then those it was redirected to, unless something else needs them.
     ///
     /// - Parameters:
-    ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
-    ///   - client: the client whose message removed its last request, by number; -1 if no message did.
+    ///   - isAtOnce: whether a running attempt is cancelled now instead of deferred.
+    ///   - client: number of the client whose message removed the last request; -1 if no message did.
     mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by client: Int32 = -1) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
@@ -414,7 +415,7 @@ extension BrokerCore {
         forget(flight)
     }
 
-    /// Frees a flight's record and its key.
+    /// Frees a flight's record, its key, and everything that it holds.
     mutating func forget(_ flight: Int32) {
         if let response = deferredCancellations.drop(flight)?.outcome?.response { drop(response) }
         putPartAside(of: flight)

@@ -1,7 +1,7 @@
 internal import EarshotWire
 
-/// Hash of the content of a request under the process's own seed; it never leaves the process. Both sides of a comparison
-/// come from programs of one user: a collision would only let one of them mistake its own request.
+/// Hash of the content of a request, seeded per process, which it never leaves. Both sides of a comparison come from
+/// programs of one user; a collision could only make a program mistake one of its own requests for another.
 struct Fingerprint {
     let value: UInt64
 
@@ -9,7 +9,7 @@ struct Fingerprint {
         var hasher = Hasher()
         hasher.combine(fetch.url)
         let isUsual = fetch.options.hasUsualContent
-        // Most requests have none of all this.
+        // Skipped for most requests, which have none of these.
         if !isUsual || !fetch.httpFields.isEmpty || body != nil {
             hasher.combine(fetch.httpFields)
             if !isUsual { fetch.options.hashContent(into: &hasher) }

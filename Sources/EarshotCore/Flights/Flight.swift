@@ -1,16 +1,16 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What requests must have in common to share a flight: method, URL, fields sent, redirect mode, the client's own key,
-/// the way to the server, the jar of cookies, and the cache mode, as far as another is not as strict
-/// (`CacheMode.stricter`); one that is to be alone has a number in it that no other has.
-/// Credentials travel in the URL and the fields, so each trust scope has flights of its own.
+/// Properties that requests must have in common to share a flight: method, URL, request fields, redirect mode, the
+/// client's own key, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
+/// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
+/// each trust scope has its own flights.
 struct FlightKey: Hashable {
     let url: String
-    /// All else; empty for a plain GET without fields.
+    /// All other properties except the mode; empty for a plain GET without fields.
     let variant: String
     var mode: CacheMode
-    /// Of `url` and `variant`: flights are looked for in several modes.
+    /// Hash of `url` and `variant` without the mode, because a lookup tries several modes.
     let hash: UInt32
 
     init(_ flight: Flight) {
@@ -34,10 +34,10 @@ struct FlightKey: Hashable {
             return
         }
         var variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
-        // Fields never hold an empty line, so these are not taken for some.
+        // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
         variant += request.jar.map { "\n\($0)\n" } ?? ""
         variant += request.route.canonical
-        // Byte by byte: fields that are not UTF-8 stay apart.
+        // Byte by byte, so that fields which differ only in invalid UTF-8 stay different.
         variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
         self.variant = variant
         hash = Self.hash(url, variant)
@@ -51,25 +51,33 @@ struct FlightKey: Hashable {
     func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
-/// One coalesced fetch. There may be a million of them: what only a few need is elsewhere.
+/// One coalesced fetch. There may be a million, so state that few flights need is kept elsewhere.
 struct Flight {
-    /// `asking -> queued -> running -> (gone | backingOff | following | asking)`, `backingOff -> queued`; any of them
-    /// ends when its last interest goes. One whose cancellation is deferred does not go when it ends, but is `ended`,
-    /// then gone or, for a body in the wrong form, `queued`.
+    /// State machine:
+    ///
+    /// ```
+    /// asking → queued → running → backingOff → queued
+    /// queued, backingOff → running           (adopts an earlier broker's attempt)
+    /// queued, running → asking               (a stored response is looked up or read)
+    /// asking, queued, running → following    (redirected)
+    /// ```
+    ///
+    /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
+    /// `ended` when its response arrives. It is then freed or, if its body has the wrong form, `queued` again.
     enum Phase: Equatable {
-        /// Waits for what the cache says, or for a body that is kept there.
+        /// Waits for a lookup in the cache, or for a body to be read from it.
         case asking
         case queued
         case running(worker: Int32)
-        /// Waits before the next attempt, as `pauses` says for how long.
+        /// Waits for its next attempt until the time in `pauses`.
         case backingOff
-        /// Was redirected, and waits for what becomes of that flight.
+        /// Was redirected, and waits for the outcome of the child flight.
         case following(child: Int32)
-        /// Has its outcome, which its deferred cancellation keeps for a request that may still rejoin it.
+        /// Has its outcome, which its deferred cancellation keeps for a request that may rejoin it.
         case ended
     }
 
-    /// What a plain GET has not.
+    /// Properties that a plain GET lacks.
     private final class Particulars {
         let method: HTTPMethod
         let fields: HeaderFields
@@ -102,44 +110,44 @@ struct Flight {
 
     let id: UInt64
     let url: FetchURL
-    /// Nil for a plain GET.
+    /// nil for a plain GET.
     private var particulars: Particulars?
-    /// That of its key.
+    /// Hash of its key.
     let keyHash: UInt32
-    /// Its origin, as its credentials see it.
+    /// Its origin, separately for each set of credentials.
     let scope: Int32
-    /// Requests that wait for it.
+    /// Requests that wait for it directly.
     var interests = Chain()
     /// Flights that were redirected to it.
     var parents = Chain()
-    /// The laxest of what its interests allow.
+    /// Longest timeout that one of its interests allows.
     var timeoutMilliseconds: UInt32 = 0
-    /// Attempts given to workers.
+    /// Attempts assigned to workers.
     var attempts: UInt32 = 0
     var phase = Phase.queued
     var retries: UInt8 = 0
-    /// Attempts that failed and may be retried.
+    /// Failed attempts that may be retried.
     var failures: UInt8 = 0
-    /// Those of them since one brought more of the body than there was, that one included.
+    /// Failed attempts since the latest one that extended the body, that one included.
     var fruitless: UInt8 = 0
-    /// The most decoded bytes of body that one of them had.
+    /// Largest number of decoded bytes that a failed attempt received.
     var mostReceivedBytes = 0
-    /// Workers that died while they ran it.
+    /// Number of workers that died while they ran it.
     var workerDeaths: UInt8 = 0
-    /// Whether it ran isolated, or by itself after an earlier death, when the last of them died.
+    /// Whether the flight ran isolated, or alone after an earlier death, at the latest death of its worker.
     var isAccused = false
-    /// Whether its last worker died and it has not yet survived isolation.
+    /// Whether its last worker died and it has not survived isolation since.
     var isSuspect = false
-    /// Whether an attempt failed in a way that HTTP/2 may have caused: the next ones use HTTP/1.1.
+    /// Whether an attempt failed in a way that HTTP/2 may have caused. Later attempts then use HTTP/1.1.
     var avoidsHTTP2 = false
-    /// Whether somebody who waits may want the body in a certain form.
+    /// Whether a waiting request may require a certain form of the body.
     var hasWishes = false
-    /// Whether the cache keeps its answer, with the file of its body.
+    /// Whether the cache stores its response, with the file of the body.
     var isStored = false
-    /// Whether the cache wants it, to bring an answer up to date that was used stale.
+    /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
 
-    /// - Parameter key: as `FlightKey` makes it of the others.
+    /// - Parameter key: the `FlightKey` of the other arguments.
     init(
         id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32,
         isAlone: Bool, body: BodyID?
@@ -162,7 +170,7 @@ struct Flight {
 
     var jar: String? { particulars?.jar }
 
-    /// What a client wants sent.
+    /// Request fields that a client sets.
     var fields: HeaderFields { particulars?.fields ?? HeaderFields() }
 
     var isRunning: Bool { if case .running = phase { true } else { false } }
@@ -171,15 +179,15 @@ struct Flight {
 
     var ownKey: String? { particulars?.ownKey }
 
-    /// Whether it is for one request, and nobody joins it.
+    /// Whether it serves one request, and no other may join it.
     var isAlone: Bool { particulars?.isAlone ?? false }
 
-    /// What is sent with the request.
+    /// Body of the request.
     var body: BodyID? { particulars?.body }
 
     var mode: CacheMode { particulars?.mode ?? .default }
 
-    /// Takes the mode of a key that differs in nothing else.
+    /// Takes the mode of a key that is otherwise equal.
     mutating func takeMode(of key: FlightKey) {
         particulars = Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
     }
@@ -188,16 +196,16 @@ struct Flight {
 
     var key: FlightKey { FlightKey(self) }
 
-    /// Whether anybody waits for it.
+    /// Whether a request waits for it, directly or through a redirect.
     var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
 
-    /// Without making its key.
+    /// Whether its key equals `key`; computed without making the key.
     func has(_ key: FlightKey) -> Bool {
         url.description == key.url && variant == key.variant && mode == key.mode
     }
 }
 
-/// How many flights are in each phase, so that nobody has to count a million.
+/// Number of flights in each phase, counted incrementally.
 struct FlightCounts: Equatable {
     private(set) var asking = 0
     private(set) var queued = 0
@@ -230,7 +238,8 @@ struct FlightCounts: Equatable {
     }
 }
 
-/// A flight as timers and lists name it: its record's number, and its ID, which tells it from a later one there.
+/// Reference to a flight in timers and lists: its record number and its ID. The ID distinguishes it from later flights
+/// with the same number.
 public struct FlightName: Equatable, Sendable {
     var number: Int32
     var id: UInt64

@@ -1,48 +1,49 @@
 internal import EarshotWire
 
-/// One request's stake in a flight, and then its terminal's way to the subscribers.
+/// Stake of one request in a flight, and later the delivery state of its terminal.
 ///
-/// Numbers name records in the core's slabs; -1 is none.
+/// Numbers are those of records in the core's slabs; -1 is none.
 struct Interest {
-    /// `open -> held -> delivering`, or `open -> delivering`; a record whose last delivery is settled is freed.
+    /// `open -> held -> delivering`, or `open -> delivering`. A record is freed when its last delivery is settled.
     ///
-    /// Of a durable one `entering -> open -> recording -> (resting <-> delivering | held)`, and from `delivering` back
-    /// when nobody acknowledged.
+    /// For a durable request `entering -> open -> recording -> (resting <-> delivering | held)`, and back from
+    /// `delivering` when no client acknowledged.
     enum Phase: UInt8 {
-        /// In a flight, waiting for what becomes of it.
+        /// Waits for the outcome of its flight.
         case open
-        /// It has its outcome, but nobody listens yet.
+        /// Has its outcome, and waits for a listener.
         case held
-        /// Its terminal waits for, or is on its way to, those who listened.
+        /// Its terminal waits for delivery or acknowledgement.
         case delivering
-        /// It is being written to the disk, and not accepted yet.
+        /// Is being written to disk; not accepted yet.
         case entering
-        /// Its outcome is being written to the disk.
+        /// Its outcome is being written to disk.
         case recording
-        /// Its outcome is on the disk alone.
+        /// Its outcome is on disk only.
         case resting
     }
 
-    /// Values few requests give.
+    /// Options that few requests set.
     struct Extras {
         var tag: String?
         var digest: String?
         var maxBytes: Int?
         var progressMilliseconds: Int?
         var lastProgress: Tick?
-        /// Whether progress tells where the body can be read.
+        /// Whether PROGRESS names the file in which the body grows.
         var streams: Bool
-        /// In which form the body comes.
+        /// Requested form of the body.
         var delivery: BodyDelivery
 
-        /// Whether a body that is there in both forms goes to it as a file: who reads one while it grows goes on
-        /// reading.
+        /// Whether it receives a file if the body exists in both forms. A client that reads a growing file continues to
+        /// read it.
         var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
 
-        /// Between two PROGRESS of one that streams and says nothing of it: soon, and few beside what a body brings.
+        /// Default time between two PROGRESS messages of a streaming request: prompt, and few beside the body's own
+        /// chunks.
         private static let streamMilliseconds = 100
 
-        /// Nil when all of them are the usual ones.
+        /// Returns nil if all options have their defaults.
         init?(_ options: Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
@@ -58,31 +59,32 @@ struct Interest {
     }
 
     let request: RequestID
-    /// When its program made it, be it to an earlier broker.
+    /// Time at which the program made the request, possibly to an earlier broker.
     let askedAt: Tick
-    /// Of what was asked: tells the same request asked again from another one under the same ID.
+    /// Hash of the request's content. Distinguishes a repeated request from a different one under the same ID.
     let fingerprint: UInt64
-    /// Tells this record from earlier ones under the same number, for timers.
+    /// Distinguishes this record, in timers, from earlier ones with the same number.
     let serial: UInt64
     let handler: Int32
-    /// The client that asked; -1 if the request belongs to its handler, or its owner's own delivery is settled.
+    /// Client that owns the request; -1 if the request belongs to its handler, or if the owner's own delivery is
+    /// settled.
     var owner: Int32
     var flight: Int32 = -1
     var outcome: Int32 = -1
     var extras: Int32 = -1
-    /// Deliveries neither acknowledged nor lost.
+    /// Number of deliveries neither acknowledged nor lost.
     var outstanding: Int32 = 0
     var priority: PriorityClass
     var phase = Phase.open
     let isWarm: Bool
-    /// Whether it replaced all that its handler had wanted.
+    /// Whether it replaced all earlier requests of its handler.
     let isFresh: Bool
-    /// Whether it has a use for a file that is nobody else's.
+    /// Whether the client requested exclusive ownership of the file.
     let takes: Bool
-    /// Whether it joined a flight another request began.
+    /// Whether it joined a flight that another request began.
     var isShared = false
     /// Whether its ID is still taken.
     var isListed = true
-    /// Whether the file that its terminal names was given away to the one client that gets it.
+    /// Whether the file named in its terminal was given away to the only receiving client.
     var isGiven = false
 }

@@ -1,10 +1,10 @@
-/// The body of a request as the shell holds it.
+/// Body of a request, held by the shell.
 public struct RequestBody: Equatable, Sendable {
-    /// By which the shell finds it.
+    /// Key of the body in the shell.
     public var id: BodyID
-    /// Its length, over 0.
+    /// Length in bytes, at least 1.
     public var byteCount: Int
-    /// Tells it from other bodies: some bits of a digest.
+    /// Part of a digest, which distinguishes it from other bodies.
     public var fingerprint: UInt64
 
     public init(id: BodyID, byteCount: Int, fingerprint: UInt64) {
@@ -14,32 +14,34 @@ public struct RequestBody: Equatable, Sendable {
     }
 }
 
-/// Bodies of requests that flights will send, counted against bounds: in all, and for who brought them.
+/// Bodies of requests that flights will send, counted against two bounds: one in total, one per client.
 struct RequestBodies: Equatable {
     private struct Entry: Equatable {
         let byteCount: Int
         let client: ClientID
-        /// Flights that have it: the one of its request, and those that this was redirected to.
+        /// Number of flights that hold it: that of its request, and those it was redirected to.
         var holders: Int
     }
 
     private var entries: [BodyID: Entry] = [:]
-    /// Bytes of all.
+    /// Total number of bytes.
     private(set) var byteCount = 0
     private var byClient: [ClientID: Int] = [:]
 
-    /// The bodies that are held.
+    /// IDs of the held bodies.
     var ids: some Collection<BodyID> { entries.keys }
 
     func contains(_ id: BodyID) -> Bool { entries[id] != nil }
 
-    /// Bytes that a client's requests hold.
+    /// Bytes of the bodies that a client sent.
     func bytes(of client: ClientID) -> Int { byClient[client] ?? 0 }
 
-    /// How many flights have it.
+    /// Number of flights that hold a body.
     func holders(of id: BodyID) -> Int { entries[id]?.holders ?? 0 }
 
-    /// A request of `client` brings a body; flights have to retain it.
+    /// Adds a body from `client`, without holders.
+    ///
+    /// - Precondition: the caller retains it for a flight next; otherwise it is never released.
     mutating func add(_ body: RequestBody, of client: ClientID) {
         entries[body.id] = Entry(byteCount: body.byteCount, client: client, holders: 0)
         byteCount += body.byteCount
@@ -50,9 +52,9 @@ struct RequestBodies: Equatable {
         entries[id]?.holders += 1
     }
 
-    /// A flight needs it no more.
+    /// Releases a body for one flight.
     ///
-    /// - Returns: whether no other does.
+    /// - Returns: whether that was its last holder.
     mutating func release(_ id: BodyID) -> Bool {
         guard var entry = entries[id] else { return false }
         entry.holders -= 1

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Long heads of requests that have not ended, counted against bounds: in all, and for the client that sent each.
+/// Long heads of requests that have not ended, counted against two bounds: one in total, one per client.
 ///
-/// A flight holds the head of the request that began it. Until a durable request is on the disk, the request holds it.
+/// A flight holds the head of the request that began it. A durable request holds its own head until it is on disk.
 struct RequestHeads: Equatable {
     /// Holder of a head.
     enum Holder: Hashable {
@@ -12,9 +12,9 @@ struct RequestHeads: Equatable {
         case entering(Int32)
     }
 
-    /// Bytes of each head that are not counted, so that a million usual requests are free.
+    /// Bytes of each head that are not counted, so that ordinary requests cost no entry.
     static let freeBytes = 512
-    /// Stands for the sender of a head that no connected client sent.
+    /// Placeholder for the sender of a head that no connected client sent.
     static let nobody = ClientID(rawValue: 0)
 
     private struct Entry: Equatable {
@@ -27,10 +27,10 @@ struct RequestHeads: Equatable {
     private(set) var byteCount = 0
     private var byClient: [ClientID: Int] = [:]
 
-    /// The holders of counted heads.
+    /// Holders of counted heads.
     var holders: some Collection<Holder> { entries.keys }
 
-    /// Returns the bytes counted for a request. Its fields and route are held twice: as such and in the flight's key.
+    /// Bytes counted for a request. Its fields and route are held twice: as such and in the flight's key.
     @inline(__always)
     static func counted(_ request: HTTPRequest) -> Int {
         var bytes = request.url.description.utf8.count + 2 * request.fields.bytes.count
@@ -38,13 +38,13 @@ struct RequestHeads: Equatable {
         return max(0, bytes - freeBytes)
     }
 
-    /// Returns the counted bytes that a client's requests hold.
+    /// Counted bytes of the heads that a client sent.
     func bytes(of client: ClientID) -> Int { byClient[client] ?? 0 }
 
-    /// Returns the client whose head a flight holds; nil if that is not counted.
+    /// Client that sent the head held by a flight; nil if the head is not counted.
     func client(of flight: Int32) -> ClientID? { entries[.flight(flight)]?.client }
 
-    /// Counts a head. One without counted bytes costs nothing.
+    /// Adds a head. A head of at most `freeBytes` costs nothing.
     mutating func add(_ bytes: Int, for holder: Holder, of client: ClientID) {
         guard bytes > 0 else { return }
         entries[holder] = Entry(byteCount: bytes, client: client)
@@ -52,7 +52,7 @@ struct RequestHeads: Equatable {
         byClient[client, default: 0] += bytes
     }
 
-    /// Counts a holder's head no more, if it was counted.
+    /// Removes the head of a holder, if it is counted.
     mutating func remove(_ holder: Holder) {
         guard !entries.isEmpty, let entry = entries.removeValue(forKey: holder) else { return }
         byteCount -= entry.byteCount
