@@ -2,10 +2,10 @@ internal import EarshotWire
 
 /// Deferred cancellation: a request can rejoin a flight that an earlier message of the same client has just left.
 ///
-/// A list whose rows take over from each other removes a row's request some messages before the next row asks for the
-/// same URL. So a running flight that loses its last request is cancelled at the end of the pass, or later: as long as
-/// its client has unread messages, and at most for `CoreLimits.handOverMessages` of them. Messages of other clients
-/// neither prolong nor shorten that time. If the transfer ends meanwhile, its outcome is kept as long.
+/// A scrolling list removes a row's request some messages before the next row requests the same URL. So a running
+/// flight that loses its last request is not cancelled before the end of the pass. Its cancellation waits longer while
+/// its client has unread messages, for at most `CoreLimits.handOverMessages` of them. Messages of other clients neither
+/// prolong nor shorten the wait. If the transfer ends meanwhile, its outcome is kept until then.
 extension BrokerCore {
     /// Clients whose unread messages may rejoin a flight that they have left.
     public var clientsHandingOver: [ClientID] {
@@ -14,9 +14,9 @@ extension BrokerCore {
         return clients.sorted { $0.rawValue < $1.rawValue }
     }
 
-    /// Puts off the cancellation of a flight without requests. An outcome that it already has stays.
+    /// Defers the cancellation of a flight without requests. Keeps an outcome that the flight already has.
     ///
-    /// - Parameter client: the client whose message removed its last request, by number; -1 if no message did.
+    /// - Parameter client: number of the client whose message removed the last request; -1 if no message did.
     mutating func deferCancellation(of flight: Int32, by client: Int32) {
         deferredCancellations[flight] = DeferredCancellation(
             client: client >= 0 ? clients[client].id : nil, heard: client >= 0 ? clients[client].heard : 0,
@@ -24,6 +24,7 @@ extension BrokerCore {
     }
 
     /// Keeps the outcome of a flight whose cancellation is deferred, for a request that may still rejoin it.
+    ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
     mutating func keepsOutcome(_ outcome: Outcome, of flight: Int32) -> Bool {
         guard !deferredCancellations.isEmpty, !flights[flight].isAwaited, deferredCancellations[flight] != nil else {
@@ -34,8 +35,8 @@ extension BrokerCore {
         return true
     }
 
-    /// Cancels the flights that no request has rejoined and that need not wait any longer; gives kept outcomes to the
-    /// requests that have rejoined. O(deferred cancellations).
+    /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
+    /// cancellations).
     ///
     /// - Parameter unread: clients with unread messages.
     mutating func settleCancellations(unread: [ClientID], now: Tick) {
@@ -53,7 +54,7 @@ extension BrokerCore {
 
     private func mayRejoin(_ deferred: DeferredCancellation, _ unread: [ClientID]) -> Bool {
         guard let id = deferred.client, unread.contains(id), let client = clientNumbers[id] else { return false }
-        // A client that said BYE and HELLO counts anew.
+        // After BYE and HELLO the client's count starts again at 0.
         let heard = clients[client].heard
         return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)
     }
@@ -65,7 +66,7 @@ extension BrokerCore {
             return
         }
         if let response = outcome.response, !isAsWished(response, for: flight) {
-            // The shell makes the other form of a body only when the answer comes.
+            // The shell makes the other form of a body only when the response arrives.
             drop(response)
             enqueue(flight: flight, first: true)
             return

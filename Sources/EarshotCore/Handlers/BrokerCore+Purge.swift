@@ -2,26 +2,28 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Purges too large for one pass: they are accounted at once and worked off in slices, while all else goes on.
+/// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
 ///
-/// A request of a handler being purged is still in its flight and in the queue until its turn comes. So before anything
-/// is decided about a flight, `settlePurges(of:)` takes out what is not wanted any more; nothing joins such a flight,
-/// starts for it or is told of it.
+/// A request of a handler being purged stays in its flight and in the queue until its turn comes. So before any
+/// decision about a flight, `settlePurges(of:)` removes its purged requests. Nothing joins, starts or reports progress
+/// for a flight without other requests.
 extension BrokerCore {
-    /// Terminals of removed requests that listeners are still owed: due, but not begun in the ledger.
+    /// Terminals of removed requests that listeners will receive, and that the ledger does not count as due yet.
     public var purgeNotices: Int {
         purging.reduce(0) { sum, handler in
             handlers[handler].purge.map { sum + $0.remaining * $0.listeners.count } ?? sum
         }
     }
 
-    /// Whether something that is removed is not purged yet.
+    /// Whether some removed requests, or some sessions that have ended, are not purged yet.
     public var isPurging: Bool { !purging.isEmpty || !departed.isEmpty }
 
     // MARK: Events
 
-    /// Ends all a handler wants, now in the ledgers and soon in the tables. Its subscribers go on hearing its name.
-    /// - Returns: requests that had not ended.
+    /// Removes a handler with many requests: from the ledgers now, from the tables in slices. Its subscribers stay
+    /// subscribed to its name.
+    ///
+    /// - Returns: number of requests that had not ended.
     mutating func beginPurge(of handler: Int32, by client: Int32) -> Int {
         let count = handlers[handler].requests.pending
         let listeners = listeners(of: handler).filter { $0 != client }
@@ -38,14 +40,14 @@ extension BrokerCore {
         return count
     }
 
-    /// Works off a slice of what is being purged. Called once a pass.
+    /// Purges one slice of removed handlers and one of ended sessions. Called once per pass.
     mutating func continuePurges(now: Tick) {
-        // Those of this pass are the last.
+        // The purges that began in this pass are last.
         for handler in purging.reversed() {
             guard handlers[handler].purge?.isOld == false else { break }
             handlers[handler].purge?.isOld = true
         }
-        // Removals of this pass have used some of the budget; the older ones go on all the same.
+        // Removals in this pass have used part of the budget. Older purges always get at least half of it.
         var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = purging.first {
             guard let interest = handlers[handler].interests.firstMember else {
@@ -65,7 +67,8 @@ extension BrokerCore {
         purgeBudget = limits.purgesPerPass
     }
 
-    /// Ends what a client that is gone owns, hears and is owed, what runs first; the rest of very much in slices.
+    /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many. Requests
+    /// whose transfers run go first.
     mutating func depart(_ client: Int32, now: Tick) {
         clients[client].deliveries.end()
         var budget = max(limits.departuresPerPass, 1)
@@ -76,7 +79,8 @@ extension BrokerCore {
         if budget > 0 { clients.remove(client) } else { departed.append(client) }
     }
 
-    /// Takes a slice off: what it hears first, so that it is told of nothing. All of it if some of the budget is left.
+    /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
+    /// that is left means that nothing of the session is left.
     private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
         while budget > 0, let handler = clients[client].subscriptions.first {
             unsubscribe(client, fromHandler: handler, now: now)
@@ -93,7 +97,8 @@ extension BrokerCore {
         }
     }
 
-    /// Takes what is being purged out of a flight, its redirects and what they follow; the flight may end with it.
+    /// Purges the removed requests in a flight and in the flights redirected to it. Without other requests the flight
+    /// ends.
     mutating func settlePurges(of flight: Int32) {
         guard !purging.isEmpty else { return }
         var unwanted: [Int32] = []
@@ -103,9 +108,10 @@ extension BrokerCore {
         for interest in unwanted { finishPurge(of: interest) }
     }
 
-    /// Purges the one request of this name that a purge has not come to, so that what is said of the name next finds
-    /// everything of the earlier one told.
-    /// - Parameter client: one who is not to be told of it; -1 for nobody.
+    /// Purges the removed requests with this name. Its listeners thus get the terminal of an earlier request before
+    /// anything about the next one.
+    ///
+    /// - Parameter client: a client that gets no terminal; -1 for none.
     mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32 = -1) {
         guard !purging.isEmpty else { return }
         for number in purgedNumbers[handler] ?? [] {
@@ -114,7 +120,7 @@ extension BrokerCore {
         }
     }
 
-    /// A client hears nothing more of what is being purged under these names.
+    /// Withdraws the terminals that purges under these names would append for a client.
     mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
         guard clients[client].deliveries.announced > 0 else { return }
         let wasClosed = isClosed(client)
@@ -135,7 +141,7 @@ extension BrokerCore {
 
     // MARK: Steps
 
-    /// Ends one request of a purge; in the ledger it has ended before.
+    /// Purges one request of a removed handler. The ledger of requests already counts it as removed.
     mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32 = -1) {
         let handler = interests[interest].handler
         let isEntering = interests[interest].phase == .entering
@@ -176,7 +182,7 @@ extension BrokerCore {
         dropHandlerIfIdle(handler)
     }
 
-    /// Gives a handler's name and subscribers to a new record.
+    /// Transfers a handler's name and subscribers to a new record.
     private mutating func handOverName(of handler: Int32) {
         let id = handlers[handler].id
         purgedNumbers[id, default: []].append(handler)
@@ -192,8 +198,8 @@ extension BrokerCore {
         dropHandlerIfIdle(successor)
     }
 
-    /// Cuts off attempts whose first interest is not wanted any more, before the slices come to them: what costs the
-    /// origin ends first. O(running attempts).
+    /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. Considers the
+    /// first interest of each flight. O(running attempts).
     private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
         var unwanted: [Int32] = []
         for worker in workers.indices {

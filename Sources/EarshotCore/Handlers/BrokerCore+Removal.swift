@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Removal: what is not wanted any more is purged, and nothing of it follows the answer.
+/// Removal of requests. After the reply, the remover receives nothing about them.
 extension BrokerCore {
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
         if let number = handlerNumbers[handler],
@@ -19,17 +19,18 @@ extension BrokerCore {
         for handler in handlersMatching(pattern) {
             let id = handlers[handler].id
             count += removeAll(of: handler, by: client)
-            // Its record may be gone by now, or another.
+            // `removeAll` may have freed the handler's record, or given its name to another.
             if let handler = handlerNumbers[id] { unsubscribe(client, fromHandler: handler, now: now) }
         }
         withdraw(from: client) { pattern.matches($0) }
         reply(.message(.removed(pattern, count: count)), to: client)
     }
 
-    /// Purges all a handler wants; very much of it in slices.
-    /// - Returns: requests that had not ended.
+    /// Removes all requests of a handler, in slices if there are many.
+    ///
+    /// - Returns: number of requests that had not ended.
     mutating func removeAll(of handler: Int32, by client: Int32) -> Int {
-        // A few are cheaper to purge than to put off.
+        // A few requests cost less to purge now than a purge record.
         let isMuch = Int(handlers[handler].interests.count) > max(purgeBudget, limits.purgesPerPass / 64)
         if isMuch { return beginPurge(of: handler, by: client) }
         let members = handlerChains.members(of: handlers[handler].interests)
@@ -42,9 +43,10 @@ extension BrokerCore {
         return count
     }
 
-    /// Ends one request: its ID is free, its remover hears nothing more of it, the handler's other listeners get one
-    /// `FAILED … removed`.
-    /// - Returns: whether it had not ended before.
+    /// Ends one request. Frees its ID; its remover receives nothing more about it, and each other listener of the
+    /// handler one `FAILED … removed`.
+    ///
+    /// - Returns: whether the request had not ended.
     @discardableResult
     mutating func removeInterest(_ interest: Int32, by client: Int32) -> Bool {
         guard !isPurged(interest) else {
@@ -69,12 +71,12 @@ extension BrokerCore {
         return true
     }
 
-    /// Takes an open request out of the queue and its flight. A flight without requests ends; the cancellation of one
-    /// that runs is deferred.
+    /// Removes an open request from the queue and from its flight. A flight without requests ends; a running one is
+    /// cancelled later.
     ///
     /// - Parameters:
-    ///   - client: the client whose message removes the request, by number; -1 if no message does.
-    ///   - isLate: whether the request was removed before this pass.
+    ///   - client: number of the client whose message removes the request; -1 if no message does.
+    ///   - isLate: whether the request was removed before this pass, so that a running flight is cancelled at once.
     mutating func detach(_ interest: Int32, by client: Int32 = -1, isLate: Bool = false) {
         queue.remove(interest)
         let flight = interests[interest].flight
@@ -94,7 +96,7 @@ extension BrokerCore {
         handlerChains.remove(interest, from: &handlers[handler].interests)
     }
 
-    /// Moves a request from pending to what became of it, in both ledgers, and from its owner's open requests.
+    /// Moves a request from pending to its result in both ledgers, and removes it from its owner's open requests.
     mutating func account(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
         let record = interests[interest]
         ledger.requests.pending -= 1
@@ -104,7 +106,7 @@ extension BrokerCore {
         leaveOwner(interest)
     }
 
-    /// Takes a request that ends from its owner's open requests.
+    /// Removes a request that ends from its owner's open requests.
     mutating func leaveOwner(_ interest: Int32) {
         let record = interests[interest]
         if record.owner >= 0 {

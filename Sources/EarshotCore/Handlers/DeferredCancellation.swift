@@ -1,11 +1,11 @@
 internal import EarshotWire
 
-/// A running flight that lost its last request, and whose cancellation waits for the rest of its client's messages.
+/// A running flight without requests, whose cancellation waits for the remaining messages of its client.
 struct DeferredCancellation {
     /// The client whose message removed the last request; nil if no message did.
     let client: ClientID?
-    /// Messages of that client's session that the broker had read by then.
+    /// Number of messages of that client's session that the broker had read when the request was removed.
     let heard: UInt64
-    /// How the flight ended meanwhile; nil while its transfer goes on.
+    /// Outcome of the flight, kept for a request that rejoins it; nil while the transfer runs.
     var outcome: Outcome?
 }
