@@ -62,7 +62,7 @@ extension BrokerCore {
         judgeCached(flight, stored, body, source, now: now)
     }
 
-    // MARK: Asking
+    // MARK: Lookup
 
     /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
     mutating func askCache(for flight: Int32, _ request: HTTPRequest) {
@@ -155,7 +155,7 @@ extension BrokerCore {
         return flights[flight].request.adding(plan.adding).fields
     }
 
-    // MARK: Using
+    // MARK: Use of stored responses
 
     /// Answers a flight with a stored response. Reads its body first if a request receives it.
     ///
@@ -222,7 +222,7 @@ extension BrokerCore {
         return true
     }
 
-    // MARK: Answers of origins
+    // MARK: Responses of origins
 
     /// Stores an origin's response as far as the rules allow.
     ///
@@ -415,7 +415,7 @@ extension BrokerCore {
         return true
     }
 
-    // MARK: Ends
+    // MARK: End
 
     /// Removes the cache plan of a flight that ends, and its fallback.
     mutating func dropCachePlan(of flight: Int32) {

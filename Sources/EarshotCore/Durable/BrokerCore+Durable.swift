@@ -2,17 +2,17 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Durable requests: kept on the disk from before they are accepted until they are acknowledged or removed.
+/// Durable requests: on disk from before they are accepted until they are acknowledged or removed.
 ///
-/// Each belongs to its handler. Its interest has three phases of its own:
-/// `entering` until it is written, `recording` while its outcome is, and `resting` when that is nowhere but there.
+/// Each belongs to its handler. Its interest has three additional phases: `entering` while the request is being
+/// written, `recording` while its outcome is being written, and `resting` while the outcome is on disk only.
 extension BrokerCore {
     // MARK: Events
 
-    /// One that an earlier broker left. To be told before anybody connects.
+    /// Restores a request that an earlier broker left. The shell calls it before the first client connects.
     public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
         clock = now
-        // What is on the disk may be damaged in ways that SQLite does not see.
+        // Data on disk may be damaged in ways that SQLite does not detect.
         guard entry.id.rawValue <= DurableID.most else {
             actions.append(.forgetDurable(entry.id))
             return
@@ -43,11 +43,11 @@ extension BrokerCore {
         rest(interest)
     }
 
-    /// A request is on the disk.
+    /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         clock = now
         guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
-        // Its removal was answered: nobody is told.
+        // The reply to its removal was sent, so it is not accepted any more.
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
@@ -62,7 +62,7 @@ extension BrokerCore {
         begin(interest, entering.fetch, of: askers.first.map { clients[$0].id } ?? RequestHeads.nobody, now: now)
     }
 
-    /// A request could not be written: there is no room for it within the bound, or else the disk failed.
+    /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
     public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
         clock = now
         guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
@@ -74,7 +74,7 @@ extension BrokerCore {
         turnAway(interest, Refusal(code: isFull ? .queueFull : .notStored), telling: clients(of: entering))
     }
 
-    /// A result was written, or could not be.
+    /// Delivers an outcome after the attempt to write it.
     public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
         clock = now
         guard let interest = durableNumbers[id], interests[interest].phase == .recording else { return }
@@ -87,7 +87,7 @@ extension BrokerCore {
         tell(interest)
     }
 
-    /// What was written of a result; nil if it is not there. A file is the core's from now on.
+    /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         clock = now
         reads -= 1
@@ -113,9 +113,9 @@ extension BrokerCore {
         publish(interest, number, to: listeners)
     }
 
-    // MARK: Asking
+    // MARK: Acceptance
 
-    /// Has a new request written, before anything else happens to it.
+    /// Has a new request written to disk. The request is accepted after that.
     mutating func keep(_ interest: Int32, _ fetch: Fetch, by client: Int32) {
         let request: HTTPRequest
         do throws(Refusal) {
@@ -132,14 +132,15 @@ extension BrokerCore {
         durableNumbers[id] = interest
         interests[interest].phase = .entering
         requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
-        // Who finds it after a restart must not have removed everything by that.
+        // A request restored after a restart must not replace others again.
         var kept = fetch
         kept.options.replacesHandler = false
         actions.append(
             .storeDurable(id, acceptedAt: calendarSeconds, head: ClientMessage.fetch(kept).encoded()))
     }
 
-    /// After a kill nobody knows whether a request was sent, so only methods that change nothing are taken.
+    /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
+    /// was sent.
     private mutating func keepable(
         _ interest: Int32, _ fetch: Fetch, by client: ClientID
     ) throws(Refusal) -> HTTPRequest {
@@ -151,7 +152,7 @@ extension BrokerCore {
         return request
     }
 
-    /// Ends a request that is not accepted. Subscribers get a terminal, and askers that are none a reply.
+    /// Ends a request that is not accepted. Subscribers get a terminal, and the other senders of the FETCH a reply.
     private mutating func turnAway(_ interest: Int32, _ refusal: Refusal, telling askers: [Int32]) {
         let listeners = listeners(of: interests[interest].handler)
         refuse(interest, refusal, to: askers.filter { !listeners.contains($0) })
@@ -162,8 +163,8 @@ extension BrokerCore {
         release(outcome)
     }
 
-    /// Answers the FETCH of clients that are not subscribed: the request was not accepted. As ACCEPTED this has no
-    /// number and needs no acknowledgement.
+    /// Replies to senders that are not subscribed that the request was not accepted. Like ACCEPTED, this reply has no
+    /// sequence number and needs no acknowledgement.
     mutating func refuse(_ interest: Int32, _ refusal: Refusal, to askers: [Int32]) {
         guard !askers.isEmpty else { return }
         let record = interests[interest]
@@ -176,14 +177,14 @@ extension BrokerCore {
         for client in askers { reply(.message(.terminal(terminal)), to: client) }
     }
 
-    /// Clients that await the answer to a request that is `entering`. Only for such: the call copies the references to
-    /// all tables.
+    /// Clients that await the reply to a request in phase `entering`. Called for no other phase, since the call copies
+    /// the references to all tables.
     func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
         guard let entering = durables[interest]?.entering else { return [] }
         return clients(of: entering).filter { clients[$0].id != remover }
     }
 
-    /// Clients that await the answer, those that are away included.
+    /// Live sessions that await the reply, including those away.
     private func clients(of entering: DurableRecord.Entering) -> [Int32] {
         entering.askers.compactMap { asker in
             guard clients.contains(asker.client), clients[asker.client].serial == asker.serial,
@@ -197,7 +198,7 @@ extension BrokerCore {
         DurableRecord.Asker(client: client, serial: clients[client].serial)
     }
 
-    /// A request that is there is asked for again.
+    /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
         guard let record = durables[interest] else { return }
         if let entering = record.entering {
@@ -209,7 +210,7 @@ extension BrokerCore {
         }
     }
 
-    /// Lets a request that is on the disk be fetched.
+    /// Queues or looks up a request that is on disk.
     private mutating func begin(_ interest: Int32, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
@@ -227,7 +228,8 @@ extension BrokerCore {
 
     // MARK: Results
 
-    /// Has an outcome written; its listeners are told then. `settle` of a durable request.
+    /// Writes the outcome of a durable request to disk. Its listeners receive the outcome after that. Called by
+    /// `settle`.
     mutating func record(_ interest: Int32, _ outcome: Int32) {
         guard let id = durables[interest]?.id else { return }
         outcomes.retain(outcome)
@@ -253,7 +255,8 @@ extension BrokerCore {
         actions.append(.storeResult(id, result))
     }
 
-    /// Tells those who listen what became of a request. Without any it waits for them: on the disk, if it is there.
+    /// Publishes an outcome to the listeners. Without listeners it waits: on disk, or as a failure in memory if it was
+    /// not stored.
     private mutating func tell(_ interest: Int32) {
         let listeners = listeners(of: interests[interest].handler)
         let outcome = interests[interest].outcome
@@ -265,7 +268,7 @@ extension BrokerCore {
         } else if durables[interest]?.hasResult == true {
             rest(interest)
         } else {
-            // The request is on the disk, and the next broker may have more room for what becomes of it.
+            // The request stays on disk, and the next broker may have room for its result.
             let failure = outcomes.insert(Outcome(failure: .notStored, attempts: outcomes[outcome].attempts))
             outcomes.retain(failure)
             interests[interest].phase = .held
@@ -274,8 +277,9 @@ extension BrokerCore {
         }
     }
 
-    /// Nobody who was told has acknowledged: a terminal waits again.
-    /// - Parameter failure: how it ended; nil for a result.
+    /// Takes back a terminal that no client has acknowledged. It waits for a listener again.
+    ///
+    /// - Parameter failure: its failure; nil for a result.
     mutating func takeBack(_ interest: Int32, after failure: FailureCode?) {
         let outcome = interests[interest].outcome
         reopen(interest) { requests in
@@ -291,7 +295,7 @@ extension BrokerCore {
         if outcome >= 0 { release(outcome) }
     }
 
-    /// The reverse of `account`, for a request that belongs to its handler.
+    /// Reverses `account` for a request that belongs to its handler.
     private mutating func reopen(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
         let handler = interests[interest].handler
         ledger.requests.pending += 1
@@ -301,7 +305,7 @@ extension BrokerCore {
         handlers[handler].ownRequests += 1
     }
 
-    /// Drops what is in memory of an outcome that is on the disk.
+    /// Enters `resting`: the outcome is on disk only.
     private mutating func rest(_ interest: Int32) {
         let handler = interests[interest].handler
         interests[interest].phase = .resting
@@ -314,13 +318,13 @@ extension BrokerCore {
         }
     }
 
-    /// Takes a request out of those that rest; its outcome is still to come.
+    /// Leaves `resting` for `recording`, before another phase is entered.
     private mutating func takeFromRest(_ interest: Int32) {
         restingChains.remove(interest, from: &handlers[interests[interest].handler].resting)
         interests[interest].phase = .recording
     }
 
-    /// What is in memory of a terminal that was read, as it was when it was written.
+    /// The outcome read from disk, as it was when it was written; a failure if it cannot be decoded.
     private func outcome(of content: DurableContent?, for interest: Int32) -> Outcome {
         let record = interests[interest]
         guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.head) else {
@@ -356,7 +360,7 @@ extension BrokerCore {
 
     // MARK: Claims
 
-    /// Somebody listens to a handler: what rests for it is read.
+    /// Queues reads of a handler's resting results when it gets a listener. O(resting requests).
     mutating func claimResting(of handler: Int32) {
         guard !handlers[handler].resting.isEmpty else { return }
         for interest in restingChains.members(of: handlers[handler].resting) { claim(interest) }
@@ -369,7 +373,7 @@ extension BrokerCore {
         claims.append(record.id)
     }
 
-    /// Has some results read: of very many not all bodies come into memory at once.
+    /// Starts queued reads, at most `CoreLimits.durableReads` at once, which bounds the bodies in memory.
     private mutating func readClaims() {
         while reads < limits.durableReads, let id = claims.popFirst() {
             guard let interest = durableNumbers[id], interests[interest].phase == .resting, !isPurged(interest) else {
@@ -389,13 +393,13 @@ extension BrokerCore {
     @inline(__always)
     func isDurable(_ interest: Int32) -> Bool { !durables.isEmpty && durables[interest] != nil }
 
-    /// Forgets what is on the disk of a request whose ID is free; nothing happens to others.
+    /// Deletes a request from disk when its ID is free. No effect on other requests.
     mutating func forgetDurable(_ interest: Int32) {
         guard isDurable(interest), let record = takeRecord(of: interest) else { return }
         actions.append(.forgetDurable(record.id))
     }
 
-    /// Takes out of a durable request what a phase of its own holds. It enters no other phase by that.
+    /// Releases what the interest holds in a durable phase. The caller enters the next phase.
     mutating func letGo(_ interest: Int32) {
         if interests[interest].phase == .resting { takeFromRest(interest) }
         let outcome = interests[interest].outcome
@@ -418,7 +422,7 @@ extension BrokerCore {
         durables[interest]?.recordingBytes = 0
     }
 
-    // MARK: Time
+    // MARK: Expiry
 
     private mutating func setExpiry(of interest: Int32) {
         guard let record = durables[interest] else { return }
@@ -426,7 +430,7 @@ extension BrokerCore {
         setTimer(record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds), subject)
     }
 
-    /// The time that durable requests are kept has changed. O(durable requests).
+    /// Sets new expiry timers after a change of the retention time. O(durable requests).
     mutating func resetExpiries() {
         for interest in durables.keys.sorted() { setExpiry(of: interest) }
     }
@@ -436,16 +440,16 @@ extension BrokerCore {
         return record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds) <= clock
     }
 
-    /// A request was kept for its time. Those who listen are told; if nobody does it is counted as orphaned.
+    /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.
     mutating func expired(_ interest: Int32, now: Tick) {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
         }
-        // A lowered time set a timer of its own; the one for a raised time is set now.
+        // Only a raised retention time can make this timer early; a lowered one has set its own timer.
         guard isExpired(interest) else { return setExpiry(of: interest) }
         switch interests[interest].phase {
-        // Looked at again when what is under way has come to its end.
+        // Checked again when the write or delivery in progress ends.
         case .entering, .recording, .delivering: break
         case .open where !listeners(of: interests[interest].handler).isEmpty:
             endAlone(interest, .expired, now: now)
@@ -455,7 +459,7 @@ extension BrokerCore {
 }
 
 extension Terminal {
-    /// Leaves out where the body is.
+    /// Removes the path of the body.
     fileprivate mutating func forgetFile() {
         switch outcome {
         case .result(let status, var response):

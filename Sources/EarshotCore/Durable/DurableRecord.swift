@@ -1,11 +1,11 @@
 internal import EarshotWire
 
-/// A durable request as it is named on the disk, over all lives of a broker.
+/// Name of a durable request on disk, unique over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
-    /// The largest that is read from a disk: more than are ever given, with room for those of many lives.
+    /// Largest value accepted from disk: far above any assigned one, with room for later ones.
     static let most = UInt64(1) << 62
 
-    /// 1 to 2^63 - 1, rising.
+    /// 1 to 2^63 - 1, ascending.
     public var rawValue: UInt64
 
     public init(rawValue: UInt64) {
@@ -13,18 +13,18 @@ public struct DurableID: Hashable, Sendable {
     }
 }
 
-/// A durable request that an earlier broker left.
+/// Durable request that an earlier broker left.
 public struct DurableEntry: Equatable, Sendable {
     public var id: DurableID
-    /// Seconds since 1970.
+    /// Time of acceptance in seconds since 1970.
     public var acceptedAt: Int64
     /// The FETCH.
     public var head: [UInt8]
-    /// Whether its result is there too.
+    /// Whether its result is on disk too.
     public var hasResult: Bool
-    /// The spool file of the result's body, if the spool still has it: a client may have been told its path.
+    /// Spool file of the result's body, if it still exists: a client may have received its path.
     public var file: String?
-    /// Bytes of that file.
+    /// Size of that file in bytes.
     public var fileBytes: Int
 
     public init(
@@ -39,25 +39,25 @@ public struct DurableEntry: Equatable, Sendable {
     }
 }
 
-/// How a durable request ended, to be written.
+/// Outcome of a durable request, to be written to disk.
 public struct DurableResult: Equatable, Sendable {
-    /// The terminal without a path, numbered 0.
+    /// The terminal without a path, with sequence number 0.
     public var head: [UInt8]
-    /// Bytes of its body; 0 if it has none.
+    /// Length of its body in bytes; 0 without a body.
     public var length: Int
-    /// Of the body, 64 hexadecimal digits.
+    /// SHA-256 of the body, as 64 hexadecimal digits.
     public var sha256: String?
-    /// The body, if it is held inline.
+    /// The body, if it is in memory.
     public var body: BodyID?
-    /// The body by its name, if it is in the spool.
+    /// Base name of the body's spool file, if it is in one.
     public var file: String?
 }
 
-/// What was written of how a durable request ended.
+/// Outcome of a durable request, read from disk.
 public struct DurableContent: Equatable, Sendable {
     /// The terminal, as in `DurableResult`.
     public var head: [UInt8]
-    /// `missing` for one without a body, too.
+    /// Also `missing` for a terminal without a body.
     public var body: CachedBody
 
     public init(head: [UInt8], body: CachedBody) {
@@ -66,12 +66,12 @@ public struct DurableContent: Equatable, Sendable {
     }
 }
 
-/// What a durable request has besides its `Interest`.
+/// State of a durable request in addition to its `Interest`.
 struct DurableRecord {
-    /// What is needed only until the request is on the disk.
+    /// State until the request is on disk.
     final class Entering {
         let fetch: Fetch
-        /// Sessions to answer, each once.
+        /// Sessions that await a reply, each once.
         var askers: [Asker]
 
         init(_ fetch: Fetch, by asker: Asker) {
@@ -80,24 +80,24 @@ struct DurableRecord {
         }
     }
 
-    /// A session that awaits ACCEPTED, over whatever connection it is then.
+    /// A session that awaits ACCEPTED over its connection at that time.
     struct Asker: Equatable {
         let client: Int32
-        /// The session's: its number may be another's by then.
+        /// Serial of the session, because its number may be reused.
         let serial: UInt64
     }
 
     let id: DurableID
-    /// When it was accepted, be it in an earlier broker's life.
+    /// Time of acceptance, possibly by an earlier broker.
     let acceptedAt: Tick
-    /// Nil once it is on the disk.
+    /// nil once the request is on disk.
     var entering: Entering?
-    /// Whether its result is on the disk.
+    /// Whether its result is on disk.
     var hasResult = false
-    /// Bytes of body on their way there.
+    /// Bytes of the body being written.
     var recordingBytes = 0
-    /// Whether its result is to be read, or being read.
+    /// Whether a read of its result is queued or in progress.
     var isClaimed = false
-    /// The spool file that an earlier broker left for it.
+    /// Spool file that an earlier broker left for it.
     var heldFile: String?
 }
