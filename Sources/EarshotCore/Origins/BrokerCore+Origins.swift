@@ -1,7 +1,6 @@
 internal import EarshotHTTP
 
-/// Origins: passes events to `OriginGovernor` and carries out what follows from them in the queue, the timers and the
-/// pools.
+/// Origins: passes events to `OriginGovernor` and carries out their effects on the queue, the timers and the pools.
 extension BrokerCore {
     mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
         let origin = originNumber(of: request.url)
@@ -28,14 +27,14 @@ extension BrokerCore {
         leave(forgotten)
     }
 
-    /// The governor forgot an origin: its pool has one less.
+    /// Reports to the pool of a forgotten origin that it has one origin less.
     mutating func leave(_ pool: Int32?) {
         if let pool { pools.originForgotten(by: pool) }
     }
 
     // MARK: Terms
 
-    /// Applies the present rules to every origin. O(origins).
+    /// Applies the current rules to every origin. O(origins).
     mutating func applyOriginRules(now: Tick) {
         for origin in governor.origins.indices {
             let terms = terms(for: governor.origins[origin], in: governor.origins[origin].pool)
@@ -51,7 +50,7 @@ extension BrokerCore {
         if let pause { setTimer(pause.end, .paused(origin: origin, pause: pause.serial)) }
     }
 
-    /// The spacing of an origin is over.
+    /// Ends the spacing of an origin.
     mutating func pauseEnded(at origin: Int32) {
         let forgotten = governor.pauseEnded(at: origin)
         queue.originOpened(origin)
@@ -60,7 +59,7 @@ extension BrokerCore {
 
     // MARK: Cool-downs
 
-    /// An origin refused a request with 429 or 503.
+    /// Begins or prolongs a cool-down after a response with status 429 or 503.
     mutating func cool(_ scope: Int32, asked: RetryAfter?, now: Tick) {
         guard let start = governor.cool(scope, asked: asked, using: &generator, now: now) else { return }
         ledger.flights.coolDowns += 1
@@ -68,19 +67,19 @@ extension BrokerCore {
         if start.isRefusing { queue.scopeOpened(scope) }
     }
 
-    /// The pause of a cool-down is over: one transfer may try.
+    /// Ends the pause of a cool-down; one probe may start.
     mutating func cooled(_ scope: Int32) {
         let forgotten = governor.coolDownEnded(scope)
         queue.scopeOpened(scope)
         leave(forgotten)
     }
 
-    /// Ends the cool-downs that were longer than an earlier limit: one request tries each of these origins.
+    /// Ends the cool-downs that exceeded the former limit. One probe may start at each of these origins.
     mutating func endRefusals() {
         for scope in governor.refusingScopes { cooled(scope) }
     }
 
-    /// Fails a flight whose origin asked for a pause above the limit, and reports the length of the pause.
+    /// Fails a flight whose origin requested a pause above the limit. The failure's detail names the remaining seconds.
     mutating func failCooling(_ flight: Int32, until: Tick, now: Tick) {
         let seconds = (until.milliseconds(since: now) + 999) / 1_000
         var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts))
@@ -88,7 +87,7 @@ extension BrokerCore {
         end(flight, outcome, now: now)
     }
 
-    /// The attempt of a flight ended, or the flight itself.
+    /// Reports the end of a flight, or of its attempt, to the cool-down that it may be the probe of.
     mutating func probeEnded(_ flight: Int32, isAnswered: Bool) {
         let scope = flights[flight].scope
         guard governor.probeEnded(scope, flights[flight].id, isAnswered: isAnswered) else { return }

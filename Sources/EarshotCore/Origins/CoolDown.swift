@@ -4,14 +4,14 @@ internal import EarshotHTTP
 struct OriginScope {
     var origin: Int32
     var scope: TrustScope
-    /// Flights that name it.
+    /// Number of flights in this scope.
     var flights = 0
-    /// Whether it is kept for its cool-down alone.
+    /// Whether the scope is kept only until its cool-down ends.
     var isResting = false
-    /// Nil while the origin accepts requests.
+    /// nil while the origin accepts requests.
     var coolDown: CoolDown?
 
-    /// Whether a request may have its turn, to start or to be refused. After a cool-down one request goes first.
+    /// Whether a request may be taken from the queue, to start or to be refused. False while a probe runs.
     var admits: Bool {
         switch coolDown?.phase {
         case nil, .due, .refusing: true
@@ -19,7 +19,7 @@ struct OriginScope {
         }
     }
 
-    /// Whether a request that has its turn is refused.
+    /// Whether a request taken from the queue fails.
     var isRefusing: Bool {
         if case .refusing = coolDown?.phase { true } else { false }
     }
@@ -36,23 +36,23 @@ struct OriginScope {
 /// ```
 struct CoolDown {
     enum Phase: Equatable {
-        /// Nothing starts.
+        /// No transfer starts; requests wait.
         case cooling(until: Tick)
-        /// The origin asked for more than the limit: its requests fail, so that their clients can decide.
+        /// The requested pause exceeds the limit. Requests fail at once, so that their clients can decide.
         case refusing(until: Tick)
-        /// One transfer may start.
+        /// One transfer may start, as a probe.
         case due
-        /// That transfer runs.
+        /// The probe runs.
         case probing(flight: UInt64)
     }
 
     var phase: Phase
-    /// Refusals in a row.
+    /// Number of refusals in a row.
     var strikes: Int
     /// Distinguishes the timer of this cool-down from those of earlier ones.
     var serial: UInt64
 
-    /// End of the pause; nil after it.
+    /// End of the pause; nil outside `cooling` and `refusing`.
     var end: Tick? { Self.end(of: phase) }
 
     private static func end(of phase: Phase?) -> Tick? {
@@ -73,8 +73,8 @@ struct CoolDown {
         }
     }
 
-    /// Pause after a number of refusals: a second, doubled each time, at most a minute. The upper half is random, so
-    /// that clients which were refused together do not return together.
+    /// Pause in nanoseconds after a number of refusals: one second, doubled with each refusal up to one minute. Half of
+    /// it is random jitter, so that clients refused together do not return together.
     static func pause(afterStrikes strikes: Int, random: UInt64) -> Int64 {
         let longest = min(Int64(1_000_000_000) << Int64(min(max(strikes, 1) - 1, 6)), 60_000_000_000)
         return longest / 2 + Int64((UInt64(longest / 2) + 1).multipliedFullWidth(by: random).high)

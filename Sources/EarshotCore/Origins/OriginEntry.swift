@@ -1,31 +1,31 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// One origin: how many transfers it has, over all workers, and when the next may start.
+/// One origin: its transfers, over all workers, and the earliest next start.
 struct OriginEntry {
-    /// Terms that the rules give an origin.
+    /// Values of the rules for one origin.
     typealias Terms = (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool)
 
-    /// What it is found by, as `FetchURL.originName` says, and its hash in the table.
+    /// Key in the governor's table, in the form of `FetchURL.originName`.
     let name: String
     let nameHash: UInt32
-    /// Whose workers fetch its URLs.
+    /// Number of the pool whose workers fetch its URLs.
     let pool: Int32
-    /// When its last transfer was started.
+    /// Start of its latest transfer.
     var startedAt = Tick(nanoseconds: .min)
-    /// The worker that got it: its connections may still be open.
+    /// Worker of its latest transfer, whose connections may still be open.
     var lastWorker: WorkerID?
-    /// Transfers at once, cancelled ones included until their end is confirmed.
+    /// Concurrent transfers, including cancelled ones until their end is confirmed.
     var running: Int32 = 0
-    /// Those of lower classes than `high`.
+    /// Number of them in classes below `high`.
     var lower: Int32 = 0
-    /// Most transfers there may be now: its limit, or what ran when that was lowered and has not ended since.
+    /// Maximum number of transfers now: the limit, or more while transfers above a lowered limit drain.
     private(set) var ceiling: Int32 = 0
     private(set) var limit: Int32 = 0
     private(set) var spacingMilliseconds: Int32 = 0
-    /// Whether HTTP/2 may be spoken with it.
+    /// Whether transfers may use HTTP/2.
     private(set) var allowsHTTP2 = true
-    /// Scopes that name it.
+    /// Number of its scopes.
     var scopes: Int32 = 0
     /// Scope of requests without credentials.
     var sharedScope: Int32?
@@ -38,22 +38,22 @@ struct OriginEntry {
         self.pool = pool
     }
 
-    /// Made of its name anew each time: only rules and reports ask for it.
+    /// Parsed from the name at each call, since only rules and reports need it.
     var origin: Origin {
         guard let origin = Origin(named: name) else { preconditionFailure("\(name) was an origin's name") }
         return origin
     }
 
-    /// Whether the time after its last start is not over.
+    /// Whether its spacing lasts.
     var isPaused: Bool { pause != nil }
 
-    /// When the time after its last start is over.
+    /// End of the spacing after the latest start.
     var pauseEnd: Tick { startedAt.advanced(byMilliseconds: Int(spacingMilliseconds)) }
 
-    /// Whether nothing of it has to be remembered.
+    /// Whether the record may be forgotten.
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
 
-    /// Takes other terms; what runs over a lower limit goes on.
+    /// Changes limit, spacing and HTTP/2. Transfers above a lowered limit continue.
     mutating func set(_ terms: Terms) {
         allowsHTTP2 = terms.allowsHTTP2
         limit = Int32(clamping: terms.limit)
@@ -69,7 +69,7 @@ struct OriginEntry {
         startedAt = now
     }
 
-    /// One more transfer is there that this broker did not start, be it over the limit.
+    /// Counts a transfer of an earlier broker, even above the limit.
     mutating func takeTransfer(startedAt start: Tick) {
         running += 1
         lower += 1
@@ -83,12 +83,13 @@ struct OriginEntry {
         ceiling = max(limit, running)
     }
 
-    /// Whether one more transfer of this class may start: one slot of four or more is kept for `high`.
+    /// Whether one more transfer of this class may start now. With a limit of 4 or more, one slot is reserved for
+    /// `high`.
     func admits(_ priority: PriorityClass) -> Bool {
         !isPaused && hasRoom(for: priority)
     }
 
-    /// Whether the limit has room for one more transfer of this class.
+    /// Whether the limit has room for one more transfer of this class, regardless of the spacing.
     func hasRoom(for priority: PriorityClass) -> Bool {
         running < limit && (priority == .high || limit < 4 || lower < limit - 1)
     }

@@ -44,23 +44,23 @@ struct OriginGovernor {
     struct CoolDownStart: Equatable {
         let end: Tick
         let serial: UInt64
-        /// Whether requests fail meanwhile, instead of waiting.
+        /// Whether requests fail during the cool-down instead of waiting.
         let isRefusing: Bool
     }
 
-    /// Reason why no transfer starts.
+    /// Reason why no transfer may start.
     enum Obstacle: Equatable {
         case coolDown
         /// The limit or the spacing of the origin.
         case origin
     }
 
-    /// Copy of the tables for one search through the queue. It shares their storage.
+    /// Copy of the tables for one search through the queue, which shares their storage.
     struct Snapshot {
         fileprivate let origins: Slab<OriginEntry>
         fileprivate let scopes: Slab<OriginScope>
 
-        /// Nil if a request of this class may have its turn. A refusal takes no room.
+        /// nil if a request of this class may be taken from the queue, also to be refused.
         func obstacle(in scope: Int32, to priority: PriorityClass) -> Obstacle? {
             if !scopes[scope].admits { return .coolDown }
             return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? nil : .origin
@@ -72,9 +72,9 @@ struct OriginGovernor {
     private(set) var scopes = Slab<OriginScope>()
     /// Number of scopes kept for their cool-downs alone.
     private(set) var restingScopes = 0
-    /// Origins by name; the records hold the names.
+    /// Origins by name. The records hold the names.
     private var originNumbers = NumberTable()
-    /// Scopes of requests with credentials. The other scopes are in the records of their origins.
+    /// Scopes of requests with credentials. Records of origins hold the other scopes.
     private var scopeNumbers: [OriginScopeKey: Int32] = [:]
     private var lastSerial: UInt64 = 0
 
@@ -82,8 +82,8 @@ struct OriginGovernor {
 
     // MARK: Queries
 
-    // For a call of a function that changes nothing the compiler copies the references to all tables. So the functions
-    // that each flight calls are inlined.
+    // Functions called for each flight are inlined, because the compiler copies the references to all tables for a call
+    // of a non-mutating function.
 
     var snapshot: Snapshot { Snapshot(origins: origins, scopes: scopes) }
 
@@ -92,7 +92,7 @@ struct OriginGovernor {
         scopes[scope].admits && !scopes[scope].isRefusing && origins[scopes[scope].origin].admits(priority)
     }
 
-    /// End of a cool-down during which requests fail; nil if they do not.
+    /// End of a cool-down during which requests fail; nil if they do not fail.
     @inline(__always)
     func refusal(in scope: Int32) -> Tick? {
         if case .refusing(let until) = scopes[scope].coolDown?.phase { until } else { nil }
@@ -106,15 +106,15 @@ struct OriginGovernor {
         scopes.contains(scope) && scopes[scope].coolDown?.serial == serial && scopes[scope].coolDown?.end != nil
     }
 
-    /// Scopes whose requests fail. O(scopes).
+    /// Scopes in which requests fail. O(scopes).
     var refusingScopes: [Int32] { scopes.indices.filter { scopes[$0].isRefusing } }
 
-    /// Scopes of a pool in which nothing starts. O(scopes).
+    /// Scopes of a pool in which no transfer may start. O(scopes).
     func closedScopes(of pool: Int32) -> [Int32] {
         scopes.indices.filter { !scopes[$0].admits && origins[scopes[$0].origin].pool == pool }
     }
 
-    /// Scopes of some origins, by origin. O(scopes) if one of the origins has requests with credentials.
+    /// Scopes of the listed origins, by origin. O(scopes) if one of the origins has requests with credentials.
     func scopes(of listed: [Int32]) -> [Int32: [OriginScope]] {
         var found: [Int32: [OriginScope]] = [:]
         var hasOthers = false
@@ -132,22 +132,24 @@ struct OriginGovernor {
 
     // MARK: Origins and scopes
 
-    /// Number of a URL's origin; nil for one that is not known.
+    /// Number of a URL's origin; nil if it is unknown.
     ///
-    /// - Parameter hash: that of the origin's record.
+    /// - Parameter hash: hash of the origin's name.
     @inline(__always)
     func origin(of url: FetchURL, hash: UInt32) -> Int32? {
         originNumbers.find(hash) { url.isOf(originNamed: origins[$0].name) }
     }
 
-    /// Adds an origin that is not known.
+    /// Adds an origin.
+    ///
+    /// - Precondition: it is unknown.
     mutating func add(_ origin: OriginEntry) -> Int32 {
         let number = origins.insert(origin)
         originNumbers.insert(number, origin.nameHash)
         return number
     }
 
-    /// Number of an origin's scope, which a flight joins next.
+    /// Number of an origin's scope, added if needed. The caller adds a flight to it next.
     mutating func scope(_ trust: TrustScope, at origin: Int32) -> Int32 {
         if trust.isShared, let scope = origins[origin].sharedScope { return scope }
         let key = OriginScopeKey(origin: origin, scope: trust)
@@ -222,9 +224,9 @@ struct OriginGovernor {
         return forgetIfIdle(origin: origin)
     }
 
-    /// Applies other terms to an origin, which may admit more then. Transfers above a lowered limit continue.
+    /// Changes the terms of an origin, which may then admit more transfers. Those above a lowered limit continue.
     ///
-    /// - Returns: the timer of the spacing that lasts then, and the pool of an origin that was forgotten.
+    /// - Returns: the timer of the spacing under the new terms, and the pool of an origin that was forgotten.
     mutating func setTerms(
         _ terms: OriginEntry.Terms, of origin: Int32, now: Tick
     ) -> (pause: Pause?, forgotten: Int32?) {
@@ -233,7 +235,7 @@ struct OriginGovernor {
         return (pause, forgetIfIdle(origin: origin))
     }
 
-    /// Starts the spacing after an origin's last start, as far as it is not over.
+    /// Starts the spacing after an origin's latest start, unless it is over by `now`.
     private mutating func pause(_ origin: Int32, now: Tick) -> Pause? {
         let end = origins[origin].pauseEnd
         guard end > now else {
@@ -264,7 +266,7 @@ struct OriginGovernor {
     ) -> CoolDownStart? {
         let present = scopes[scope].coolDown
         if case .cooling = present?.phase, asked == nil { return nil }
-        // Transfers that ran when the origin began to refuse are refused, too: together they count once.
+        // Transfers that were running when the origin began to refuse are refused too, and count as one refusal.
         let strikes = (present?.strikes ?? 0) + (present?.end == nil ? 1 : 0)
         let wish = (asked?.seconds ?? 0) * 1_000_000_000
         let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
@@ -277,7 +279,7 @@ struct OriginGovernor {
         return CoolDownStart(end: end, serial: serial, isRefusing: isRefusing)
     }
 
-    /// Ends the pause of a cool-down: one transfer may try.
+    /// Ends the pause of a cool-down; one probe may start.
     ///
     /// - Returns: the pool of an origin that was forgotten.
     mutating func coolDownEnded(_ scope: Int32) -> Int32? {
@@ -285,12 +287,12 @@ struct OriginGovernor {
         return forgetIfIdle(scope: scope)
     }
 
-    /// Makes a flight that starts the probe, if one is due.
+    /// Makes a flight that starts the probe, if a probe is due.
     mutating func probeStarted(_ scope: Int32, _ flight: UInt64) {
         if scopes[scope].coolDown?.phase == .due { move(scope, to: .probing(flight: flight)) }
     }
 
-    /// Ends the cool-down if the probe was answered; if not, another transfer may try.
+    /// Ends the cool-down if the probe was answered; otherwise another probe may start.
     ///
     /// - Returns: whether the flight was the probe, so that the scope admits others.
     mutating func probeEnded(_ scope: Int32, _ flight: UInt64, isAnswered: Bool) -> Bool {
@@ -320,7 +322,7 @@ struct OriginGovernor {
 
     // MARK: Memory and checks
 
-    /// Whether every origin and every scope is found by its name, and no other. O(origins and scopes).
+    /// Whether the name tables list exactly the origins and scopes that exist. O(origins and scopes).
     var namesAreComplete: Bool {
         let credentialed = scopes.indices.filter { !scopes[$0].scope.isShared }
         return originNumbers.count == origins.count && scopeNumbers.count == credentialed.count

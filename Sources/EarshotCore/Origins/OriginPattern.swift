@@ -1,12 +1,12 @@
 internal import EarshotHTTP
 
-/// Whom a rule is for: `https://example.org:8443`, one origin; `example.org`, one host by any scheme and port;
-/// `*.example.org`, all hosts below a name.
+/// Scope of a rule: `https://example.org:8443` is one origin, `example.org` one host with any scheme and port, and
+/// `*.example.org` all hosts below a name.
 public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
-    /// In normal form.
+    /// The pattern in normal form.
     public let description: String
 
-    /// - Returns: nil for text that is none of the three.
+    /// - Returns: nil for text in none of the three forms.
     public init?(_ text: String) {
         let isWildcard = text.hasPrefix("*.")
         let isOrigin = text.contains("://")
@@ -19,7 +19,7 @@ public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
             guard !isWildcard else { return nil }
             description = origin.description
         } else {
-            // A port is of an origin, and an address has nothing below it.
+            // Only an origin has a port, and an IP address has no hosts below it.
             guard origin.port == 80, !name.hasSuffix(":80"), !isWildcard || url.address == nil else { return nil }
             description = isWildcard ? "*." + origin.host : Self.hostName(origin.host)
         }
@@ -29,7 +29,7 @@ public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
         self.description = description
     }
 
-    /// The patterns that match an origin, most specific first. O(labels of the host).
+    /// Patterns that match an origin, most specific first. O(labels of the host).
     static func candidates(for origin: Origin) -> [OriginPattern] {
         var candidates = [OriginPattern(normal: origin.description), OriginPattern(normal: hostName(origin.host))]
         var rest = origin.host[...]

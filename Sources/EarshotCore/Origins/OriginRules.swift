@@ -1,14 +1,14 @@
 internal import EarshotHTTP
 
-/// How much an origin is given: limits for all, and rules for some.
+/// Limits of origins: defaults, and rules for some origins.
 public struct OriginRules: Equatable, Sendable {
-    /// What a rule says; nil for what it leaves to a less specific one.
+    /// Values of one rule; nil where a less specific rule decides.
     public struct Terms: Equatable, Sendable {
-        /// Transfers at once, over all workers.
+        /// Maximum number of concurrent transfers, over all workers.
         public var limit: Int?
-        /// The least time between two starts; 0 for none.
+        /// Minimum time between two starts, in milliseconds; 0 for none.
         public var spacingMilliseconds: Int?
-        /// Whether HTTP/2 may be spoken.
+        /// Whether transfers may use HTTP/2.
         public var allowsHTTP2: Bool?
 
         public init(limit: Int? = nil, spacingMilliseconds: Int? = nil, allowsHTTP2: Bool? = nil) {
@@ -18,17 +18,17 @@ public struct OriginRules: Equatable, Sendable {
         }
     }
 
-    /// Transfers at once to an origin without a rule: what browsers settled on.
+    /// Maximum number of concurrent transfers to an origin without a rule. 6 is the usual limit of browsers.
     public var limit = 6
-    /// The least time between two starts at an origin without a rule.
+    /// Minimum time in milliseconds between two starts at an origin without a rule.
     public var spacingMilliseconds = 0
-    /// Whether HTTP/2 may be spoken with an origin without a rule.
+    /// Whether transfers to an origin without a rule may use HTTP/2.
     public var allowsHTTP2 = true
     public var rules: [OriginPattern: Terms] = [:]
 
     public init() {}
 
-    /// What holds for an origin: the most specific word on each term.
+    /// Terms of an origin: each value is that of the most specific rule that sets it. O(labels of the host).
     func terms(for origin: @autoclosure () -> Origin) -> (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool) {
         var found = Terms()
         if !rules.isEmpty {
