@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Result or failure of a flight or of one request, shared by all terminals that it ends in.
+/// Result or failure of a flight or of one request. The terminals of several requests share it.
 struct Outcome {
-    /// Answer of an origin.
+    /// Response of an origin, of a user's own worker, or of the cache.
     struct Response {
         var status: Int
         var url: String
@@ -11,8 +11,8 @@ struct Outcome {
         var sha256: String?
         var file: String?
         var body: BodyID?
-        /// Spool file of the same bytes beside `body`; nil unless a request asked for the other form. `end` decides
-        /// which request gets which.
+        /// Spool file with the same bytes as `body`; nil unless a request asked for that form. `end` assigns each
+        /// request one of the two forms.
         var copy: String?
         /// Body that the shell writes into `file`.
         var spilled: BodyID?
@@ -21,31 +21,31 @@ struct Outcome {
         var endedAt: Tick
         /// Whether the transfer resumed an earlier one.
         var isResumed = false
-        /// Whether its body was left out: that of a redirect or an error page, which is not kept.
+        /// Whether the worker left out the body, that of a redirect or an error page.
         var isCut = false
         /// Attempt that received the first byte of a body in a file; nil if the worker did not report the file.
         var generation: AttemptID?
-        /// Nil for a transfer.
+        /// Source of a response from the cache; nil for a transfer.
         var source: Terminal.Source?
     }
 
     var failure: FailureCode?
-    /// Sentence that says more than the code's own; nil for that one.
+    /// Sentence that replaces the standard sentence of the code; nil for the standard one.
     var detail: String?
     /// Result, or error page of an `http-status`.
     var response: Response?
     var attempts = 0
-    /// Number of interests that hold it, and of functions that are distributing it.
+    /// Reference count: interests, and functions that are distributing the outcome.
     var holders = 0
 
-    /// Whether it says no more than its code.
+    /// Whether it consists of its failure code alone.
     var isBare: Bool { failure != nil && detail == nil && response == nil && attempts == 0 }
 
-    /// Approximate bytes of a terminal in memory besides its fields, its URL and its body: the records of the request
-    /// and of the outcome, their strings, and their places in tables.
+    /// Approximate memory of a terminal in bytes, without its fields, URL and body: the records of the request and the
+    /// outcome, their strings, and their table entries.
     static let terminalBytes = 600
 
-    /// Approximate bytes of a terminal with this outcome in memory.
+    /// Approximate memory of a terminal with this outcome, in bytes.
     var memoryBytes: Int {
         guard let response else { return Self.terminalBytes }
         let body = response.body == nil ? 0 : response.length

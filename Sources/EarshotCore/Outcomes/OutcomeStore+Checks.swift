@@ -1,6 +1,6 @@
-/// Checks of the store's invariants. O(outcomes, terminals and files): for tests and simulations.
+/// Checks of the store's invariants, for tests and simulations. O(outcomes, terminals and files).
 extension OutcomeStore {
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }

@@ -1,19 +1,20 @@
-/// Outcomes shared by the requests that end in them, terminals in the shell's file, and the spool files of both.
+/// Outcomes shared by requests, terminals spilled to the shell's file, and the spool files of both.
 ///
-/// Each of the three is reference-counted; its last holder frees it. Where the body of an outcome is:
+/// Each of the three has a reference count; releasing the last reference frees it. States of the body of an outcome:
 ///
 /// ```
 ///            spill
 ///  .memory ─────────→ .spilled    the shell writes it into a spool file
 ///     ↑                  │
-///     └──── unspill ─────┘        it could not be written
+///     └──── unspill ─────┘        the write failed
 /// ```
 ///
-/// A terminal that waits too long for memory is moved into the shell's file, once for all who wait for it:
+/// A terminal that exceeds its client's memory bound is spilled to the shell's file, once for all clients that wait for
+/// it:
 ///
 /// ```
 ///            addWaiting          detachWaiting
-///  (absent) ────────────→ attached ───────→ detached    (the request's record is gone)
+///  (absent) ────────────→ attached ───────→ detached    (the request's record is freed)
 ///      ↑  releaseWaiting     │                │
 ///      └─────────────────────┴────────────────┘
 /// ```
@@ -23,7 +24,7 @@
 struct OutcomeStore {
     /// Bounds of the store.
     struct Limits: Equatable {
-        /// Maximum number of bytes of bodies that wait in memory for one client or one handler.
+        /// Maximum bytes of bodies waiting in memory for one client or one handler.
         var waitingBytes: Int
 
         init(waitingBytes: Int) {
@@ -35,7 +36,7 @@ struct OutcomeStore {
         }
     }
 
-    /// Body and files without holders, for the caller to delete.
+    /// Body and files without references, for the caller to delete.
     struct Freed: Equatable {
         var body: BodyID?
         var files: [String] = []
@@ -61,23 +62,23 @@ struct OutcomeStore {
 
     var limits: Limits
     private(set) var outcomes = Slab<Outcome>()
-    /// Outcomes by the body that the shell writes into the spool.
+    /// Outcomes by the spilled body that the shell writes into the spool.
     private(set) var spilling: [BodyID: Int32] = [:]
-    /// Terminals in the shell's file.
+    /// Terminals spilled to the shell's file.
     private(set) var waiting = Slab<WaitingTerminal>()
-    /// Attached ones by the interest of their request.
+    /// Attached terminals by the interest of their request.
     private(set) var waitingNumbers: [Int32: Int32] = [:]
-    /// Spool files that they name.
+    /// Spool files named by spilled terminals.
     private(set) var waitingFiles: [Int32: WaitingBody] = [:]
-    /// Spool files that are needed, by name.
+    /// Spool files with references, by name.
     private(set) var files: [String: HeldFile] = [:]
-    // Workers report some of the bytes, so these sums wrap around.
+    // Wrapping sums: workers report some of the sizes.
     private(set) var fileBytes = 0
     private(set) var growingBytes = 0
     private(set) var waitingBytes = 0
-    /// Number of files held for clients that do not acknowledge.
+    /// Number of references held for clients without acknowledgements.
     private(set) var lentFiles = 0
-    /// Whether a body could not be written lately.
+    /// Whether a write failed since the last retry.
     private(set) var isSpoolFull = false
 
     init(limits: Limits) {
@@ -99,14 +100,14 @@ struct OutcomeStore {
 
     func contains(_ number: Int32) -> Bool { outcomes.contains(number) }
 
-    /// Adds an outcome without holders.
+    /// Adds an outcome with a reference count of 0.
     mutating func insert(_ outcome: Outcome) -> Int32 { outcomes.insert(outcome) }
 
     mutating func retain(_ number: Int32) { outcomes[number].holders += 1 }
 
-    /// Releases an outcome.
+    /// Releases a reference to an outcome, and frees the outcome with the last one.
     ///
-    /// - Returns: its body and files, if it has no other holder.
+    /// - Returns: the body and files to delete; nil if the outcome has other references or no response.
     mutating func release(_ number: Int32) -> Freed? {
         outcomes[number].holders -= 1
         guard outcomes[number].holders == 0, let response = outcomes.take(number).response else { return nil }
@@ -114,7 +115,7 @@ struct OutcomeStore {
         return release(response)
     }
 
-    /// Releases the body and files of a response that is in no outcome.
+    /// Releases the body and files of a response that is not part of an outcome.
     mutating func release(_ response: Outcome.Response) -> Freed {
         var freed = Freed(body: response.body)
         if let file = response.file, release(file: file) { freed.files.append(file) }
@@ -122,9 +123,9 @@ struct OutcomeStore {
         return freed
     }
 
-    /// Gives the second form of a body, a file, to an outcome of its own.
+    /// Moves the second form of a body, the file `copy`, into a separate outcome.
     ///
-    /// - Returns: that outcome, with one holder; the same one if there is no second form.
+    /// - Returns: the new outcome with a reference count of 1; `number` if there is no second form.
     mutating func splitCopy(of number: Int32) -> Int32 {
         guard let copy = outcomes[number].response?.copy else { return number }
         outcomes[number].response?.copy = nil
@@ -137,7 +138,8 @@ struct OutcomeStore {
 
     // MARK: Bodies
 
-    /// Whether a body must not wait in memory: if all that wait with it were as large, they would exceed the bound.
+    /// Whether a body must leave memory: `waiting` bodies of its size would exceed the limit. True only for a body in
+    /// memory.
     @inline(__always)
     func mustSpill(_ number: Int32, waiting: Int) -> Bool {
         guard let response = outcomes[number].response, response.body != nil, response.sha256 != nil, waiting > 0
@@ -145,22 +147,22 @@ struct OutcomeStore {
         return response.length > limits.waitingBytes / waiting
     }
 
-    /// Moves the body of an outcome into a spool file.
+    /// Moves the body of an outcome from memory into a spool file.
     ///
-    /// - Returns: the body to write, and the name of the file; nil if no body is in memory.
+    /// - Returns: the body to write and the name of its file; nil if the outcome has no body in memory.
     mutating func spill(_ number: Int32) -> (body: BodyID, file: String)? {
         guard let response = outcomes[number].response, let body = response.body, let sum = response.sha256 else {
             return nil
         }
-        // Not the name that a worker gives a file of this content.
+        // Differs from the name of a completed file with this content.
         let file = sum + ".waiting"
         move(body, of: number, to: .spilled(file: file))
         return (body, file)
     }
 
-    /// A body could not be written, and stays in memory.
+    /// Moves a body whose write failed back into memory.
     ///
-    /// - Returns: the body, if its outcome is gone, or the name of the file.
+    /// - Returns: the file to delete, or the body if its outcome was freed.
     mutating func unspill(_ body: BodyID) -> Freed {
         guard let number = spilling[body], let file = outcomes[number].response?.file else { return Freed(body: body) }
         move(body, of: number, to: .memory)
@@ -187,32 +189,32 @@ struct OutcomeStore {
         }
     }
 
-    /// The spool takes no more bodies.
+    /// Stops spilling because the spool accepts no more bodies.
     ///
-    /// - Returns: whether it did until now.
+    /// - Returns: whether it was spilling until now.
     mutating func noteFullSpool() -> Bool {
         defer { isSpoolFull = true }
         return !isSpoolFull
     }
 
-    /// The spool is tried again.
+    /// Resumes spilling.
     mutating func retrySpool() { isSpoolFull = false }
 
     // MARK: Waiting terminals
 
-    /// The waiting terminal of a request.
+    /// Returns the spilled terminal of a request.
     @inline(__always)
     func waitingNumber(of interest: Int32) -> Int32? { waitingNumbers.isEmpty ? nil : waitingNumbers[interest] }
 
-    /// The spool file that a waiting terminal names.
+    /// Returns the spool file that a spilled terminal names.
     func file(ofWaiting number: Int32) -> String? { waitingFiles[number]?.file }
 
-    /// Bytes of a waiting terminal and its spool file.
+    /// Bytes of a spilled terminal and its spool file.
     func bytes(ofWaiting number: Int32) -> Int {
         Int(waiting[number].bytes) + (waiting[number].isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
     }
 
-    /// Adds the terminal of a request, without holders.
+    /// Adds the spilled terminal of a request with a reference count of 0.
     mutating func addWaiting(_ terminal: WaitingTerminal, of interest: Int32, file: WaitingBody?) -> Int32 {
         let number = waiting.insert(terminal)
         waitingBytes &+= Int(terminal.bytes)
@@ -226,18 +228,18 @@ struct OutcomeStore {
 
     mutating func retainWaiting(_ number: Int32) { waiting[number].holders += 1 }
 
-    /// The record of a terminal's request is freed.
+    /// Detaches a terminal from its request, whose record is being freed.
     mutating func detachWaiting(_ number: Int32) { change(number, to: .detached) }
 
-    /// Releases a waiting terminal.
+    /// Releases a reference to a spilled terminal, and removes the terminal with the last one.
     ///
-    /// - Returns: its file, if it has no other holder and is removed; nil if it has.
+    /// - Returns: the file to delete, if any; nil if the terminal has other references.
     mutating func releaseWaiting(_ number: Int32) -> Freed? {
         waiting[number].holders -= 1
         guard waiting[number].holders == 0 else { return nil }
         change(number, to: .absent)
         waitingBytes &-= Int(waiting.take(number).bytes)
-        // Very many may have waited.
+        // A slow client may have had a million of them.
         if waiting.count == 0 { waiting = Slab() }
         guard let file = waitingFiles.drop(number)?.file, release(file: file) else { return Freed() }
         return Freed(files: [file])
@@ -259,12 +261,14 @@ struct OutcomeStore {
 
     // MARK: Files
 
-    /// Bytes in the spool.
+    /// Bytes in the spool without kept parts: complete files, growing files, and spilled terminals.
     var spooledBytes: Int { fileBytes &+ growingBytes &+ waitingBytes }
 
     func needsFile(_ name: String) -> Bool { files[name] != nil }
 
-    /// - Parameter bytes: size of the file; counted for its first holder.
+    /// Adds a reference to a spool file.
+    ///
+    /// - Parameter bytes: size of the file, counted for its first reference.
     mutating func hold(file name: String, bytes: Int) {
         guard files[name] == nil else {
             files[name]?.holders += 1
@@ -274,7 +278,9 @@ struct OutcomeStore {
         fileBytes &+= bytes
     }
 
-    /// - Returns: whether the file is to be deleted.
+    /// Releases a reference to a spool file.
+    ///
+    /// - Returns: whether it was the last one, so that the caller deletes the file.
     mutating func release(file name: String) -> Bool {
         guard let file = files[name] else { return false }
         guard file.holders == 1 else {
@@ -286,24 +292,26 @@ struct OutcomeStore {
         return true
     }
 
-    /// Holds a file for a client that does not say when it has read it. `release(lent:)` ends that.
+    /// Adds a reference for a client that does not acknowledge. `release(lent:)` removes it after a timeout.
     mutating func lend(file name: String) {
         files[name]?.holders += 1
         lentFiles += 1
     }
 
-    /// - Returns: whether the file is to be deleted.
+    /// Releases the reference of a client that does not acknowledge.
+    ///
+    /// - Returns: whether it was the last one, so that the caller deletes the file.
     mutating func release(lent name: String) -> Bool {
         lentFiles -= 1
         return release(file: name)
     }
 
-    /// Counts bytes that workers have written into files of running attempts; fewer when an attempt ends.
+    /// Counts bytes written into the files of running attempts. Negative at the end of an attempt.
     mutating func filesGrew(by bytes: Int) { growingBytes &+= bytes }
 
     // MARK: Memory
 
-    /// Whether a table is mostly empty that was large.
+    /// Whether a table has much spare capacity.
     func hasSpareRoom(least: Int) -> Bool {
         outcomes.hasSpareRoom(least: least) || waiting.hasSpareRoom(least: least)
     }

@@ -1,12 +1,12 @@
 internal import EarshotHTTP
 
-/// Record of a terminal in the shell's file: as small as possible, since a client that reads nothing may miss very many.
+/// Record of a terminal spilled to the shell's file. It is small, because a slow client may have a million of them.
 struct WaitingTerminal {
     let request: RequestMark
     let handler: Int32
-    /// Deliveries neither acknowledged nor lost.
+    /// Reference count: deliveries neither acknowledged nor lost.
     var holders: Int32 = 0
-    /// Approximate bytes in the file; 0 for a terminal that is not there, since this record says all of it.
+    /// Approximate bytes in the file; 0 for a bare failure, which this record contains completely.
     let bytes: UInt32
     /// Interest of the request while its record exists.
     var interest: Int32?
@@ -18,7 +18,7 @@ struct WaitingTerminal {
     var isInFile: Bool { bytes > 0 }
 }
 
-/// Spool file that a waiting terminal names.
+/// Spool file named by a spilled terminal.
 struct WaitingBody {
     let file: String
     let bytes: Int
