@@ -1,29 +1,29 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Parts of interrupted transfers: from the lease of an attempt into `PartStore`, and from there to the next attempt.
+/// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore`, and from there to
+/// the next attempt.
 ///
-/// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
-/// back under `keptName` and reports it with `partKept`, before it reports the end.
+/// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell renames the file
+/// to `keptName` and calls `partKept` before it reports the end.
 extension BrokerCore {
-    /// What the shell calls the file of an attempt that it has taken back.
+    /// Name under which the shell keeps the file of an interrupted attempt.
     public static func keptName(of attempt: AttemptID) -> String { "\(attempt).kept" }
 
     // MARK: Events
 
-    /// The file of an attempt was taken back from a worker that is about to be done with it, or is dead. It holds so
-    /// many bytes.
+    /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
         guard !workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
         actions.append(.removePart(Self.keptName(of: attempt)))
     }
 
-    /// The expiry timer of a part set aside.
+    /// Handles the expiry of a part that was set aside.
     mutating func asideEnded(_ serial: UInt64) { delete(parts.expire(serial)) }
 
     // MARK: Queries
 
-    /// The files in which the bodies of a worker's attempts grow, as far as anything could go on with them.
+    /// Returns the resumable files of a worker's attempts, without those of orphans.
     public func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workers.number(of: id) else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
@@ -32,7 +32,7 @@ extension BrokerCore {
         }
     }
 
-    /// The file that `parts` names for this attempt; nil if there is none.
+    /// Returns the file that `parts` contains for this attempt; nil if there is none.
     public func part(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard let part = workers.lease(attempt, by: id)?.part, !part.fields.isEmpty else { return nil }
         return part.file
@@ -40,12 +40,13 @@ extension BrokerCore {
 
     // MARK: Steps
 
-    /// A worker told of the file it writes: another than before begins with another representation's first byte.
+    /// Handles a worker's report of its file. Another file than before starts with the first byte of another
+    /// representation.
     mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
         guard let told, let lease = workers[worker].leases[attempt],
             ["part", "anew.part"].contains(where: { told.file == "\(workers[worker].pid)-\(attempt).\($0)" })
         else { return }
-        // A body with longer fields has no RESULT: no later attempt goes on with it.
+        // RESULT cannot carry longer fields, so no later attempt resumes this body.
         let lines = told.httpFields.count <= WireLimits.responseFieldBytes ? told.httpFields : []
         let isNew = lease.part?.file != told.file
         guard isNew || !lines.isEmpty else { return }
@@ -55,7 +56,7 @@ extension BrokerCore {
         workers.partTold(part, of: attempt, at: worker)
     }
 
-    /// Keeps the part of an attempt that has ended, for its flight or, if that has ended too, for a later one.
+    /// Keeps the part of an ended attempt for its flight or, if that has ended too, for a later flight.
     mutating func keepPart(of lease: WorkerLease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
         let file = Self.keptName(of: attempt)
@@ -79,7 +80,7 @@ extension BrokerCore {
         }
     }
 
-    /// Sets the part of a flight that ends aside.
+    /// Sets the part of an ending flight aside.
     mutating func putPartAside(of flight: Int32) {
         guard let part = parts.take(flight) else { return }
         putAside(part, flights[flight].key)
@@ -92,7 +93,7 @@ extension BrokerCore {
         setTimer(clock.advanced(byMilliseconds: limits.asideMilliseconds), .aside(serial: serial))
     }
 
-    /// Lends a worker the part of a flight, if the flight may resume it. Deletes a part that it may not resume.
+    /// Renames the part of a flight for a worker that resumes it. Deletes a part that the flight may not resume.
     ///
     /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
     mutating func lendPart(

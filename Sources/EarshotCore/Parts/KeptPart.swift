@@ -1,36 +1,36 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Partial body of an interrupted transfer, in a spool file that only the broker touches.
+/// Partial body of an interrupted transfer, in a spool file that no worker writes.
 struct KeptPart {
     let file: String
     let body: PartialBody
-    /// Fields of the 200 response whose body it is.
+    /// Fields of the 200 response to which the body belongs.
     let fields: HeaderFields
-    /// The attempt that received the first byte.
+    /// Attempt that received the first byte.
     let generation: AttemptID
 
     var bytes: Int { Int(body.keptBytes) }
 }
 
-/// File that the body of a running attempt grows in.
+/// File into which a running attempt writes its body.
 struct GrowingPart {
     /// Base name chosen by the worker.
     var file: String
-    /// Fields of the 200 response whose body it is; empty while no later attempt could resume it.
+    /// Fields of the 200 response to which the body belongs; empty if no later attempt can resume it.
     var fields: HeaderFields
-    /// The attempt that received the first byte. Progress of another generation is about another representation.
+    /// Attempt that received the first byte. Progress with another generation belongs to another representation.
     let generation: AttemptID
 }
 
-/// Part of a flight that has ended, kept in case another request needs it.
+/// Part of an ended flight, kept for a later request.
 struct PartAside {
     let part: KeptPart
-    /// Identifies the part's expiry timer, and orders the parts by age.
+    /// Identifies the part's expiry timer, and orders parts by age.
     let serial: UInt64
 }
 
-/// Key and request of a flight that has ended while its attempt is being cancelled.
+/// Key and request of an ended flight whose attempt is being cancelled.
 final class AbandonedFlight: Sendable {
     let key: FlightKey
     let request: HTTPRequest

@@ -1,6 +1,6 @@
 /// Partial bodies kept for resumption.
 ///
-/// A part belongs to the flight that resumes it, or is set aside under the key of a flight that has ended:
+/// A part belongs to the flight that resumes it, or is set aside under the key of an ended flight:
 ///
 /// ```
 ///             keep            take, or replaced by a newer part
@@ -11,8 +11,8 @@
 ///      └───────────→ aside ─────────────────────────────────────→ (absent)
 /// ```
 ///
-/// `insert` and `remove` are the only transitions. The store deletes no files: each function returns the parts whose
-/// files the caller deletes.
+/// Only `insert` and `remove` make transitions. The store deletes no files: its functions return the parts whose files
+/// the caller deletes.
 struct PartStore {
     /// Bounds of the store.
     struct Limits: Equatable {
@@ -41,7 +41,7 @@ struct PartStore {
     }
 
     var limits: Limits
-    /// Bytes of all parts. Workers report some of the numbers, so the sum wraps around and never traps.
+    /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
     private(set) var bytes = 0
     /// Parts by flight.
     private(set) var kept: [Int32: KeptPart] = [:]
@@ -59,9 +59,9 @@ struct PartStore {
 
     func hasPart(of flight: Int32) -> Bool { kept[flight] != nil }
 
-    /// Keeps a part for a flight, in place of an earlier one.
+    /// Keeps a part for a flight and replaces an earlier one.
     ///
-    /// - Returns: the part to delete: the earlier one, or the new one if there are too many.
+    /// - Returns: the part to delete: the earlier one, or the new one if the limit is reached.
     mutating func keep(_ part: KeptPart, for flight: Int32) -> KeptPart? {
         let earlier = take(flight)
         guard earlier != nil || kept.count < limits.kept else { return part }
@@ -71,16 +71,16 @@ struct PartStore {
 
     /// Removes the part of a flight and returns it.
     mutating func take(_ flight: Int32) -> KeptPart? {
-        // Nearly always empty, and asked for each flight.
+        // Nearly always empty, and called for each flight.
         kept.isEmpty ? nil : remove(from: .flight(flight))
     }
 
     // MARK: Parts set aside
 
-    /// Sets a part aside under the key of its flight, in place of an earlier part of that key. Evicts the oldest parts
+    /// Sets a part aside under the key of its flight and replaces an earlier part of that key. Evicts the oldest parts
     /// beyond the limits.
     ///
-    /// - Returns: the serial of the part's expiry timer, or nil if the part is too large; and the parts to delete.
+    /// - Returns: the serial of the expiry timer, or nil if the part is too large; and the parts to delete.
     mutating func setAside(_ part: KeptPart, under key: FlightKey) -> (serial: UInt64?, deleted: [KeptPart]) {
         guard limits.aside > 0, part.bytes <= limits.asideBytes else { return (nil, [part]) }
         var deleted: [KeptPart] = []
@@ -96,9 +96,9 @@ struct PartStore {
         return (lastSerial, deleted)
     }
 
-    /// Gives a new flight the part set aside under its key.
+    /// Moves the part set aside under a key to a new flight.
     ///
-    /// - Returns: the part to delete, as for `keep`.
+    /// - Returns: the part to delete, as `keep` does.
     mutating func reclaim(_ key: FlightKey, for flight: Int32) -> KeptPart? {
         guard !aside.isEmpty, let entry = aside[key], let part = remove(from: .aside(key, serial: entry.serial)) else {
             return nil
@@ -106,10 +106,10 @@ struct PartStore {
         return keep(part, for: flight)
     }
 
-    /// Whether the part of an expiry timer is still set aside. O(parts set aside).
+    /// Whether the part with this serial is still set aside. O(parts set aside).
     func isAside(_ serial: UInt64) -> Bool { aside.values.contains { $0.serial == serial } }
 
-    /// Removes the part of an expiry timer.
+    /// Removes the part with this serial.
     ///
     /// - Returns: the part to delete; nil if the timer is stale.
     mutating func expire(_ serial: UInt64) -> KeptPart? {
@@ -117,7 +117,7 @@ struct PartStore {
         return remove(from: .aside(entry.key, serial: serial))
     }
 
-    /// Removes the oldest part set aside. O(parts set aside).
+    /// Removes the oldest of the parts set aside. O(parts set aside).
     ///
     /// - Returns: the part to delete; nil if there is none.
     mutating func evictOldest() -> KeptPart? {
@@ -127,7 +127,7 @@ struct PartStore {
 
     // MARK: Transitions
 
-    /// Stores a part at a free place.
+    /// Stores a part at an empty place.
     private mutating func insert(_ part: KeptPart, at place: Place) {
         let earlier: KeptPart?
         switch place {
@@ -139,7 +139,7 @@ struct PartStore {
         bytes &+= part.bytes
     }
 
-    /// Empties a place. The serial of a part set aside must be the present one.
+    /// Empties a place. The serial of a part set aside must be the current one.
     private mutating func remove(from place: Place) -> KeptPart? {
         let part: KeptPart?
         switch place {
@@ -158,7 +158,7 @@ struct PartStore {
     /// Releases spare capacity beyond `least` entries.
     mutating func releaseRoom(least: Int) { kept.releaseRoom(least: least) }
 
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         let sum = kept.values.reduce(0) { $0 &+ $1.bytes } &+ aside.values.reduce(0) { $0 &+ $1.part.bytes }
