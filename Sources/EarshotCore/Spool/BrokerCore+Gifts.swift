@@ -1,28 +1,29 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Bodies that are given away: a file that is nobody else's is moved to where its one receiver wants it, and not
+/// Ownership transfer of bodies: a file with one receiver is moved to the receiver's destination instead of being
 /// copied.
 ///
-/// It is written under the attempt's name and gets one of its own, never its content's: so a body of the same content
-/// is another file, and nobody's file is renamed away. Whether it is given away is said when the flight ends, in `end`.
-/// From then on it is as any file of a terminal: held, counted, and released when that is acknowledged or lost, be it
-/// there or not.
+/// The shell names such a file after its attempt, not after its content. So a body with the same content gets another
+/// file, and no file with several receivers is moved. `end` decides about the transfer at the end of the flight.
+/// Afterwards the file is managed like any file of a terminal: counted, and released by the acknowledgement or loss,
+/// even if the receiver has moved it.
 extension BrokerCore {
     private static let takenSuffix = ".taken"
 
-    /// What the shell is to call the whole body of an attempt in place of its content's name; nil for that.
+    /// Returns the name for the complete body of an attempt that may be given away; nil if the body is named after its
+    /// content.
     ///
-    /// The cache has not been asked yet, and somebody may come to listen: it need not be given away in the end.
+    /// The decision is preliminary: a lookup in the cache follows, and another client may subscribe.
     public func ownName(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard let flight = workers.flight(of: attempt, by: id), taker(of: flight) != nil else { return nil }
         return "\(attempt)\(Self.takenSuffix)"
     }
 
-    /// Whether a file that the shell finds when it starts is one that an earlier broker gave away.
+    /// Whether a file found at the start is one that an earlier broker named for its receiver.
     public static func isOwnName(_ file: String) -> Bool { file.hasSuffix(takenSuffix) }
 
-    /// Makes the file of an outcome the one request's that it is for, if exactly one client is to hear of it.
+    /// Marks the file of an outcome as owned by the request's client, if exactly one client is subscribed.
     mutating func giveAway(_ outcome: Outcome, to interest: Int32) {
         guard mayTake(interest), outcome.failure == nil, let response = outcome.response, response.source == nil,
             let file = response.file, Self.isOwnName(file)
@@ -30,23 +31,23 @@ extension BrokerCore {
         interests[interest].isGiven = true
     }
 
-    /// Whether a request that is asked again is another client's, with a body that was given away to that one.
+    /// Whether a repeated request would receive a body that was given to another client.
     func isGivenToAnother(_ interest: Int32, _ fetch: Fetch, _ fingerprint: UInt64, by client: Int32) -> Bool {
         interests[interest].isGiven && fetch.options.subscribes && interests[interest].fingerprint == fingerprint
             && !isDue(interest, to: client)
     }
 
-    /// Whether, as things stand, a body will be given away that has so many bytes, if that is known: then it is not
-    /// told where it grows, and nobody copies it meanwhile.
+    /// Whether a growing body of `bytes` bytes, if known, will be given away as things stand. Its PROGRESS then names
+    /// no file, so that no subscriber copies it meanwhile.
     func isToBeGiven(to interest: Int32, _ bytes: Int?) -> Bool {
         let flight = leaf(of: interests[interest].flight)
         return taker(of: flight) == interest && !mayBeStored(flight, bytes)
     }
 
-    /// Bytes up to which a flight's body is to travel in a message, if they are fewer than usual.
+    /// Maximum body size of a flight in a message, if lower than the worker's limit.
     @inline(__always)
     func inlineBytes(of flight: Int32) -> Int? {
-        // A message needs no room on the disk.
+        // An inline body needs no disk space.
         guard spooledBytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
             return nil
         }
@@ -55,21 +56,21 @@ extension BrokerCore {
         return bytes < workerLimits.inlineBytes ? bytes : nil
     }
 
-    /// The one request that waits for a flight, if it takes a file; nil if others wait too, or it does not.
+    /// Returns the only interest in a flight, if its request takes ownership of the file.
     @inline(__always)
     private func taker(of flight: Int32) -> Int32? {
         guard let interest = onlyInterest(of: flight), mayTake(interest) else { return nil }
         return interest
     }
 
-    /// Whether a request asked for a file of its own and one client alone listens.
+    /// Whether a request asked for ownership of the file and exactly one client is subscribed to its handler.
     @inline(__always)
     private func mayTake(_ interest: Int32) -> Bool {
         guard interests[interest].takes, !interests[interest].isWarm, !isDurable(interest) else { return false }
         return listeners(of: interests[interest].handler).count == 1
     }
 
-    /// The one request that waits for a flight, itself or by a redirect; nil for none or several.
+    /// Returns the only interest in a flight, whether direct or through redirects; nil for none or several.
     @inline(__always)
     private func onlyInterest(of flight: Int32) -> Int32? {
         var flight = flight
@@ -80,7 +81,7 @@ extension BrokerCore {
         return flights[flight].interests.onlyMember
     }
 
-    /// Whether the cache could keep the answer to a flight, with so many bytes of body.
+    /// Whether the cache could store the response of a flight with a body of this size.
     private func mayBeStored(_ flight: Int32, _ bytes: Int?) -> Bool {
         guard isCaching, flights[flight].method == .get, flights[flight].mode != .noStore else { return false }
         return !flights[flight].isAlone && flights[flight].url.isHTTP && bytes ?? 0 < settings[.cacheSize] ?? .max

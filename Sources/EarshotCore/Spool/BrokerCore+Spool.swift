@@ -1,13 +1,13 @@
 internal import EarshotWire
 
-/// Size of the spool, and the deletion of bodies and files without holders.
+/// Size limit of the spool, and deletion of bodies and files without references.
 extension BrokerCore {
-    /// Counts the file of a running attempt.
+    /// Counts the growth of a running attempt's file.
     ///
-    /// - Returns: whether it has not grown.
+    /// - Returns: whether the file has not grown.
     mutating func countGrowth(of attempt: AttemptID, at worker: Int32) -> Bool {
         guard let lease = workers[worker].leases[attempt], lease.part != nil else { return true }
-        // More than the limit needs no exact number.
+        // The exact number beyond the limit is irrelevant.
         let bytes = min(lease.receivedBytes, limits.spoolBytes + 1)
         guard bytes > lease.growingBytes else { return true }
         outcomes.filesGrew(by: bytes - lease.growingBytes)
@@ -15,21 +15,21 @@ extension BrokerCore {
         return false
     }
 
-    /// Bytes in the spool.
+    /// Bytes in the spool, with kept parts.
     var spooledBytes: Int { outcomes.spooledBytes &+ parts.bytes }
 
-    /// Whether the spool is within its limit. Evicts parts set aside to make room.
+    /// Evicts parts set aside until the spool is within its limit. Returns whether it is.
     mutating func hasRoomInSpool() -> Bool {
         while spooledBytes > limits.spoolBytes, let oldest = parts.evictOldest() { delete(oldest) }
         return spooledBytes <= limits.spoolBytes
     }
 
-    /// Releases an outcome.
+    /// Releases a reference to an outcome.
     mutating func release(_ outcome: Int32) {
         if let freed = outcomes.release(outcome) { delete(freed) }
     }
 
-    /// Releases the body of a response that is in no outcome.
+    /// Releases the body and files of a response that is not part of an outcome.
     mutating func drop(_ response: Outcome.Response) { delete(outcomes.release(response)) }
 
     mutating func releaseFile(_ file: String) {

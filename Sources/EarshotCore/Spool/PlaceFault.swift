@@ -1,14 +1,14 @@
-/// A folder or socket of the broker that was removed or replaced beneath it. Told with its status.
+/// Folder or socket of the broker that was removed or replaced while in use. QUERY `status` reports it.
 public struct PlaceFault: Equatable, Sendable {
     /// `runtime`, `bus`, `work` or `spool`.
     public let place: String
-    /// Where it is.
+    /// Path of the folder or socket.
     public let path: String
-    /// Losses in this life of the broker.
+    /// Number of losses since the broker started.
     public var count: Int
-    /// When the last one was noticed: RFC 3339, UTC.
+    /// Time of the last detection, in RFC 3339, UTC.
     public var last: String
-    /// Why it could not be made again; nil once it was.
+    /// Reason why restoring it failed; nil once it is restored.
     public var reason: String?
 
     public init(place: String, path: String, count: Int, last: String, reason: String?) {
