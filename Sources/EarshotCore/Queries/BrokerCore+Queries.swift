@@ -1,8 +1,8 @@
 internal import EarshotWire
 
-/// What the broker tells about itself, as JSON.
+/// Replies to QUERY, as JSON.
 extension BrokerCore {
-    /// Sends the answer to a query as of now.
+    /// Sends the reply to a query, with the state at `now`.
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Int32, now: Tick) {
         var json = JSONText()
         json.object { json in

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Why a request is not done yet, as JSON. The members are those of QUERY in protocols/1-CLIENT.md.
+/// Reasons why a request has not ended yet, as JSON. QUERY in protocols/1-CLIENT.md lists the members.
 extension BrokerCore {
-    /// Handlers named of those that fill an origin.
+    /// Maximum number of handlers listed for a full origin.
     private static let namedHandlers = 5
 
     func writeReason(_ handler: HandlerID, _ request: RequestID, to json: inout JSONText, now: Tick) {
@@ -69,7 +69,7 @@ extension BrokerCore {
         json.member("reason", reason)
     }
 
-    // MARK: What is queued
+    // MARK: Queued requests
 
     private func writeReason(ofQueued interest: Int32, _ flight: Int32, to json: inout JSONText, now: Tick) {
         let pool = pool(of: flight)
@@ -148,7 +148,7 @@ extension BrokerCore {
         json.member("slots-for-high", slots.forHigh)
     }
 
-    /// By whom an origin is filled: each transfer counts for the first of those who want it. O(running).
+    /// Writes the handlers that fill an origin. Each transfer counts for the first interest in its flight. O(running).
     private func writeFull(_ number: Int32, to json: inout JSONText) {
         let origin = governor.origins[number]
         let isKept = origin.hasRoom(for: .high)
@@ -186,7 +186,7 @@ extension BrokerCore {
         json.member("cancelling", cancelling)
     }
 
-    /// Nil for what the cache alone wants.
+    /// Returns the handler of the first interest in a flight; nil if only the cache has an interest in it.
     private func firstHandler(of flight: Int32) -> Int32? {
         var flight = flight
         while flights[flight].interests.isEmpty {
@@ -198,8 +198,8 @@ extension BrokerCore {
 
     // MARK: Classes
 
-    /// Who gives a flight its class: the most urgent of those who wait for it and can be served now, `own` of several.
-    /// O(their number).
+    /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
+    /// Prefers `own` among equals. O(interests).
     private func donor(of flight: Int32, for own: Int32) -> Int32? {
         var donor = isServed(own) ? own : nil
         visit(flight) { other in

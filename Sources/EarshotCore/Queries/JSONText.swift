@@ -1,4 +1,4 @@
-/// Writes JSON, RFC 8259, into bytes.
+/// Writer of JSON (RFC 8259).
 struct JSONText {
     private(set) var bytes: [UInt8] = []
     private var needsComma = false

@@ -1,40 +1,40 @@
-/// The two ledgers of invariant 10: where every request and every delivery went.
+/// Counters of requests and deliveries by outcome (invariant 10).
 ///
-/// They balance at any moment: `submitted = answered + failed + removed + orphaned + pending` and
-/// `due = acknowledged + lost + outstanding`.
+/// Both balance at any moment: `submitted = answered + failed + removed + orphaned + pending` and `due = acknowledged +
+/// lost + outstanding`.
 public struct Ledger: Equatable, Sendable {
-    /// Requests, of one handler or of all.
+    /// Counters of requests, of one handler or in total.
     public struct Requests: Equatable, Sendable {
-        /// Asked for; asking again for an open request does not count.
+        /// Submitted requests. A repetition of an open request does not count.
         public var submitted = 0
-        /// Ended in RESULT.
+        /// Requests that ended in RESULT.
         public var answered = 0
-        /// Ended in FAILED, by code.
+        /// Requests that ended in FAILED, by code.
         public var failed: [String: Int] = [:]
-        /// Ended by CANCEL, REMOVE, BYE or their owner's death.
+        /// Requests removed by CANCEL, REMOVE, BYE or their owner's death.
         public var removed = 0
-        /// Ended because nobody listened.
+        /// Requests that ended without a subscriber.
         public var orphaned = 0
-        /// Not ended.
+        /// Requests that have not ended.
         public var pending = 0
 
         public init() {}
 
-        /// FAILED of all codes.
+        /// Total of FAILED with any code.
         public var failures: Int { failed.values.reduce(0, +) }
 
         public var isBalanced: Bool { submitted == answered + failures + removed + orphaned + pending }
     }
 
-    /// Terminals on their way to connections.
+    /// Counters of terminals on their way to clients.
     public struct Deliveries: Equatable, Sendable {
-        /// Begun: one for each listener of each terminal.
+        /// Started deliveries: one per terminal and subscriber.
         public var due = 0
-        /// Acknowledged, or taken by the socket of a client without a window.
+        /// Acknowledged deliveries, and those accepted by the socket of a client without a window.
         public var acknowledged = 0
-        /// Gone with their subscriber, or withdrawn by its own removal.
+        /// Deliveries lost with their subscriber or withdrawn by its removal of the handler.
         public var lost = 0
-        /// Neither acknowledged nor lost yet.
+        /// Deliveries neither acknowledged nor lost.
         public var outstanding = 0
 
         public init() {}
@@ -42,42 +42,42 @@ public struct Ledger: Equatable, Sendable {
         public var isBalanced: Bool { due == acknowledged + lost + outstanding }
     }
 
-    /// What became of flights and attempts.
+    /// Counters of flights and attempts.
     public struct Flights: Equatable, Sendable {
-        /// Flights begun.
+        /// Flights created.
         public var started = 0
-        /// Requests that joined one.
+        /// Requests coalesced into an existing flight.
         public var joined = 0
-        /// Attempts given to workers.
+        /// Attempts assigned to workers.
         public var assigned = 0
-        /// Attempts of earlier brokers that flights went on with, ended ones included.
+        /// Attempts of earlier brokers adopted by flights, including ended ones.
         public var adopted = 0
-        /// Running attempts cut off because nobody wanted them any more.
+        /// Running attempts cancelled because their flight had no interests left.
         public var cancelled = 0
-        /// Bytes of bodies that they brought all the same, after the worker could have known; those that were written
-        /// before may serve who comes back.
+        /// Body bytes received after the CANCEL of their attempt. Bytes received earlier may be resumed and do not
+        /// count.
         public var unwantedBytes = 0
-        /// Attempts tried again after a failure.
+        /// Attempts repeated after a failure.
         public var retried = 0
         /// Attempts lost with their worker.
         public var lost = 0
-        /// Times an origin asked to be left alone.
+        /// Cool-downs of origins.
         public var coolDowns = 0
-        /// Completions that were nobody's current attempt: dropped.
+        /// Stale completions, which are dropped.
         public var stale = 0
 
         public init() {}
     }
 
-    /// What flights had to do with the cache.
+    /// Counters of the cache.
     public struct Cache: Equatable, Sendable {
-        /// Flights that asked it.
+        /// Flights with a lookup.
         public var asked = 0
-        /// Answers used without asking a server, stale ones included.
+        /// Responses used without a request to the server, including stale ones.
         public var used = 0
-        /// Answers that a server said are unchanged.
+        /// Responses that a server confirmed as unchanged.
         public var validated = 0
-        /// Answers given to it to keep.
+        /// Responses passed to the cache for storage.
         public var stored = 0
 
         public init() {}
