@@ -1,11 +1,11 @@
 internal import EarshotWire
 
-/// Whose turn it is among the classes: each gets turns in proportion to its weight, so that none starves.
+/// Weighted scheduling of the classes: each gets turns in proportion to its weight, so that none starves.
 ///
-/// Stride scheduling (Waldspurger and Weihl, 1995): a turn costs a class 64 / weight; the class that spent least is
-/// next.
+/// Stride scheduling (Waldspurger and Weihl, 1995): a turn costs a class 64 / weight, and the class with the lowest
+/// cost so far is next.
 struct ClassSchedule {
-    /// What one turn costs: the inverse of the weights 64 (high), 16, 4 and 1 (background).
+    /// Cost of a turn: the inverse of the weights 64 (high), 16, 4 and 1 (background).
     private static func stride(_ priority: PriorityClass) -> UInt64 {
         switch priority {
         case .background: 64
@@ -15,14 +15,15 @@ struct ClassSchedule {
         }
     }
 
-    /// Made once: it is gone through for each start.
+    /// Computed once, because each start iterates over it.
     static let classes = PriorityClass.allCases
 
     private var spent = [UInt64](repeating: 0, count: classes.count)
-    /// What the class whose turn was last had spent: where one that comes back from idleness starts.
+    /// Highest cost, before its turn, of a class that took one. A class that becomes busy starts there.
     private var present: UInt64 = 0
 
-    /// The one of the classes with work that is next: the higher one of two that spent the same; nil if none has work.
+    /// Returns the class with the lowest cost among those with work, the higher class if two are equal; nil if none has
+    /// work.
     func next(where hasWork: (PriorityClass) -> Bool) -> PriorityClass? {
         var next: PriorityClass?
         for candidate in Self.classes where hasWork(candidate) {
@@ -37,13 +38,13 @@ struct ClassSchedule {
         spent[Int(priority.rawValue)] += Self.stride(priority)
     }
 
-    /// A class has work again: it does not get back the turns it had no use for, and pays for its first.
+    /// Handles new work of an idle class. It cannot make up for turns in idle time, and pays for its first turn.
     mutating func becameBusy(_ priority: PriorityClass) {
         spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present + Self.stride(priority))
     }
 
-    /// A class had work all the time, none of which might start: it gets no missed turns back, but keeps its place.
-    /// Where an origin is always full that happens at each turn, and paying each time it would never be next.
+    /// Handles the end of an obstacle to a class that had work all the time. It cannot make up for missed turns, but
+    /// pays nothing: an origin that is always full blocks the class at each turn, and the payments would starve it.
     mutating func becameFree(_ priority: PriorityClass) {
         spent[Int(priority.rawValue)] = max(spent[Int(priority.rawValue)], present)
     }

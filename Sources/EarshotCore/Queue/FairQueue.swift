@@ -1,32 +1,33 @@
 internal import EarshotWire
 
-/// The queue of interests, for each pool of workers: classes by weight, in a class round robin over roots, in a root
-/// over lanes, in a lane over handlers, in a handler first come first served.
+/// Queue of interests per pool of workers: weighted classes, then round robin over roots, over the lanes of a root, and
+/// over the handlers of a lane. A handler's interests are served first in, first out.
 ///
-/// What replaces all that its handler had wanted goes before the other handlers of its lane, the newest first, but for
-/// one turn in four: whoever scrolls wants what is in sight, and when the origin is full the oldest is the likeliest to
-/// be replaced before it has come.
+/// A handler whose pending requests were all replaced is *fresh*. Fresh handlers precede the others of their lane in
+/// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
+/// are likely to be replaced next, wait.
 ///
-/// A *lane* is what one client asks of one origin, with one set of credentials, under one root. A lane whose client's
-/// window is full, or whose origin is full or cools down, leaves the rotation when its turn comes up, with all that
-/// waits in it, and returns when there is room again: so every operation is O(1), and what cannot start costs nothing.
+/// A *lane* holds the interests of one client in one origin, with one set of credentials, under one root. A lane whose
+/// client's window is full, or whose origin is full or cools down, is *parked* at its next turn: it leaves the rotation
+/// with all its interests, and returns when the obstacle ends. So every operation takes O(1), and blocked interests
+/// cost nothing.
 struct FairQueue {
-    /// Where an interest waits.
+    /// Position of an interest in the queue.
     struct Place: Hashable {
-        /// Number of the pool whose workers fetch it.
+        /// Number of the pool that fetches it.
         var pool: Int32
         var priority: PriorityClass
-        /// Number of the handler's first segment.
+        /// Number of the first segment of the handler's name.
         var root: Int32
-        /// The owner whose window counts; -1 for an interest that belongs to its handler.
+        /// Owner with the window that counts; -1 for an interest that belongs to its handler.
         var client: Int32
         var origin: Int32
-        /// The origin as one set of credentials sees it: what cools down.
+        /// Origin with one set of credentials: the unit of a cool-down.
         var scope: Int32
         var handler: Int32
     }
 
-    /// Why a lane may not start anything now; the first of these that holds.
+    /// Obstacle to all starts from a lane: the first that applies.
     enum Obstacle: Equatable {
         case none
         case client
@@ -66,9 +67,9 @@ struct FairQueue {
         var isInRotation = false
     }
 
-    /// What a parked lane waits for.
+    /// Obstacle that a parked lane waits for.
     private enum ParkingKey: Equatable {
-        /// In each pool on its own: what returns is to be looked at by those who give out that pool's slots.
+        /// Separate for each pool, because only that pool's dispatch visits the returning lane.
         case client(Int32, pool: Int32)
         case scope(Int32)
         case origin(Int32)
@@ -86,13 +87,13 @@ struct FairQueue {
         var key: LaneKey
         var priority: PriorityClass
         var leaves = Chain()
-        /// Those that replaced what they had, the newest first; the others are in `leaves`.
+        /// Fresh handlers, the newest first. The other handlers are in `leaves`.
         var fresh = Chain()
-        /// Turns that these had since one of the others had one.
+        /// Turns of fresh handlers since the last turn of another one.
         var freshTurns = 0
-        /// Nil while it is in its root's rotation.
+        /// Obstacle at which the lane is parked; nil while it is in its root's rotation.
         var parking: ParkingKey?
-        /// What it waited for before, until its turn comes.
+        /// Obstacle at which it was parked, until its next turn.
         var cameFrom: ParkingKey?
     }
 
@@ -102,15 +103,15 @@ struct FairQueue {
         var isFresh = false
     }
 
-    /// The line of one pool.
+    /// Queue of one pool.
     private struct Line {
         var rotations = [Chain](repeating: Chain(), count: ClassSchedule.classes.count)
         var schedule = ClassSchedule()
-        /// Interests that wait, by class.
+        /// Number of queued interests by class.
         var counts = [Int](repeating: 0, count: ClassSchedule.classes.count)
     }
 
-    /// Lanes that wait for the same thing, by class.
+    /// Lanes parked at one obstacle, by class.
     private struct Parking {
         let key: ParkingKey
         var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
@@ -123,36 +124,36 @@ struct FairQueue {
     private var lanes = Slab<Lane>()
     private var leaves = Slab<Leaf>()
     private var parkings = Slab<Parking>()
-    /// The four by their keys.
+    /// Indices of the four slabs by key.
     private var rootNumbers = NumberTable()
     private var laneNumbers = NumberTable()
     private var leafNumbers = NumberTable()
     private var parkingNumbers = NumberTable()
 
-    /// By pool.
+    /// Queues by pool number.
     private var lines: [Line] = []
     private var rootChains = Chains()
-    /// A lane is in its root's rotation or in one parking, so one table of links serves both.
+    /// One table of links for all lanes: each lane is either in its root's rotation or parked.
     private var laneChains = Chains()
     private var leafChains = Chains()
     private var interestChains = Chains()
-    /// The leaf of each interest; -1 for one that does not wait.
+    /// Leaf of each interest; -1 for an interest that is not queued.
     private var leafOfInterest: [Int32] = []
 
-    /// Interests that wait, of all pools.
+    /// Number of queued interests in all pools.
     private(set) var count = 0
 
-    /// Interests of a class that wait, of all pools.
+    /// Number of queued interests of a class, in all pools.
     func count(of priority: PriorityClass) -> Int {
         lines.reduce(0) { $0 + $1.counts[Int(priority.rawValue)] }
     }
 
-    /// Interests that wait for a pool's workers.
+    /// Number of queued interests of a pool.
     func count(in pool: Int32) -> Int {
         Int(pool) < lines.count ? lines[Int(pool)].counts.reduce(0, +) : 0
     }
 
-    /// Releases the room of tables that are mostly empty, and of interests from `bound` on, none of which exists.
+    /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         roots.releaseRoom(least: least)
         lanes.releaseRoom(least: least)
@@ -171,9 +172,9 @@ struct FairQueue {
 
     // MARK: Events
 
-    /// Adds an interest at the end of its handler's line, or at its front if it had its turn before.
+    /// Adds an interest at the end of its handler's list. An interest that already had a turn is added at the front.
     ///
-    /// - Parameter isFresh: it replaced all that its handler had wanted.
+    /// - Parameter isFresh: whether it replaced all pending requests of its handler.
     mutating func push(_ interest: Int32, at place: Place, first: Bool = false, isFresh: Bool = false) {
         while leafOfInterest.count <= Int(interest) { leafOfInterest.append(-1) }
         precondition(leafOfInterest[Int(interest)] < 0, "interest \(interest) is queued twice")
@@ -190,7 +191,7 @@ struct FairQueue {
         lines[Int(place.pool)].counts[Int(place.priority.rawValue)] += 1
     }
 
-    /// Takes an interest out, wherever it waits; nothing happens if it does not.
+    /// Removes an interest; no effect if it is not queued.
     mutating func remove(_ interest: Int32) {
         guard contains(interest) else { return }
         let leaf = leafOfInterest[Int(interest)]
@@ -202,13 +203,13 @@ struct FairQueue {
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
 
-    /// The interest whose turn it is among those that wait for a pool, still in the queue; nil if none may start.
+    /// Returns the next interest of a pool without removing it; nil if none may start.
     ///
-    /// Each lane that meets an obstacle on the way is parked; that is paid for by its return. O(1) amortised. It ends
-    /// when the rotations are empty: a parking brings back lanes for what the parked one had held, and of those only
-    /// the ones that wait for what is open by now come back for good.
+    /// Parks each lane that meets an obstacle; the lane's return pays for that, so a call takes O(1) amortised. It
+    /// terminates: a parking unparks lanes only for the resources that the parked lane had claimed, and a lane stays
+    /// unparked only if its obstacle has ended.
     ///
-    /// - Parameter isForHigh: only class `high` may start.
+    /// - Parameter isForHigh: whether only class `high` may start.
     mutating func next(
         in pool: Int32, isForHigh: Bool,
         obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
@@ -227,17 +228,17 @@ struct FairQueue {
         return nil
     }
 
-    /// A client's window opened: a lane of each pool and class returns; each turn they take brings back another.
+    /// Unparks one lane per pool and class when a client's window opens. Each turn of such a lane unparks the next one.
     mutating func clientOpened(_ client: Int32) {
         for pool in lines.indices { unpark(.client(client, pool: Int32(pool))) }
     }
 
-    /// An origin has room: a lane of each class returns; each turn they take brings back another.
+    /// Unparks one lane per class when an origin has room. Each turn of such a lane unparks the next one.
     mutating func originOpened(_ origin: Int32) {
         unpark(.origin(origin))
     }
 
-    /// A cool-down is over: as for an origin.
+    /// Unparks one lane per class when a cool-down ends. Each turn of such a lane unparks the next one.
     mutating func scopeOpened(_ scope: Int32) {
         unpark(.scope(scope))
     }
@@ -276,7 +277,7 @@ struct FairQueue {
         return nil
     }
 
-    /// The handler whose turn it is; it goes to the end of the rotation.
+    /// Returns the handler with the next turn and moves it to the end of the rotation.
     private mutating func nextLeaf(of lane: Int32) -> Int32 {
         if lanes[lane].fresh.isEmpty || !lanes[lane].leaves.isEmpty && lanes[lane].freshTurns >= Self.freshTurns {
             lanes[lane].freshTurns = 0
@@ -292,7 +293,7 @@ struct FairQueue {
         return leaf
     }
 
-    /// Puts a handler before all others of its lane.
+    /// Moves a handler before all others of its lane.
     private mutating func freshen(_ leaf: Int32) {
         let lane = leaves[leaf].key.lane
         unlink(leaf)
@@ -309,7 +310,8 @@ struct FairQueue {
         }
     }
 
-    /// One that was let out and found no room had no turn: it waits at the front, or others would always pass it.
+    /// Parks a lane. One that was unparked and finds the same obstacle had no turn: it is parked at the front, so that
+    /// it does not starve.
     private mutating func park(_ lane: Int32, _ parking: ParkingKey) {
         unlinkFromRotation(lane)
         let row = Int(lanes[lane].priority.rawValue)
@@ -324,8 +326,8 @@ struct FairQueue {
         succeed(lanes[lane].key, except: parking)
     }
 
-    /// Brings a lane back for each thing that one which left the rotation had held, so that room is never left with
-    /// nobody in the rotation to take it.
+    /// Unparks one lane for each resource that a lane leaving the rotation had claimed. Otherwise free capacity could
+    /// remain unused while lanes are parked.
     private mutating func succeed(_ key: LaneKey, except parking: ParkingKey? = nil) {
         let client = ParkingKey.client(key.client, pool: roots[key.root].key.pool)
         for held in [client, .scope(key.scope), .origin(key.origin)] where held != parking { unpark(held) }
