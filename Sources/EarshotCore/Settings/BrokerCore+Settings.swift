@@ -1,8 +1,8 @@
 internal import EarshotWire
 
-/// What can be changed while all goes on.
+/// Settings that change while the broker runs.
 extension BrokerCore {
-    /// All settings at once, at the start and when their files were read again: what was set by clients is forgotten.
+    /// Replaces all settings, at the start and after a reload of their files. Values set by clients are discarded.
     public mutating func settingsRead(_ settings: Settings, now: Tick) {
         self.settings = settings
         settingsChanged(now: now)
@@ -16,7 +16,7 @@ extension BrokerCore {
             }
             try settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)
-            // The supervisor knows before the client does: what was answered outlives this broker.
+            // The supervisor is notified before the client, so a confirmed change outlives this broker.
             actions.append(.settingChanged(change))
             reply(.message(.changed(change.setting)), to: client)
         } catch {
@@ -24,7 +24,7 @@ extension BrokerCore {
         }
     }
 
-    /// Applies the settings. A worker gets them before any job that depends on them.
+    /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
         if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
@@ -35,14 +35,14 @@ extension BrokerCore {
         sayLimits()
     }
 
-    /// The spool is another folder than before, at the same path: each worker opens it again.
+    /// Makes each worker open the spool again, after another folder replaced it at the same path.
     public mutating func spoolReplaced() { sayLimits() }
 
     private mutating func sayLimits() {
         for worker in workers.indices where workers[worker].phase != .joining { sayLimits(to: worker) }
     }
 
-    /// How many transfers a user's own worker runs at once is its own affair.
+    /// Sends a worker its limits. A user's own worker decides its number of slots itself.
     mutating func sayLimits(to worker: Int32) {
         var terms = workerLimits
         if workers[worker].isOwn { terms.slots = nil }

@@ -1,148 +1,149 @@
-/// Bounds and times of the core, each with the reason for its default.
+/// Bounds and times of the core, with the reason for each default.
 public struct CoreLimits: Equatable, Sendable {
-    /// Requests that are not ended, of all clients: a million are designed for, twice that is a runaway.
+    /// Maximum open requests of all clients. The design target is one million; twice that is a runaway program.
     public var requests = 2_000_000
-    /// Requests that are not ended, of one client: as many as one program may sensibly plan.
+    /// Maximum open requests of one client: as many as one program plausibly plans.
     public var requestsPerClient = 1_000_000
-    /// Handlers one client may be subscribed to: ten times the live handlers designed for.
+    /// Maximum subscriptions of one client: ten times the design target for handlers.
     public var subscriptionsPerClient = 100_000
-    /// Requests of one handler that are not ended: what one view, list or crawl may plan.
+    /// Maximum open requests of one handler: the plan of one view, list or crawl.
     public var requestsPerHandler = 1_000_000
-    /// Transfers at once to one origin, and the time between their starts.
+    /// Concurrency limits and spacing of origins.
     public var origins = OriginRules()
-    /// Bytes of inline bodies that may wait for one handler's first listener, if all were of one size: what waits
-    /// beyond is moved into the spool. The same for one client, where its terminals cannot be moved whole.
+    /// Maximum bytes of inline bodies that wait for the first subscriber of a handler, assuming bodies of equal size.
+    /// Bodies beyond that are spilled. The same bound holds for one client whose terminals cannot be spilled whole.
     public var waitingBytes = 1 << 20
-    /// Bytes of memory that may be taken by terminals which wait for one client's window, bodies and all: the others
-    /// wait in the spool. A quarter of the mebibyte that a client which reads nothing may cost: the rest is for what
-    /// memory keeps of each of the others, 64 bytes of 12,000.
+    /// Maximum memory of terminals that wait for one client's window, with bodies, in bytes. Terminals beyond that are
+    /// spilled. It is a quarter of the mebibyte planned for a client that reads nothing; the rest holds the records of
+    /// spilled terminals, 64 bytes for each of 12,000.
     public var waitingTerminalBytes = 256 << 10
-    /// Bytes from which on a body is a file if it is to be given away, and not sent in a message: to make a file and
-    /// rename it costs as much as to write and read so many bytes twice.
+    /// Minimum size of a body that is given away as a file instead of in a message, in bytes. Creating and renaming a
+    /// file costs as much as writing and reading this many bytes twice.
     public var takenBytes = 32 << 10
-    /// Bytes of one request's body: a form, a call of an interface. What is larger is not for a queue in memory.
+    /// Maximum body of one request, in bytes: a form or an API call. Larger ones do not belong in an in-memory queue.
     public var requestBodyBytes = 1 << 20
-    /// Bytes of the bodies of one client's requests that have not ended, and of all clients'.
+    /// Maximum bytes of the bodies of one client's open requests.
     public var requestBodyBytesPerClient = 32 << 20
-    /// See `requestBodyBytesPerClient`.
+    /// Maximum bytes of the bodies of all open requests.
     public var requestBodyBytesOfAll = 256 << 20
-    /// Bytes of the long heads of one client's requests that have not ended, and of all clients': URL and header
-    /// fields beyond `RequestHeads.freeBytes` for each. As many as of bodies.
+    /// Maximum bytes of long heads of one client's open requests: URL and header fields beyond `RequestHeads.freeBytes`
+    /// each. The same bound as for bodies.
     public var requestHeadBytesPerClient = 32 << 20
-    /// See `requestHeadBytesPerClient`.
+    /// Maximum bytes of long heads of all open requests.
     public var requestHeadBytesOfAll = 256 << 20
-    /// Bytes at which a page of a table is full: some hundred entries, a fraction of a millisecond's work.
+    /// Size at which a page of a QUERY table is full, in bytes: some hundred entries, a fraction of a millisecond's
+    /// work.
     public var answerBytes = 32 << 10
-    /// Jars of cookies, one for each root that uses some: each has up to 16 MiB, and few programs use any. Beyond it the
-    /// jar that has been without handlers for longest is evicted.
+    /// Maximum number of cookie jars, one per root that uses cookies. Each has up to 16 MiB, and few programs use any.
+    /// Beyond it the jar that has been without handlers for longest is evicted.
     public var cookieJars = 100
-    /// How long a jar is kept without handlers: time for the next command of a script, or for a person to type it.
+    /// Time for which a jar without handlers is kept: until a script runs its next command, or a user types one.
     public var cookieMilliseconds = 600_000
-    /// Clients whose connection is gone and that are kept for their lease: of more, who has been away longest is
-    /// purged. Each can be owed as much as one that is connected.
+    /// Maximum number of disconnected clients kept for their lease. Beyond it the one with the longest absence is
+    /// purged. Each can have as many terminals due as a connected one.
     public var awayClients = 256
-    /// Replies kept of a session with a lease, for a connection that resumes it: more questions than a
-    /// program has open at once. Each has two names and a sentence, less than 1 KiB.
+    /// Maximum replies kept for the resumption of a session with a lease: more than a program has open questions. Each
+    /// has two names and a sentence, less than 1 KiB.
     public var keptReplies = 256
-    /// How long a connection may take to say HELLO; a program says it at once.
+    /// Time for a new connection to send HELLO, which a program does at once.
     public var greetingMilliseconds = 10_000
-    /// How long a terminal waits for somebody to listen, and a handler's own requests for a new listener.
+    /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
     public var graceMilliseconds = 10_000
-    /// How long a durable request is kept from its acceptance on: who asked for it comes back after a holiday, or
-    /// never.
+    /// Time for which a durable request is kept after its acceptance. A client that is not back after a week, say a
+    /// holiday, is unlikely to return.
     public var durableMilliseconds = 7 * 86_400_000
-    /// Bytes of bodies of durable results on their way to the disk; of more, some are not kept. A slow disk costs no
-    /// more.
+    /// Maximum bytes of durable results being written to disk; further results are not stored. Bounds the memory that a
+    /// slow disk costs.
     public var recordingBytes = 256 << 20
-    /// Results that are read from the disk at once, for those who came to claim them.
+    /// Maximum number of durable results read from disk at once, for clients that claim them.
     public var durableReads = 64
-    /// How long a file is kept for a client that does not acknowledge: time to open it.
+    /// Time for which a file is kept for a client without acknowledgements: enough to open it.
     public var lentFileMilliseconds = 60_000
-    /// How long a spool that could not take a body is not tried again: disks are not emptied faster.
+    /// Pause after a failed write into the spool. Free disk space seldom returns sooner.
     public var spoolRetryMilliseconds = 1_000
-    /// Silence of a worker with work after which it is asked for a sign of life.
+    /// Silence of a worker with transfers after which it gets a PING.
     public var heartbeatMilliseconds = 5_000
-    /// Silence after that question after which it is killed: long enough for a machine that swaps.
+    /// Silence after the PING after which the worker is killed or disconnected: long enough for a machine that swaps.
     public var silenceMilliseconds = 10_000
-    /// Messages of a client for which the cancellation of a flight that it left is deferred: more than the rows that a
-    /// list moves in one step.
+    /// Maximum number of a client's messages for which the cancellation of an abandoned flight is deferred: more than
+    /// the rows that a list moves in one step.
     public var handOverMessages = 512
-    /// Deaths of a flight's workers after which the flight is a suspect and runs alone. One has no consequence, so that a
-    /// killed worker delays nothing.
+    /// Number of worker deaths after which a flight is a suspect and runs alone. A single death has no consequence, so
+    /// that a killed worker delays nothing.
     public var deathsOfSuspect = 2
-    /// Deaths of workers that ran a flight until it is poisonous in any case: a bound for a flight that kills late.
+    /// Number of worker deaths after which a flight is poisonous in any case: a bound for a flight that kills late.
     public var workerDeathsPerFlight = 10
     /// Time for which a suspect runs alone; doubled for each further death. Most crashes come with the first bytes, and
     /// 64 suspects need 6.4 s at most.
     public var isolationMilliseconds = 100
-    /// Time for which a suspect waits for an empty worker before it runs with other flights: the most for which a bus
-    /// with one worker starts no other work.
+    /// Time for which a suspect waits for an empty worker before it runs with other flights: the maximum for which a
+    /// bus with one worker starts no other work.
     public var suspicionMilliseconds = 10_000
 
     func isolation(deaths: UInt8) -> Int { isolationMilliseconds << max(0, Int(deaths) - deathsOfSuspect) }
 
-    /// Bytes of bodies in the spool: whole ones that somebody may read, parts, and what grows as far as told. Some
+    /// Maximum bytes of bodies in the spool: referenced files, parts, and growing files as reported. Enough for several
     /// films.
     public var spoolBytes = 10 << 30
-    /// Bodies that broke off and wait for their flights' next attempts: what may fail at once.
+    /// Maximum number of interrupted bodies kept for the next attempts of their flights: as many as may fail at once.
     public var keptParts = 1_000
-    /// The same of flights that nobody wants any more, their bytes, and how long they are kept: who comes back to a
-    /// page or a list comes back soon.
+    /// Maximum number of parts kept after the end of their flights, their bytes, and how long they are kept. Users who
+    /// return to a page or list return soon.
     public var partsAside = 16
     public var partsAsideBytes = 1 << 30
     public var asideMilliseconds = 300_000
-    /// How long from its start a broker takes over what workers fetch for an earlier one: clients ask again as soon as
-    /// they are connected, and a program that is busy takes some seconds.
+    /// Time after its start in which a broker adopts work of an earlier one. Clients repeat their requests when they
+    /// are connected, which takes a busy program some seconds.
     public var adoptionMilliseconds = 10_000
-    /// Bytes of answers to an earlier broker's requests that wait in memory until somebody asks: what small files a few
-    /// seconds bring.
+    /// Maximum bytes of responses to an earlier broker's requests that wait in memory for adoption: small files of a
+    /// few seconds.
     public var orphanBytes = 64 << 20
-    /// Flights that are looked up by the time a worker tells what it holds: who asks for more at once has some fetched
-    /// twice.
+    /// Maximum number of flights that may adopt an attempt reported later. Beyond it some requests are fetched twice.
     public var adopters = 100_000
-    /// The longest pause between two PROGRESS messages of a worker; costs nothing to short transfers.
+    /// Maximum interval of a worker's PROGRESS messages; costs nothing for short transfers.
     public var progressMilliseconds = 250
-    /// The same for a body that somebody reads while it arrives.
+    /// Maximum interval of PROGRESS messages for a body that a client reads while it grows.
     public var streamMilliseconds = 50
-    /// Requests of one client whose progress is told later because its socket was full; of more, the next is waited
-    /// for.
+    /// Maximum number of a client's requests whose refused PROGRESS is repeated when its socket is writable. The others
+    /// receive their next regular PROGRESS.
     public var missedProgress = 1_000
-    /// The longest a server may ask to be left alone; requests to one that asks for more fail at once.
+    /// Maximum cool-down that a server may request. Requests to a server that asks for more fail at once.
     public var coolDownMilliseconds = 600_000
-    /// Requests to such a server that are failed in one pass: a few milliseconds' worth.
+    /// Maximum number of requests to such a server that fail in one pass: a few milliseconds of work.
     public var refusalsPerPass = 1_000
-    /// Requests of removed handlers that are purged in one pass: half a millisecond's worth where nothing is in the
-    /// caches.
+    /// Maximum number of requests of removed handlers purged in one pass: half a millisecond of work with cold caches.
     public var purgesPerPass = 200
-    /// The same for requests, subscriptions and terminals of clients that are gone.
+    /// Maximum number of requests, subscriptions and terminals of disconnected clients purged in one pass.
     public var departuresPerPass = 200
-    /// Timers that are dealt with in one pass: half a millisecond's worth of deadlines.
+    /// Maximum number of timers handled in one pass: half a millisecond of work.
     public var timersPerPass = 200
-    /// Origins that are remembered for their wish to be left alone though nobody wants anything of them: each is a few
-    /// hundred bytes, and a server chooses for how long.
+    /// Maximum number of cool-downs kept for origins without requests. Each takes a few hundred bytes, and the server
+    /// chooses its duration.
     public var restingScopes = 10_000
-    /// Stale answers that wait to be brought up to date; of more, the next request that uses one sees to it.
+    /// Maximum number of stale responses that wait for revalidation. Beyond it the next use of the response revalidates
+    /// it.
     public var revalidations = 1_000
-    /// Of them, how many are looked at in one pass: their origins may be busy.
+    /// Maximum number of them visited in one pass, since their origins may be full.
     public var revalidationsPerPass = 16
-    /// Time for a connection to an origin.
+    /// Time to connect to an origin.
     public var connectMilliseconds = 10_000
-    /// Kinds of URLs that workers fetch: http with https, and each scheme that users' own workers have registered, or
-    /// had within `poolAbsenceMilliseconds`.
+    /// Maximum number of pools: one for http and https, and one per scheme that users' own workers serve, or served
+    /// within `poolAbsenceMilliseconds`.
     public var pools = 64
-    /// How long requests wait for a worker of a scheme after its last one has gone: one that crashed is started again.
+    /// Time for which requests wait for a worker of a scheme after its last one left: enough to restart a crashed one.
     public var poolAbsenceMilliseconds = 10_000
-    /// Hops of one chain of redirects; the Fetch standard allows 20, common clients 5 to 10.
+    /// Maximum hops of a redirect chain; the Fetch standard allows 20, common clients 5 to 10.
     public var redirectHops = 10
-    /// Terminals that may be due to one client; one that owes more acknowledgements has stopped reading, and is closed.
+    /// Maximum number of terminals due to one client. A client with more does not read, and is disconnected.
     public var dueDeliveries = 1_000_000
-    /// Bytes of header fields in those of them that are in memory, at which it is closed as well: bodies wait in the
-    /// spool.
+    /// Maximum bytes of header fields in terminals due to one client and in memory. A client with more is disconnected.
+    /// Bodies are in the spool.
     public var dueBytes = 256 << 20
-    /// Bytes of bodies in them, and of what waits in the spool with them, that may be due to a client that acknowledges
-    /// nothing for `stallMilliseconds`: a tenth of the spool, which is for all.
+    /// Maximum bytes of bodies and spilled terminals due to a client that acknowledges nothing for `stallMilliseconds`:
+    /// a tenth of the spool, which all clients share.
     public var stalledBytes = 1 << 30
-    /// See `stalledBytes`: a person who looks at a stopped program, or a disk that is slow, is given ten minutes.
+    /// Maximum stall of a client with more than `stalledBytes`. Ten minutes suffice for a program in a debugger or on a
+    /// slow disk.
     public var stallMilliseconds = 600_000
 
     public init() {}

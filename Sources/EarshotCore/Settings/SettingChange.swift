@@ -1,22 +1,23 @@
 public import EarshotHTTP
 internal import EarshotWire
 
-/// Change of one setting or rule, whether it comes from a file, an argument or a SET.
+/// Change of one setting or rule, from a file, an argument or a SET.
 public enum SettingChange: Equatable, Sendable {
-    /// A value of the table `SettingName.definition`, in its range: a number, milliseconds, or the index of a word.
+    /// Value of a setting in the table `SettingName.definition`, in its range: a number, milliseconds, or the index of
+    /// a word.
     case number(SettingName, Int)
-    /// A rule for some origins, in place of the one they had.
+    /// Rule for an origin pattern; replaces an earlier rule.
     case rule(OriginPattern, OriginRules.Terms)
-    /// No rule for these any more.
+    /// Removal of the rule for an origin pattern.
     case noRule(OriginPattern)
-    /// A rule for an address, a network or hosts, in place of the one they had.
+    /// Rule for an address, a network or hosts; replaces an earlier rule.
     case address(AddressRule.Subject, isAllowing: Bool)
-    /// No rule for these any more.
+    /// Removal of the rule for an address, a network or hosts.
     case noAddress(AddressRule.Subject)
 
-    /// Bytes of a pattern: a scheme, the longest host name, a port.
+    /// Maximum bytes of a pattern: a scheme, the longest host name, a port.
     private static let patternBytes = 300
-    /// Terms of a rule for origins, with the settings whose values they take.
+    /// Terms of a rule for origins, with the settings that define their values.
     public static let ruleTerms: KeyValuePairs<String, SettingName> = [
         "limit": .originLimit, "spacing": .originSpacing, "http2": .http2,
     ]
@@ -40,7 +41,7 @@ public enum SettingChange: Equatable, Sendable {
         self = .number(name, try name.value(words[1]))
     }
 
-    /// The same in normal form.
+    /// Words of the change in normal form.
     public var words: [String] {
         switch self {
         case .number(let name, let value): [name.rawValue, name.text(value)]
@@ -52,7 +53,7 @@ public enum SettingChange: Equatable, Sendable {
         }
     }
 
-    /// The same as it is said on the wire.
+    /// The change as SET has it.
     var setting: SettingWords {
         guard let setting = SettingWords(words) else {
             // Numbers, and patterns in normal form, have no spaces and are not empty.
@@ -61,7 +62,7 @@ public enum SettingChange: Equatable, Sendable {
         return setting
     }
 
-    /// What it gives a value to: of two changes with one subject the later one counts.
+    /// Identifies the setting or rule. The later of two changes with one subject applies.
     public var subject: String {
         switch self {
         case .number(let name, _): name.rawValue

@@ -1,36 +1,36 @@
 internal import EarshotWire
 
-/// One row of the table of settings: possible values, place of use, default and help.
+/// Row of the table of settings: possible values, place of use, default and help.
 struct SettingDefinition {
-    /// Form of a value. Settings keep each as an `Int`.
+    /// Form of a value. Settings store each as an `Int`.
     enum Form {
-        /// Number in a range.
+        /// A number in a range.
         case number(ClosedRange<Int>)
-        /// Time: written in seconds, kept in milliseconds.
+        /// A time, written in seconds and stored in milliseconds.
         case time(ClosedRange<Int>)
-        /// One of these words, kept as its index.
+        /// One of several words, stored as its index.
         case word([String])
     }
 
-    /// Place where a value takes effect, which also has its default.
+    /// Place where a value takes effect. It also supplies the default.
     enum Use {
         /// A limit of the core.
         case core(any WritableKeyPath<CoreLimits, Int> & Sendable)
-        /// A permission in the core's limits; the first of two words grants it.
+        /// A permission in the core's limits; the first of the two words grants it.
         case permission(any WritableKeyPath<CoreLimits, Bool> & Sendable)
-        /// A limit that workers get in LIMITS, and its default.
+        /// A field of LIMITS, and its default.
         case workers(any WritableKeyPath<WorkerLimits, Int> & Sendable, Int)
-        /// The same for a field that LIMITS may lack. Without a default here, only a pool of workers has one.
+        /// An optional field of LIMITS, and its default. Nil if the supervisor or the workers supply it.
         case workersOptional(any WritableKeyPath<WorkerLimits, Int?> & Sendable, Int?)
         /// The supervisor, which has the default.
         case supervisor
-        /// Code that reads the settings, and the default.
+        /// Other code that reads the settings, and the default.
         case lookedUp(Int)
     }
 
     let form: Form
     let use: Use
-    /// Noun phrase.
+    /// A noun phrase.
     let help: String
 
     init(_ form: Form, _ use: Use, help: String) {
@@ -39,7 +39,7 @@ struct SettingDefinition {
         self.help = help
     }
 
-    /// Returns the value that holds until somebody sets another; nil if only a pool of workers has one.
+    /// Returns the default; nil if the supervisor or the workers supply it.
     func initial(_ limits: CoreLimits) -> Int? {
         switch use {
         case .core(let path): limits[keyPath: path]
@@ -52,7 +52,7 @@ struct SettingDefinition {
 }
 
 extension SettingDefinition.Form {
-    /// Possible values as settings keep them.
+    /// Possible values as settings store them.
     var range: ClosedRange<Int> {
         switch self {
         case .number(let range), .time(let range): range
@@ -60,7 +60,7 @@ extension SettingDefinition.Form {
         }
     }
 
-    /// Parses a value; nil for text that is none.
+    /// Parses a value; nil for an invalid one.
     func value(_ text: String) -> Int? {
         let value: Int? =
             switch self {
@@ -81,7 +81,7 @@ extension SettingDefinition.Form {
         }
     }
 
-    /// Possible values, for people.
+    /// Description of the possible values for help and error messages.
     var bounds: String {
         switch self {
         case .number(let range): "\(range.lowerBound) to \(range.upperBound)"

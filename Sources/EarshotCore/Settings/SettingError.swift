@@ -1,4 +1,4 @@
-/// Why a setting was not taken: a sentence about what is possible, with nothing in it that somebody supplied.
+/// Reason why a setting was rejected: a sentence about the possible values, without text from the input.
 public struct SettingError: Error, Equatable, CustomStringConvertible {
     public let description: String
 

@@ -29,10 +29,10 @@ public enum SettingName: String, CaseIterable, Sendable {
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
 
-    /// First word of a rule for origins, before their pattern.
+    /// Keyword before the pattern of a rule for origins.
     public static let rule = "origin"
 
-    /// First word of a rule for an address, a network or hosts.
+    /// Keyword before the subject of a rule for addresses.
     public static let address = "address"
 
     /// The table of settings.
@@ -45,7 +45,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .slots:
             .init(.number(1...10_000), .workersOptional(\.slots, nil), help: "concurrent transfers in each worker")
         case .workerMemory:
-            // A smaller bound than the address space that a worker reserves at its start ends it at once.
+            // A worker reserves address space at its start, and would fail with a smaller limit.
             .init(
                 .number(256 << 20...1 << 50), .supervisor,
                 help: "maximum address space of one worker, in bytes; 4 GiB by default")
@@ -121,23 +121,23 @@ public enum SettingName: String, CaseIterable, Sendable {
         }
     }
 
-    /// Whether the supervisor applies it: a broker without one refuses it.
+    /// Whether the supervisor applies the setting. A broker without one rejects it.
     public var isOfSupervisor: Bool {
         if case .supervisor = definition.use { true } else { false }
     }
 
-    /// Whether its value is a word instead of a number.
+    /// Whether the value is a word instead of a number.
     public var takesWord: Bool {
         if case .word = definition.form { true } else { false }
     }
 
-    /// Possible values: numbers, milliseconds, or indices of words.
+    /// Possible values as settings store them: numbers, milliseconds, or indices of words.
     public var range: ClosedRange<Int> { definition.form.range }
 
-    /// Noun phrase for help texts.
+    /// A noun phrase for help texts.
     public var help: String { definition.help }
 
-    /// Parses a value as files, arguments and SET have it.
+    /// Parses a value from a file, an argument or a SET.
     public func value(_ text: String) throws(SettingError) -> Int {
         guard let value = definition.form.value(text) else { throw SettingError("\(rawValue) is \(bounds)") }
         return value
@@ -146,12 +146,12 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// Returns a value in normal form.
     public func text(_ value: Int) -> String { definition.form.text(value) }
 
-    /// Possible values, for people.
+    /// Description of the possible values for help and error messages.
     public var bounds: String { definition.form.bounds }
 
     // MARK: Unknown names
 
-    /// Returns the error for an unknown name: the most similar name, or else a list of all.
+    /// Returns the error for an unknown name, with the most similar name or else a list of all.
     static func unknown(_ name: String) -> SettingError {
         let all = allCases.map(\.rawValue) + [rule, address]
         if let nearest = nearest(to: name, among: all) {
@@ -169,7 +169,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         return nearest.distance <= max(2, nearest.name.utf8.count / 3) ? nearest.name : nil
     }
 
-    /// Bytes to add, drop or change, by Levenshtein.
+    /// Levenshtein distance: the number of bytes to insert, delete or replace.
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var row = Array(0...right.count)
         for (index, byte) in left.enumerated() {

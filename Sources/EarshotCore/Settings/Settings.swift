@@ -1,29 +1,30 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// What is set, each value with the place it comes from.
+/// Effective values of all settings, each with its source.
 ///
-/// Made from the weakest source to the strongest: what is applied later replaces what was there.
+/// Changes are applied from the source with the lowest precedence to the highest; a later value replaces an earlier
+/// one.
 public struct Settings: Equatable, Sendable {
-    /// Sources that are no file and no variable.
+    /// Sources other than files and environment variables.
     public enum Source {
-        /// Nobody said anything.
+        /// The built-in default.
         public static let standard = "default"
-        /// An argument of the process.
+        /// A command-line option.
         public static let flag = "flag"
-        /// A SET of a client.
+        /// SET of a client.
         public static let set = "set"
     }
 
-    /// One row of the list of settings.
+    /// Row of the list of settings.
     public struct Row: Equatable, Sendable {
-        /// A `SettingName`, or `origin` or `address`.
+        /// Name of a setting, or `origin` or `address` for a rule.
         public let name: String
-        /// Whom a rule is for; nil for what is no rule.
+        /// Subject of a rule; nil for a setting.
         public let pattern: String?
-        /// As SET takes it; `-` for a number that nobody gives.
+        /// Value as SET accepts it; `-` for a setting without a value.
         public let value: String
-        /// Where it comes from: one of `Source`, the path of a file, the name of a variable.
+        /// One of `Source`, the path of a file, or the name of an environment variable.
         public let source: String
     }
 
@@ -32,19 +33,19 @@ public struct Settings: Equatable, Sendable {
         var source: String
     }
 
-    /// Rules for origins at most: what a person can keep in a file.
+    /// Maximum number of rules for origins: as many as a user can maintain in a file.
     public static let mostRules = 1_000
 
-    /// Rules for addresses at most: workers are told all of them in one head, each with up to 260 bytes.
+    /// Maximum number of rules for addresses. LIMITS carries all of them in one head, each with up to 260 bytes.
     public static let mostAddressRules = 200
 
     private var numbers: [SettingName: Sourced<Int>] = [:]
     private var rules: [OriginPattern: Sourced<OriginRules.Terms>] = [:]
-    /// Whether it is allowed to connect to these.
+    /// Whether connections to each subject are allowed.
     private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
 
-    /// Defaults of the table, where a row refers to them those of `limits`. The number of workers, their slots and their
-    /// memory have none: a pool of workers supplies them.
+    /// Creates settings with the defaults of the table. A default that is a limit of the core is taken from `limits`.
+    /// The number of workers, their slots and their memory have none: the supervisor or the workers supply them.
     public init(_ limits: CoreLimits = CoreLimits()) {
         for name in SettingName.allCases {
             numbers[name] = name.definition.initial(limits).map { Sourced(value: $0, source: Source.standard) }
@@ -52,15 +53,15 @@ public struct Settings: Equatable, Sendable {
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
 
-    /// Value of a setting: a number, milliseconds, or the index of a word; nil for one of a pool that has none.
+    /// Value of a setting: a number, milliseconds, or the index of a word; nil for a setting without a value.
     public subscript(name: SettingName) -> Int? { numbers[name]?.value }
 
-    /// Where a number comes from; nil if nobody gave it.
+    /// Source of a setting's value; nil for a setting without a value.
     public func source(of name: SettingName) -> String? { numbers[name]?.source }
 
-    /// Takes a value that replaces the one there is.
+    /// Applies a change, which replaces an earlier value or rule of the same subject.
     ///
-    /// - Parameter source: where it comes from; control characters, which a path may have, are shown as `?`.
+    /// - Parameter source: where the value comes from. Control characters, which a path may contain, become `?`.
     public mutating func apply(_ change: SettingChange, source: String) throws(SettingError) {
         let source = String(
             String.UnicodeScalarView(
@@ -82,7 +83,7 @@ public struct Settings: Equatable, Sendable {
         }
     }
 
-    /// Returns `limits` with the settings of the core in them.
+    /// Returns `limits` with the settings of the core.
     func applied(to limits: CoreLimits) -> CoreLimits {
         var limits = limits
         for name in SettingName.allCases {
@@ -97,7 +98,7 @@ public struct Settings: Equatable, Sendable {
         return limits
     }
 
-    /// Returns `limits` with the settings of workers in them.
+    /// Returns `limits` with the settings of workers.
     func applied(to limits: WorkerLimits) -> WorkerLimits {
         var limits = limits
         for name in SettingName.allCases {
@@ -111,14 +112,15 @@ public struct Settings: Equatable, Sendable {
         return limits
     }
 
-    /// Address policy as LIMITS has it; empty if all addresses are allowed.
+    /// Address policy for LIMITS; empty if all addresses are allowed.
     var addressPolicy: String {
         let preset = AddressPreset.allCases[self[.addressPolicy] ?? 0]
         let rules = sortedAddresses.map { AddressRule($0, isAllowing: $1.value).description }
         return ((preset == .all ? [] : [preset.rawValue]) + rules).joined(separator: ", ")
     }
 
-    /// All settings: those of the table in its order, then the rules for origins and those for addresses, each by pattern.
+    /// All settings in the order of the table, then the rules for origins and those for addresses, each sorted by
+    /// subject.
     public var rows: [Row] {
         SettingName.allCases.map { name in
             let number = numbers[name]
@@ -148,12 +150,12 @@ public struct Settings: Equatable, Sendable {
 
     // MARK: Between the processes of a bus
 
-    /// What follows the `lines` that a supervisor says to its broker, and how the broker answers.
+    /// Line after the `lines` that the supervisor sends to its broker.
     public static let end = "end"
-    /// See `end`.
+    /// Line with which the broker confirms them.
     public static let taken = "read"
 
-    /// Lines that a supervisor sends to its broker: for each change its source, a tab and its words.
+    /// Lines that the supervisor sends to its broker: the source of each change, a tab, and its words.
     public var lines: [String] {
         let all =
             SettingName.allCases.compactMap { name in
@@ -163,7 +165,7 @@ public struct Settings: Equatable, Sendable {
         return all.map { change, source in "\(source)\t\(change.words.joined(separator: " "))" }
     }
 
-    /// What such lines say.
+    /// Parses `lines`.
     public init(lines: [String]) throws(SettingError) {
         for line in lines {
             guard let tab = line.lastIndex(of: "\t") else { throw SettingError("a line of settings has no source") }
