@@ -1,22 +1,23 @@
-/// The ends of one doubly linked chain in a `Chains` table.
+/// Ends and length of one doubly linked list in a `Chains` table.
 struct Chain: Equatable {
-    /// -1 when empty.
+    /// -1 if the list is empty.
     fileprivate(set) var first: Int32 = -1
     fileprivate(set) var last: Int32 = -1
     fileprivate(set) var count: Int32 = 0
 
     var isEmpty: Bool { count == 0 }
 
-    /// Nil when empty.
+    /// The first member; nil if the list is empty.
     var firstMember: Int32? { first >= 0 ? first : nil }
 
-    /// Nil unless it is one.
+    /// The only member; nil if the list has none or several.
     var onlyMember: Int32? { count == 1 ? first : nil }
 }
 
-/// Links of records that are each in at most one chain of this table: O(1) append and removal from the middle.
+/// Intrusive doubly linked lists of record numbers. Each record is in at most one list of a table. Append and removal
+/// take O(1).
 ///
-/// A table per purpose (a handler's interests, a flight's, a leaf's), beside the slab that holds the records.
+/// There is one table per purpose (the interests of a handler, of a flight, of a leaf), beside the slab of the records.
 struct Chains {
     private struct Links {
         var previous: Int32 = -1
@@ -25,12 +26,12 @@ struct Chains {
 
     private var links: [Links] = []
 
-    /// Room for records below `bound`.
+    /// Makes `index` a valid record number.
     mutating func reserve(_ index: Int32) {
         while links.count <= Int(index) { links.append(Links()) }
     }
 
-    /// Releases the room of records from `bound` on, none of which exists.
+    /// Releases the entries of records from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) { links.releaseRoom(beyond: bound, least: least) }
 
     mutating func append(_ index: Int32, to chain: inout Chain) {
@@ -49,7 +50,7 @@ struct Chains {
         chain.count += 1
     }
 
-    /// `index` must be in `chain`.
+    /// Removes `index`, which must be in `chain`.
     mutating func remove(_ index: Int32, from chain: inout Chain) {
         let own = links[Int(index)]
         if own.previous >= 0 { links[Int(own.previous)].next = own.next } else { chain.first = own.next }
@@ -58,7 +59,7 @@ struct Chains {
         chain.count -= 1
     }
 
-    /// Moves the first record to the end: one turn of a round robin.
+    /// Moves the first member to the end: one turn of a round robin.
     mutating func rotate(_ chain: inout Chain) {
         guard chain.count > 1 else { return }
         let index = chain.first
@@ -68,7 +69,7 @@ struct Chains {
 
     func next(after index: Int32) -> Int32 { links[Int(index)].next }
 
-    /// All records of a chain in order. O(count).
+    /// Returns all members in order. O(count).
     func members(of chain: Chain) -> [Int32] {
         var members: [Int32] = []
         members.reserveCapacity(Int(chain.count))

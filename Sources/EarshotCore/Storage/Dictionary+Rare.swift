@@ -1,5 +1,6 @@
 extension Dictionary {
-    /// Removes what is there under a key. Without hashing it if the table is empty: many of ours nearly always are.
+    /// Removes and returns a value. Does not hash the key if the dictionary is empty, as many of the core nearly always
+    /// are.
     @discardableResult
     mutating func drop(_ key: Key) -> Value? { isEmpty ? nil : removeValue(forKey: key) }
 }

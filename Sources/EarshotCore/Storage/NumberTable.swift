@@ -1,8 +1,11 @@
-/// A hash table of record numbers; the records themselves hold the keys, so an entry costs 8 bytes and its share of
-/// empty places. Open addressing with linear probing; a removal closes the gap, so lookups never degrade.
+/// Hash table of record numbers. The records themselves hold the keys, so an entry costs 8 bytes and its share of empty
+/// places.
+///
+/// Open addressing with linear probing. A removal shifts later entries back instead of leaving a tombstone, so lookups
+/// stay fast.
 struct NumberTable {
     private struct Place {
-        /// -1 when empty.
+        /// -1 if the place is empty.
         var number: Int32 = -1
         var hash: UInt32 = 0
     }
@@ -12,7 +15,7 @@ struct NumberTable {
 
     var isEmpty: Bool { count == 0 }
 
-    /// The number under this hash that `isMatch` accepts.
+    /// Returns the number with this hash that `isMatch` accepts.
     func find(_ hash: UInt32, _ isMatch: (Int32) -> Bool) -> Int32? {
         guard !places.isEmpty else { return nil }
         var index = home(of: hash)
@@ -23,14 +26,14 @@ struct NumberTable {
         return nil
     }
 
-    /// The number must not be in the table under this hash. O(1) amortised.
+    /// Adds a number, which must not be in the table with this hash. O(1) amortised.
     mutating func insert(_ number: Int32, _ hash: UInt32) {
         if (count + 1) * 4 > places.count * 3 { grow() }
         place(Place(number: number, hash: hash))
         count += 1
     }
 
-    /// Takes a number out; nothing happens if it is not there.
+    /// Removes a number; no effect if it is absent.
     mutating func remove(_ number: Int32, _ hash: UInt32) {
         guard !places.isEmpty else { return }
         var gap = home(of: hash)
@@ -41,7 +44,7 @@ struct NumberTable {
         count -= 1
         var index = next(gap)
         while places[index].number >= 0 {
-            // One that is as far from its home as the gap lies may move into it.
+            // An entry may move into the gap unless its home lies behind the gap.
             let distance = (index - home(of: places[index].hash)) & (places.count - 1)
             if distance >= (index - gap) & (places.count - 1) {
                 places[gap] = places[index]
@@ -62,7 +65,7 @@ struct NumberTable {
         places[index] = entry
     }
 
-    /// Releases room if it is much: half of the places are used after that.
+    /// Releases spare capacity beyond `least` places. At most half of the places are in use afterwards.
     mutating func releaseRoom(least: Int) {
         guard SpareRoom.isMuch(places.count, used: count, least: least) else { return }
         var capacity = 16
@@ -72,7 +75,7 @@ struct NumberTable {
 
     private mutating func grow() { resize(to: max(16, places.count * 2)) }
 
-    /// - Parameter capacity: a power of two, over four thirds of the count.
+    /// - Parameter capacity: a power of two, greater than four thirds of the count.
     private mutating func resize(to capacity: Int) {
         let old = places
         places = [Place](repeating: Place(), count: capacity)

@@ -4,13 +4,13 @@
 /// before the wanted position and false for all others; it costs O(log n) calls. An insertion or removal moves at most
 /// one block and, rarely, the list of blocks.
 struct OrderedNumbers {
-    /// Place of a number, or the end. An insertion or removal makes it invalid.
+    /// Position of a number, or the end. Insertion and removal invalidate it.
     struct Position: Equatable {
         fileprivate var block: Int
         fileprivate var offset: Int
     }
 
-    /// Maximum numbers in a block: 1 KiB, which is moved about as fast as one key is compared.
+    /// Maximum numbers in a block: 1 KiB, whose move takes about as long as one comparison of keys.
     static let blockCapacity = 256
 
     /// No block is empty.
@@ -63,7 +63,7 @@ struct OrderedNumbers {
         count += 1
         var (block, offset) = (position.block, position.offset)
         if block == blocks.count {
-            // Behind the last number, where keys that count up are inserted.
+            // Past the last number: the usual position of ascending keys.
             guard let last = blocks.last, last.count < Self.blockCapacity else {
                 blocks.append([number])
                 return
@@ -88,7 +88,7 @@ struct OrderedNumbers {
             blocks.remove(at: block)
             return
         }
-        // Two small neighbours become one block with room for insertions, so blocks stay a quarter full on average.
+        // Merges two small neighbours, leaving room for insertions. Blocks stay at least a quarter full on average.
         guard block + 1 < blocks.count, blocks[block].count + blocks[block + 1].count <= Self.blockCapacity / 2 else {
             return
         }
@@ -96,7 +96,7 @@ struct OrderedNumbers {
         blocks.remove(at: block + 1)
     }
 
-    /// What is wrong with the blocks; nil if nothing is.
+    /// Description of a violated invariant; nil if all hold.
     var fault: String? {
         if blocks.contains(where: { $0.isEmpty || $0.count > Self.blockCapacity }) {
             return "a block is empty or too long"

@@ -1,7 +1,7 @@
-/// Memory for records of one type: at each place there is one, or nothing.
+/// Fixed-capacity memory in which each place holds a record or is empty.
 ///
-/// The one type of the core that keeps memory by hand. Each access first looks whether the place is there and holds a
-/// record, so a wrong number traps as one out of an array's bounds does.
+/// The only type of the core with manual memory management. Each access checks that the place exists and holds a
+/// record, so a wrong number traps like an index out of an array's bounds.
 @safe final class RecordStorage<Element> {
     let capacity: Int
     private let records: UnsafeMutablePointer<Element>
@@ -23,7 +23,7 @@
     @inline(__always)
     func contains(_ index: Int) -> Bool { index >= 0 && index < capacity ? unsafe isTaken[index] : false }
 
-    /// Puts a record where there is none.
+    /// Stores a record at an empty place.
     func put(_ record: consuming Element, at index: Int) {
         precondition(index >= 0 && index < capacity, "there is no place \(index)")
         precondition(!contains(index), "record \(index) is in use")
@@ -31,22 +31,22 @@
         unsafe isTaken[index] = true
     }
 
-    /// Ends the record that is there.
+    /// Destroys the record at a place.
     func clear(_ index: Int) {
         precondition(contains(index), "record \(index) is removed twice")
-        // Whatever its end brings about, it is not there any more.
+        // The place counts as empty before the record's deinitializer runs.
         unsafe isTaken[index] = false
         unsafe (records + index).deinitialize(count: 1)
     }
 
-    /// Removes the record that is there and returns it.
+    /// Removes and returns the record at a place.
     func take(_ index: Int) -> Element {
         precondition(contains(index), "record \(index) is removed twice")
         unsafe isTaken[index] = false
         return unsafe (records + index).move()
     }
 
-    /// The record that is there.
+    /// Accesses the record at a place.
     subscript(index: Int) -> Element {
         @inline(__always) unsafeAddress {
             precondition(contains(index), "record is not in use")
@@ -58,18 +58,18 @@
         }
     }
 
-    /// The places below `bound` without a record, the highest first.
+    /// Returns the empty places below `bound` in descending order.
     func freePlaces(below bound: Int) -> [Int32] {
         var places: [Int32] = []
         for index in stride(from: bound - 1, through: 0, by: -1) where !contains(index) { places.append(Int32(index)) }
         return places
     }
 
-    /// A storage of its own with copies of the records.
+    /// Returns a storage with copies of the records.
     func copied() -> RecordStorage { copied(capacity: capacity) }
 
-    /// A storage with another number of places, enough for all records. They move into it, unless somebody else has
-    /// this one, too.
+    /// Returns a storage with another capacity, which must suffice for all records. Moves the records, or copies them
+    /// if another slab shares this storage.
     func resized(to capacity: Int, isShared: Bool) -> RecordStorage {
         guard !isShared else { return copied(capacity: capacity) }
         let resized = RecordStorage(capacity: capacity)

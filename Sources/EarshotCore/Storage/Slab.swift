@@ -1,23 +1,23 @@
-/// Records under small numbers that are used again: one allocation for many, four bytes to name one.
+/// Slab allocator with index reuse: many records in one allocation, each named by four bytes.
 ///
-/// A record is looked at and changed where it lies. The records are a `RecordStorage` and not an array of optionals,
-/// out of which each look at one field takes a copy of the whole record, with all that it refers to.
+/// Records are accessed in place. They are in a `RecordStorage` because access to a field in an array of optionals
+/// copies the whole record and retains its references.
 struct Slab<Element> {
     private var storage = RecordStorage<Element>(capacity: 0)
     private var free: [Int32] = []
 
-    /// One more than the largest number in use or free.
+    /// One more than the largest number in use or in the free list.
     private(set) var bound = 0
-    /// Records below which ``releaseRoom(least:)`` is worth another try: a quarter of the room, or half of those that
-    /// were left by the last try.
+    /// Number of records below which ``releaseRoom(least:)`` may succeed: a quarter of the capacity, or half of the
+    /// records at the last call.
     private var spareCount = 0
 
     var count: Int { bound - free.count }
 
-    /// Records that fit in the memory it has.
+    /// Number of records that fit in the allocated memory.
     var capacity: Int { storage.capacity }
 
-    /// O(1) amortised.
+    /// Adds a record and returns its number. O(1) amortised.
     mutating func insert(_ element: Element) -> Int32 {
         let isShared = !isKnownUniquelyReferenced(&storage)
         if bound == storage.capacity, free.isEmpty {
@@ -32,25 +32,25 @@ struct Slab<Element> {
         return index
     }
 
-    /// The number must be in use.
+    /// Destroys a record. The number must be in use.
     mutating func remove(_ index: Int32) {
         makeUnique()
         storage.clear(Int(index))
         free.append(index)
     }
 
-    /// Removes a record and returns it, without a copy. The number must be in use.
+    /// Removes and returns a record without a copy. The number must be in use.
     mutating func take(_ index: Int32) -> Element {
         makeUnique()
         free.append(index)
         return storage.take(Int(index))
     }
 
-    /// Whether most of the room is unused, and nobody tried to release it yet.
+    /// Whether most of the capacity is unused and no release was tried yet.
     func hasSpareRoom(least: Int) -> Bool { count < spareCount && storage.capacity > least }
 
-    /// Releases the room behind the last record, if it is much. Numbers in use stay, and the lowest free ones are used
-    /// next, so that the room behind the last record grows. O(capacity).
+    /// Releases the spare capacity after the last record, if it is large. Numbers in use stay, and the lowest free ones
+    /// are reused first, so that the spare capacity after the last record grows. O(capacity).
     mutating func releaseRoom(least: Int) {
         guard SpareRoom.isMuch(storage.capacity, used: count, least: least) else { return }
         while bound > 0, !storage.contains(bound - 1) { bound -= 1 }
@@ -64,7 +64,7 @@ struct Slab<Element> {
 
     func contains(_ index: Int32) -> Bool { storage.contains(Int(index)) }
 
-    /// The number must be in use.
+    /// Accesses a record in place. The number must be in use.
     subscript(index: Int32) -> Element {
         @inline(__always) _read { yield storage[Int(index)] }
         @inline(__always) _modify {

@@ -1,17 +1,17 @@
 internal import DequeModule
 
-/// Memory of tables that were large once: they grow by doubling and do not shrink by themselves, since a table that
-/// empties is often filled again. The broker releases it when a burst is over.
+/// Spare capacity of tables. They grow by doubling and do not shrink by themselves, since an emptied table is often
+/// filled again. The broker releases the capacity after a burst.
 enum SpareRoom {
-    /// Places that a table may keep whatever it holds: a megabyte of the largest records.
+    /// Number of places that every table may keep: a megabyte of the largest records.
     static let leastPlaces = 4_096
 
-    /// Whether a table is worth a copy with less room: three quarters or more are unused.
+    /// Whether spare capacity justifies a copy of the table: more than three quarters are unused.
     static func isMuch(_ capacity: Int, used: Int, least: Int) -> Bool { capacity > least && used < capacity / 4 }
 }
 
 extension Array {
-    /// Drops the elements from `bound` on, and their room if it is much.
+    /// Removes the elements from `bound` on, and releases spare capacity if it is large.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         if count > bound { removeLast(count - bound) }
         guard SpareRoom.isMuch(capacity, used: count, least: least) else { return }
@@ -41,6 +41,6 @@ extension Set {
 }
 
 extension Deque {
-    /// Releases the room of an empty one. That of others is kept: they are being worked off.
+    /// Releases the capacity of an empty deque. A nonempty one is still being drained.
     mutating func releaseRoomIfEmpty() { if isEmpty { self = [] } }
 }

@@ -1,4 +1,4 @@
-/// A small generator, seeded from outside: the same seed gives the same numbers on every machine.
+/// Pseudorandom number generator with an explicit seed, which yields the same numbers on every machine.
 ///
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 public struct SplitMix: RandomNumberGenerator {
