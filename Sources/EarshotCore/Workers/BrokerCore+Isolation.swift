@@ -5,11 +5,11 @@ internal import EarshotWire
 /// Isolation: a flight that lost two workers runs again alone.
 ///
 /// A worker's death has one culprit among its flights, or none if it was killed from outside. The first death of a
-/// flight's worker has no consequence: the flight runs again at once. After the second death the flight is a
-/// *suspect*. Suspects leave the fair queue. They run one by one in an empty worker, the pool's *quarantine*, while
-/// other workers do ordinary work. A suspect whose worker is alive after the isolation is cleared, and the next one
-/// starts beside it. The isolated flight is *accused* of its worker's death. It runs next, and in an empty worker: if
-/// that dies too, the flight is poisonous.
+/// flight's worker has no consequence: the flight is queued again at once. After the second death the flight is a
+/// *suspect*. Suspects leave the fair queue. They run one by one in an empty worker, the pool's *quarantine*, while the
+/// other workers serve the queue. A suspect whose worker is alive after the isolation is *cleared*, and the next one
+/// starts beside it. If the worker dies during the isolation, the isolated flight is *accused*. It runs next, and in an
+/// empty worker. If that one dies too, the flight is *poisonous* and fails.
 ///
 /// ```
 /// queued → suspect → isolated → cleared (PONG after the isolation) → its end
@@ -19,8 +19,8 @@ internal import EarshotWire
 extension BrokerCore {
     // MARK: Deaths
 
-    /// Counts a worker's death against one of its flights. The isolated one is accused of it, or the only one, if its
-    /// flight lost a worker before.
+    /// Counts a worker's death against one of its flights. Accuses the isolated flight, or the only one if it lost a
+    /// worker before.
     ///
     /// - Returns: whether the flight is poisonous.
     mutating func countDeath(against flight: Int32, _ attempt: AttemptID, in gone: WorkerFleet.Departure) -> Bool {
@@ -31,7 +31,7 @@ extension BrokerCore {
         return isGuilty || flights[flight].workerDeaths >= limits.workerDeathsPerFlight
     }
 
-    /// Queues a flight whose worker is gone: first in its lane, or as a suspect.
+    /// Queues a flight that lost its worker: first in its lane, or as a suspect.
     mutating func requeue(_ flight: Int32, isDeath: Bool, now: Tick) {
         let name = FlightName(number: flight, id: flights[flight].id)
         if isDeath, flights[flight].workerDeaths >= limits.deathsOfSuspect {
@@ -43,7 +43,7 @@ extension BrokerCore {
         if !flights[flight].isSuspect { pools.returned(name, to: pool(of: flight)) }
     }
 
-    /// Adds a suspect to the list of its pool. An accused one is first: it needs an empty worker, and the next one is.
+    /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
     mutating func enqueue(suspect flight: Int32) {
         let name = FlightName(number: flight, id: flights[flight].id)
         pools.add(suspect: name, first: flights[flight].isAccused, to: pool(of: flight))
@@ -51,8 +51,8 @@ extension BrokerCore {
 
     // MARK: Assignment
 
-    /// Starts the next suspect of a pool, and ends its quarantine after the last one. A pool without workers has its
-    /// suspects moved to its queue, which fails in portions.
+    /// Starts the next suspect of a pool, and ends the quarantine after the last one. Moves the suspects of a closed
+    /// pool to the queue, which fails a bounded number per pass.
     mutating func serveSuspects(of pool: Int32, now: Tick) {
         guard !pools[pool].isClosed else {
             releaseSuspects(of: pool)
@@ -68,7 +68,7 @@ extension BrokerCore {
         if let place { startSuspect(in: pool, at: place, now: now) }
     }
 
-    /// Drops names of flights that ended or are no suspects from the head of the list.
+    /// Drops names of ended flights and of flights that are no longer suspects from the head of the list.
     private mutating func dropSettled(of pool: Int32) {
         while pools.contains(pool), let name = pools[pool].suspects.first {
             if let flight = flight(name) { settlePurges(of: flight) }
@@ -77,13 +77,13 @@ extension BrokerCore {
         }
     }
 
-    /// Returns the flight of a name while it is a suspect in the list of its pool.
+    /// Returns the flight with this name if it is a queued suspect.
     private func suspect(_ name: FlightName) -> Int32? {
         guard let flight = flight(name), flights[flight].phase == .queued, flights[flight].isSuspect else { return nil }
         return flight
     }
 
-    /// O(suspects), if no origin of theirs has room.
+    /// Starts the first suspect whose origin has room. O(suspects) if none has.
     private mutating func startSuspect(in pool: Int32, at place: (worker: Int32, isEmpty: Bool), now: Tick) {
         for _ in 0..<pools[pool].suspects.count {
             guard let name = pools.nextSuspect(of: pool) else { return }
@@ -116,7 +116,7 @@ extension BrokerCore {
         workers.setQuarantine(worker, true)
     }
 
-    /// Lets the worker of a pool's quarantine take other work again, once nothing is isolated there.
+    /// Ends a pool's quarantine unless its worker isolates a suspect.
     private mutating func leaveQuarantine(of pool: Int32) {
         if let worker = quarantine(of: pool) {
             guard workers[worker].isolation == nil else { return }
@@ -127,8 +127,8 @@ extension BrokerCore {
 
     // MARK: Time
 
-    /// Asks the worker of an isolated suspect for a sign of life when the time of the isolation is over. The answer
-    /// clears the suspect.
+    /// Handles the isolation timer of a worker: sends a PING, whose PONG clears the suspect, or ends a worker that did
+    /// not answer.
     mutating func isolationEnded(of id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         switch workers.isolationEnded(at: worker, now: now) {
@@ -141,7 +141,7 @@ extension BrokerCore {
         }
     }
 
-    /// Lets a suspect that found no empty worker in time run with other flights.
+    /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {
         guard let flight = flight(name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths else {
             return

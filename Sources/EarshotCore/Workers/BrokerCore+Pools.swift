@@ -1,12 +1,12 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Pools: passes events to `WorkerPools`, and fails the requests of schemes that have no workers.
+/// Pools: passes events to `WorkerPools`, and fails the requests of closed pools.
 extension BrokerCore {
-    /// Accepts requests until then for schemes that no worker serves yet.
+    /// Accepts requests for schemes without workers until `limit`.
     public mutating func awaitOwnWorkers(until limit: Tick) { pools.awaitOwnWorkers(until: limit) }
 
-    /// Whether requests for URLs of a scheme are accepted, even if they wait for a worker.
+    /// Whether requests for URLs of a scheme are accepted, even if no worker is connected yet.
     mutating func takes(_ scheme: String) -> Bool {
         guard !pools.isOpen(scheme) else { return true }
         guard let absence = pools.openAwaited(scheme, now: clock) else { return false }
@@ -17,7 +17,7 @@ extension BrokerCore {
     @inline(__always)
     func pool(of flight: Int32) -> Int32 { governor.origins[origin(of: flight)].pool }
 
-    /// Terms of an origin. Origins of users' own workers are limited by their slots alone.
+    /// Terms of an origin. The slots of users' own workers are the only limit for their origins.
     func terms(for entry: OriginEntry, in pool: Int32) -> (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool) {
         pool == WorkerPool.web ? limits.origins.terms(for: entry.origin) : (.max, 0, true)
     }
@@ -26,8 +26,8 @@ extension BrokerCore {
         if let absence { setTimer(absence.end, .lonely(pool: absence.pool, absence: absence.serial)) }
     }
 
-    /// The time of a pool without workers is over. Its flights that back off or wait for a cool-down are queued, to fail
-    /// there. O(scopes).
+    /// Closes a pool that was without workers for too long. Queues its flights that back off or wait for a cool-down,
+    /// so that they fail too. O(scopes).
     mutating func close(pool: Int32) {
         pools.close(pool)
         for flight in pauses.keys.sorted() where self.pool(of: flight) == pool {
@@ -36,8 +36,8 @@ extension BrokerCore {
         for scope in governor.closedScopes(of: pool) { queue.scopeOpened(scope) }
     }
 
-    /// Fails what waits for a pool that nobody serves any more, of very much a part in each pass. Requests of clients
-    /// whose window is full wait for that first, as ever.
+    /// Fails queued requests of a closed pool, at most `refusalsPerPass` in one pass. Requests of clients with a full
+    /// window wait until it opens.
     mutating func failQueued(in pool: Int32, now: Tick) {
         let clients = clients
         let dueDeliveries = limits.dueDeliveries
@@ -57,14 +57,14 @@ extension BrokerCore {
 
     // MARK: Own workers
 
-    /// What a user's own worker may say of an attempt; anything else is `worker-failed`, with its words.
+    /// Codes that a user's own worker may report. Any other becomes `worker-failed`, with the worker's detail.
     private static let ownCodes: Set<FailureCode> = [
         .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
         .truncated,
         .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .spoolFailed,
         .workerLost,
     ]
-    /// Bytes of such words that are passed on.
+    /// Maximum bytes of the detail that clients receive.
     private static let detailBytes = 200
 
     mutating func ownAttemptFailed(
@@ -75,13 +75,13 @@ extension BrokerCore {
         attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
     }
 
-    /// The part of a worker's sentence that clients get.
+    /// Returns the part of a worker's detail that clients receive.
     static func words(_ detail: String) -> String {
         String(decoding: detail.utf8.prefix(detailBytes), as: UTF8.self)
     }
 
-    /// Ends a connection to a worker that does not keep to the protocol, and tells it why. One that the supervisor
-    /// keeps is killed instead, and its death awaited; a user's program is not ours to kill.
+    /// Disconnects a user's own worker after an ERROR with the reason. The flights of the worker are queued again. The
+    /// broker does not kill a user's process; child processes are killed instead, see `end(silent:)`.
     mutating func putOut(_ worker: Int32, _ code: String, _ detail: String, now: Tick) {
         let id = workers[worker].id
         actions.append(.sendWorker(id, .error(code: code, detail: detail)))
@@ -89,7 +89,8 @@ extension BrokerCore {
         workerLost(id, now: now)
     }
 
-    /// A worker does not take what is sent to it.
+    /// Handles a full socket: the worker does not read its messages. A child process is killed, a user's own worker
+    /// disconnected.
     public mutating func workerBlocked(_ id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         guard workers[worker].isOwn else {

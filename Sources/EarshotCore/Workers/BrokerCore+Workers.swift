@@ -1,13 +1,13 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Workers: how they come, what they are given, what they report, how they go.
+/// Workers: connection, assignment, reports, and loss.
 extension BrokerCore {
-    /// A connection on `work` was seen for the first time.
+    /// Handles a new connection on `work`.
     public mutating func workerConnected(_ id: WorkerID, now: Tick) { workers.connected(id, now: now) }
 
-    /// A worker's connection is gone. A child with transfers that is alive may still run them: it is killed first, and
-    /// its flights run elsewhere only after `workerLost`.
+    /// Handles the end of a worker's connection. A child process may still run its transfers, so it is killed first.
+    /// Its flights are queued again in `workerLost`, after its death.
     public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         guard isProcessAlive, !workers[worker].isEmpty, !workers[worker].isOwn else {
@@ -18,7 +18,7 @@ extension BrokerCore {
         actions.append(.killWorker(id))
     }
 
-    /// A worker's connection or process is gone: its flights are queued again.
+    /// Handles the loss of a worker's connection or process: queues its flights again.
     public mutating func workerLost(_ id: WorkerID, now: Tick) {
         workerGone(id, isDeath: true, now: now)
     }
@@ -30,7 +30,7 @@ extension BrokerCore {
             if let flight = lease.flight { settlePurges(of: flight) }
         }
         guard let gone = workers.remove(id) else { return }
-        // Before anything that follows looks for them.
+        // Before later steps look for these orphans.
         for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in gone.leases {
             outcomes.filesGrew(by: -lease.growingBytes)
@@ -52,7 +52,7 @@ extension BrokerCore {
         for pool in gone.pools { setTimer(pools.leave(pool, now: now)) }
     }
 
-    /// A message of a worker arrived, with its inline body, which the core holds from now on.
+    /// Handles a message of a worker. The core owns the inline body from here on.
     public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else {
             if let body { actions.append(.releaseBody(body)) }
@@ -98,10 +98,10 @@ extension BrokerCore {
         }
     }
 
-    /// Workers that may be given work. O(workers).
+    /// Number of workers that accept jobs. O(workers).
     public var workersTakenIn: Int { workers.indices.count { workers[$0].phase == .ready } }
 
-    /// A worker's message could not be read.
+    /// Handles a message that could not be decoded.
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
         clock = now
         guard let worker = workers.number(of: id) else { return }
@@ -116,10 +116,10 @@ extension BrokerCore {
         putOut(worker, error.code.rawValue, error.detail, now: now)
     }
 
-    /// Whether a worker has a lease for this attempt, so that its completion and file are used.
+    /// Whether a worker has a lease for this attempt, so that its completion and its file are accepted.
     public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool { workers.holds(attempt, id) }
 
-    /// Whether any worker runs this attempt.
+    /// Whether any worker runs this attempt. O(workers).
     public func isHeld(_ attempt: AttemptID) -> Bool { workers.isHeld(attempt) }
 
     private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
@@ -132,7 +132,7 @@ extension BrokerCore {
             actions.append(.sendWorker(id, .error(code: "not-a-child", detail: detail)))
             return
         }
-        // A worker of http and https serves no other schemes, so that the slots of a pool are its own.
+        // Workers of http and https serve no other scheme, so that pools share no slots with the web pool.
         let isWeb = schemes.isSuperset(of: web)
         guard let served = isWeb ? [WorkerPool.web] : pools.register(schemes.subtracting(web).sorted()) else {
             let detail = "\(limits.pools - 1) schemes may be registered: there is no room for others"
@@ -149,11 +149,11 @@ extension BrokerCore {
             if !isTold { actions.append(.sendWorker(id, .cancel(attempt))) }
         }
         if !workers[worker].isEmpty { watch(worker, now: now) }
-        // A user's own worker may serve the next broker, so it gets DRAIN only if it asked for it.
+        // A user's own worker may serve the next broker, so it gets DRAIN only on request.
         if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.sendWorker(id, .drain)) }
     }
 
-    /// Compares without telling by its duration where the difference is.
+    /// Compares two secrets in constant time, so that the duration does not reveal the first difference.
     private func isSame(_ left: String, _ right: String) -> Bool {
         left.utf8.count == right.utf8.count && zip(left.utf8, right.utf8).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
     }
@@ -176,7 +176,8 @@ extension BrokerCore {
         if lease.heldAt != nil {
             response.endedAt = min(now, lease.startedAt.advanced(byMilliseconds: completion.elapsedMilliseconds))
         }
-        // What was given to go on with is of this body only if the worker says so; of another file it may not have told.
+        // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started
+        // another file without reporting it.
         if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
             response.generation = told
         }
@@ -208,14 +209,14 @@ extension BrokerCore {
         conclude(flight, response, now: now)
     }
 
-    /// The answer to HEAD has no body, whatever a worker sends.
+    /// Drops the body of a response to HEAD, which a user's own worker may send.
     private mutating func dropBody(of response: inout Outcome.Response) {
         drop(response)
         (response.body, response.file, response.copy, response.sha256) = (nil, nil, nil, nil)
         response.length = 0
     }
 
-    /// - Parameter detail: a sentence that tells more than the code's own; nil for that one.
+    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
     mutating func attemptFailed(
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil, by worker: Int32, now: Tick
     ) {
@@ -231,7 +232,7 @@ extension BrokerCore {
         switch code {
         case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
         case .workerLost:
-            // It leaves and took nothing: the attempt never ran.
+            // The worker is leaving and did not start the job, so the attempt never ran.
             workers.drain(worker)
             flights[flight].isSuspect = isSuspect
             enqueue(flight: flight, first: true)
@@ -269,7 +270,7 @@ extension BrokerCore {
         }
     }
 
-    /// Tells those who listen for a request how far its attempt is.
+    /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval.
     mutating func tellProgress(of interest: Int32, _ lease: WorkerLease, now: Tick) {
         let record = interests[interest]
         guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
@@ -282,7 +283,7 @@ extension BrokerCore {
         }
     }
 
-    /// How far an attempt is, for one who asked to be told.
+    /// Returns the progress of an attempt for the subscribers of a request.
     private func progress(of interest: Int32, _ lease: WorkerLease) -> Progress {
         let record = interests[interest]
         var progress = Progress(
@@ -295,7 +296,8 @@ extension BrokerCore {
         return progress
     }
 
-    /// The socket did not take a PROGRESS: what is true when it takes messages again is said then.
+    /// Records a PROGRESS that the socket refused. `tellMissedProgress` sends the state at the time when the socket is
+    /// writable.
     public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
         guard let client = clientNumbers[id], let handler = handlerNumbers[handler],
             let interest = listedInterest(request, of: handler),
@@ -304,7 +306,7 @@ extension BrokerCore {
         clients[client].missedProgress[interest] = interests[interest].serial
     }
 
-    /// Tells a client how far the transfers are whose progress it missed.
+    /// Sends a client the current progress of transfers whose PROGRESS its socket refused.
     mutating func tellMissedProgress(to client: Int32) {
         let missed = clients[client].missedProgress.sorted { $0.key < $1.key }
         clients[client].missedProgress = [:]
@@ -319,21 +321,24 @@ extension BrokerCore {
         }
     }
 
-    /// What nobody wants any more has no outcome: its attempt is cancelled, if late, before it ends.
+    /// Purges the removed requests of an attempt's flight. A flight without other interests is then cancelled and gets
+    /// no outcome.
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
         guard !purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
         settlePurges(of: flight)
     }
 
-    /// Counts bytes that a worker reports of an attempt being cancelled. It may report any number.
+    /// Counts bytes that a worker received after the CANCEL of an attempt. A wrapping sum, because the worker may
+    /// report any number.
     private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Int32) {
         guard workers[worker].leases.use(of: attempt) == .cancelling else { return }
         ledger.flights.unwantedBytes = ledger.flights.unwantedBytes.addingReportingOverflow(bytes).partialValue
     }
 
-    /// Ends a worker's lease of an attempt.
+    /// Ends the lease of a completed attempt.
     ///
-    /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale.
+    /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale or the
+    ///   attempt was cancelled.
     private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerLease? {
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
@@ -350,7 +355,7 @@ extension BrokerCore {
         return lease.isCancelling ? nil : lease
     }
 
-    /// Cancels the attempt of a flight. Slot and origin stay taken until the worker confirms.
+    /// Cancels the attempt of a flight. Its slot and its origin's place stay taken until the worker confirms.
     ///
     /// - Parameter isPartKept: whether a later flight may resume its part.
     mutating func cancelAttempt(of flight: Int32, at worker: Int32, isPartKept: Bool = true) {
@@ -364,7 +369,7 @@ extension BrokerCore {
         actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
     }
 
-    /// The attempt of a flight that runs.
+    /// The current attempt of a running flight.
     @inline(__always)
     func attempt(of flight: Int32) -> AttemptID {
         adoption.attempt(of: flight)

@@ -1,13 +1,13 @@
-/// A place for a child of the supervisor in which one after the other dies soon after its start. The broker tells of it
-/// who asks.
+/// Crash loop of a child of the supervisor: one process after another dies soon after its start. The broker reports it
+/// in QUERY `workers`.
 public struct ChildFailure: Equatable, Sendable {
     /// `broker` or `worker`.
     public let role: String
-    /// Quick deaths in a row.
+    /// Number of quick deaths in a row.
     public let deaths: Int
-    /// When the first of them was: RFC 3339, UTC.
+    /// Time of the first of them, in RFC 3339, UTC.
     public let since: String
-    /// How the last one ended: `signal 9`, `exit code 1`.
+    /// End of the last process: `signal 9`, `exit code 1`.
     public let lastEnd: String
 
     public init(role: String, deaths: Int, since: String, lastEnd: String) {
@@ -19,13 +19,13 @@ public struct ChildFailure: Equatable, Sendable {
 
     // MARK: Between the processes of a bus
 
-    /// What follows the `line`s of all places that fail, which a supervisor says to its broker at once.
+    /// Line that the supervisor sends after the `line`s of all crash loops.
     public static let end = "failing"
 
-    /// A line of its own.
+    /// The crash loop as one line.
     public var line: String { "\(role) \(deaths) \(since) \(lastEnd)" }
 
-    /// What such a line says; nil if it is none.
+    /// Parses a line; nil for an invalid one.
     public init?(line: String) {
         let words = line.split(separator: " ", maxSplits: 3)
         guard words.count == 4, let deaths = Int(words[1]) else { return nil }

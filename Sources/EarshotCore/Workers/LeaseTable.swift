@@ -1,9 +1,9 @@
 internal import EarshotWire
 
-/// A worker's leases by their attempts.
+/// Leases of one worker by attempt.
 ///
-/// Records in a slab, and their numbers by a cheap hash: a lease is large, and a dictionary of them would copy it for
-/// each look and move all of them when it grows.
+/// A slab of records and a table of their numbers. A lease is large: a dictionary would copy it at each access and move
+/// all leases when it grows.
 struct LeaseTable: Sequence {
     private struct Entry {
         let attempt: AttemptID
@@ -17,12 +17,12 @@ struct LeaseTable: Sequence {
 
     var isEmpty: Bool { entries.count == 0 }
 
-    /// In no order.
+    /// All leases in no particular order. O(leases).
     var values: [WorkerLease] { map(\.value) }
 
     func contains(_ attempt: AttemptID) -> Bool { number(of: attempt) != nil }
 
-    /// Purpose of an attempt's lease, without a copy of the lease.
+    /// Purpose of an attempt's lease. Does not copy the lease.
     @inline(__always)
     func use(of attempt: AttemptID) -> WorkerLease.Use? { number(of: attempt).map { entries[$0].lease.use } }
 
@@ -30,7 +30,7 @@ struct LeaseTable: Sequence {
     @inline(__always)
     func flight(of attempt: AttemptID) -> Int32? { number(of: attempt).flatMap { entries[$0].lease.flight } }
 
-    /// Changes only what is there.
+    /// Setting has an effect only if the attempt has a lease and the value is not nil.
     subscript(attempt: AttemptID) -> WorkerLease? {
         get {
             guard let number = number(of: attempt) else { return nil }
@@ -42,12 +42,12 @@ struct LeaseTable: Sequence {
         }
     }
 
-    /// The attempt must have none.
+    /// Adds the lease of an attempt that has none.
     mutating func insert(_ lease: WorkerLease, of attempt: AttemptID) {
         numbers.insert(entries.insert(Entry(attempt: attempt, lease: lease)), Self.hash(attempt))
     }
 
-    /// - Returns: what was there.
+    /// - Returns: the removed lease; nil if there was none.
     @discardableResult
     mutating func remove(_ attempt: AttemptID) -> WorkerLease? {
         guard let number = number(of: attempt) else { return nil }
@@ -55,7 +55,7 @@ struct LeaseTable: Sequence {
         return entries.take(number).lease
     }
 
-    /// In no order.
+    /// All leases in no particular order. O(leases).
     func makeIterator() -> IndexingIterator<[(key: AttemptID, value: WorkerLease)]> {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }

@@ -1,15 +1,15 @@
-/// The slots of all workers that take work.
+/// Sums of the slots of ready workers.
 struct SlotCount {
     private(set) var total = 0
     private(set) var free = 0
-    /// How many lower classes than `high` have.
+    /// Slots taken by classes below `high`.
     private(set) var lower = 0
 
-    /// How many of them are kept for class `high`: a quarter, rounded down.
+    /// Slots reserved for class `high`: a quarter, rounded down.
     var forHigh: Int { total / 4 }
 
-    /// Whether what is left is kept for `high`. Lower classes are bounded by what they have, not by what is free: else
-    /// `high`, which takes each slot that comes free, would leave them none.
+    /// Whether only class `high` may start. Lower classes are limited by the slots that they occupy, not by the free
+    /// ones. Otherwise `high`, which takes each freed slot first, would starve them.
     var areForHigh: Bool { lower >= total - forHigh }
 
     mutating func add(_ worker: WorkerSession) {

@@ -1,7 +1,7 @@
-/// What a supervisor and its broker say to each other beside settings and failures, a line each.
+/// Single-line messages between supervisor and broker, other than settings and crash loops.
 public enum SupervisorWord {
-    /// The supervisor asks whether the broker's loop runs; the same is the answer.
+    /// Health check of the supervisor. The broker's loop answers with the same line.
     public static let alive = "alive"
-    /// Before the number of workers that the broker has taken in, told whenever it is another one.
+    /// Precedes the number of ready workers. The broker sends it after each change.
     public static let workers = "taken-in"
 }

@@ -1,6 +1,6 @@
-/// Checks of the fleet's invariants. O(leases): for tests and simulations.
+/// Checks of the fleet's invariants, for tests and simulations. O(leases).
 extension WorkerFleet {
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }

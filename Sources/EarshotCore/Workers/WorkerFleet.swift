@@ -1,15 +1,16 @@
 internal import EarshotWire
 
-/// Workers, their leases and slots, and their signs of life.
+/// Workers, their leases and slots, and their liveness.
 ///
-/// `WorkerSession` and `WorkerLease` show the phases of the records; only the fleet changes them. It knows pools,
-/// origins and flights by number alone. Its functions return the timers to set, and workers or flights to act on.
+/// `WorkerSession` and `WorkerLease` document the phases of the records; only the fleet changes them. The fleet knows
+/// pools, origins and flights by number alone. Its functions return the timers to set, and the workers or flights to
+/// act on.
 struct WorkerFleet {
     /// Bounds of the fleet.
     struct Limits: Equatable {
-        /// Silence of a worker with transfers after which it is asked for a sign of life.
+        /// Silence of a worker with transfers after which it gets a PING.
         var heartbeatMilliseconds: Int
-        /// Time to answer.
+        /// Time to answer the PING.
         var silenceMilliseconds: Int
 
         init(heartbeatMilliseconds: Int, silenceMilliseconds: Int) {
@@ -23,54 +24,55 @@ struct WorkerFleet {
         }
     }
 
-    /// Remains of a worker that is gone.
+    /// Leases and other data of a removed worker.
     struct Departure {
-        /// In an order that is the same in each run.
+        /// All leases in a reproducible order.
         let leases: [(key: AttemptID, value: WorkerLease)]
-        /// The attempt that ran alone, as a suspect's.
+        /// The isolated attempt of a suspect, if any.
         let isolated: AttemptID?
-        /// Whether it ran exactly one transfer.
+        /// Whether the worker ran exactly one transfer.
         let wasAlone: Bool
-        /// Pools that it served.
+        /// Pools that the worker served.
         let pools: [Int32]
     }
 
-    /// Consequence of a heartbeat timer.
+    /// Result of a heartbeat timer.
     enum Heartbeat: Equatable {
-        /// The worker has no transfer: no further timer is set.
+        /// The worker has no transfers: no further timer is set.
         case idle
-        /// It was heard, or still has time to answer.
+        /// The worker sent a message recently, or still has time to answer.
         case waiting(until: Tick)
-        /// It is to be asked for a sign of life.
+        /// The worker gets a PING.
         case asking(until: Tick)
-        /// It did not answer in time.
+        /// The worker did not answer in time.
         case silent(until: Tick)
     }
 
-    /// Consequence of an isolation timer.
+    /// Result of an isolation timer.
     enum IsolationEnd: Equatable {
         /// The timer is stale.
         case stale
-        /// The worker has time to show that it is alive, and is to be asked unless an answer is already due.
+        /// The worker has until then to show that it is alive. It gets a PING if `asks` is true, otherwise one is on
+        /// its way.
         case awaiting(until: Tick, asks: Bool)
-        /// The worker was heard since: the suspect is cleared.
+        /// The worker sent a message after the PING: the suspect is cleared.
         case cleared(flight: Int32?)
-        /// It did not answer in time.
+        /// The worker did not answer in time.
         case silent
     }
 
     var limits: Limits
     private var workers = Slab<WorkerSession>()
     private var numbers: [WorkerID: Int32] = [:]
-    /// Workers that must have reported the work of an earlier broker before anything starts; nil once nothing is awaited.
+    /// Number of workers that must report an earlier broker's work before anything starts; nil if none is awaited.
     private var awaitedWorkers: Int?
 
     init(limits: Limits) { self.limits = limits }
 
     // MARK: Queries
 
-    // For a call of a function that changes nothing the compiler copies the references to all tables. So the functions
-    // that each attempt calls are inlined.
+    // The compiler retains all tables for a call of a nonmutating function. So the functions that run for each attempt
+    // are inlined.
 
     subscript(worker: Int32) -> WorkerSession {
         @inline(__always) _read { yield workers[worker] }
@@ -78,25 +80,25 @@ struct WorkerFleet {
 
     var count: Int { workers.count }
 
-    /// Numbers in use. O(workers).
+    /// Numbers of all workers. O(workers).
     var indices: [Int32] { workers.indices }
 
     func contains(_ worker: Int32) -> Bool { workers.contains(worker) }
 
-    /// Records for pages of an answer.
+    /// Records for the pages of a QUERY.
     var records: Slab<WorkerSession> { workers }
 
     @inline(__always)
     func number(of id: WorkerID) -> Int32? { numbers[id] }
 
-    /// Lease of an attempt at a worker.
+    /// Returns the lease of an attempt at a worker.
     @inline(__always)
     func lease(_ attempt: AttemptID, by id: WorkerID) -> WorkerLease? {
         guard let worker = numbers[id] else { return nil }
         return workers[worker].leases[attempt]
     }
 
-    /// Number of the flight that a worker's attempt serves.
+    /// Returns the number of the flight that a worker's attempt serves.
     @inline(__always)
     func flight(of attempt: AttemptID, by id: WorkerID) -> Int32? {
         guard let worker = numbers[id] else { return nil }
@@ -109,17 +111,17 @@ struct WorkerFleet {
         return workers[worker].leases.contains(attempt)
     }
 
-    /// Whether any worker runs this attempt. O(workers).
+    /// Whether any worker runs this attempt, for this broker or an earlier one. O(workers).
     func isHeld(_ attempt: AttemptID) -> Bool {
         workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
     }
 
-    /// Attempts that run or are being cancelled, without orphans. O(attempts).
+    /// Number of attempts that run or are being cancelled, without orphans. O(attempts).
     var runningAttempts: Int {
         workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
     }
 
-    /// Slots of a pool's workers that take work. O(workers).
+    /// Slots of a pool's ready workers. O(workers).
     @inline(__always)
     func slotCount(of pool: Int32) -> SlotCount {
         var count = SlotCount()
@@ -127,7 +129,7 @@ struct WorkerFleet {
         return count
     }
 
-    /// Worker of a pool with the most free slots; among equals a preferred one. O(workers).
+    /// Returns the worker of a pool with the most free slots. Among equals it returns the preferred one. O(workers).
     @inline(__always)
     func freestWorker(of pool: Int32, preferring preferred: WorkerID?) -> Int32? {
         var best: Int32?
@@ -148,18 +150,18 @@ struct WorkerFleet {
 
     // MARK: Workers
 
-    /// Adds a worker that was not seen before.
+    /// Adds a worker; no effect if it is known.
     mutating func connected(_ id: WorkerID, now: Tick) {
         guard numbers[id] == nil else { return }
         numbers[id] = workers.insert(WorkerSession(id: id, now: now))
     }
 
-    /// A worker has joined.
+    /// Handles the READY of a worker.
     ///
     /// - Parameters:
     ///   - pools: numbers of the pools that it serves.
-    ///   - hearsDrain: whether it wants DRAIN although it is a user's own.
-    ///   - isDraining: whether it gets no work.
+    ///   - hearsDrain: whether a user's own worker accepts DRAIN.
+    ///   - isDraining: whether it gets no jobs.
     mutating func joined(
         _ worker: Int32, pools: [Int32], slots: Int, pid: Int, hearsDrain: Bool, speaksHTTP2: Bool, isDraining: Bool
     ) {
@@ -171,25 +173,25 @@ struct WorkerFleet {
         workers[worker].speaksHTTP2 = speaksHTTP2
     }
 
-    /// A worker said something.
+    /// Records a sign of life.
     @inline(__always)
     mutating func heard(_ worker: Int32, now: Tick) {
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
     }
 
-    /// A worker offers another number of slots.
+    /// Handles a change of the slots that a worker offers.
     mutating func offered(_ slots: Int, by worker: Int32) { workers[worker].offers(slots) }
 
-    /// A worker was told to run so many transfers; nil for any number.
+    /// Handles the slots that LIMITS assigned to a worker; nil if the worker decides.
     mutating func told(slots: Int?, _ worker: Int32) { workers[worker].wishFor(slots) }
 
-    /// A worker gets no more work.
+    /// Stops assigning jobs to a worker.
     mutating func drain(_ worker: Int32) {
         if workers[worker].phase != .draining { workers[worker].enter(.draining) }
     }
 
-    /// Gives no worker any more work.
+    /// Stops assigning jobs to all workers.
     ///
     /// - Returns: the workers that were ready.
     mutating func drain() -> [Int32] {
@@ -198,7 +200,7 @@ struct WorkerFleet {
         return ready
     }
 
-    /// Removes a worker. Nil if it is not known.
+    /// Removes a worker; nil if it is unknown.
     mutating func remove(_ id: WorkerID) -> Departure? {
         guard let worker = numbers.removeValue(forKey: id) else { return nil }
         let session = workers.take(worker)
@@ -209,26 +211,26 @@ struct WorkerFleet {
 
     // MARK: Workers of an earlier broker
 
-    /// Has nothing start until so many workers have reported the work of an earlier broker; nil to await none.
+    /// Delays all starts until `count` workers have reported the work of an earlier broker; nil to start at once.
     mutating func awaitWorkers(_ count: Int?) { awaitedWorkers = count }
 
-    /// Whether nothing starts yet.
+    /// Whether starts are delayed.
     var isAwaitingWorkers: Bool {
         guard let awaitedWorkers else { return false }
         return awaitedWorkers > 0 || workers.indices.contains { !workers[$0].isOwn && !workers[$0].foreign.isEmpty }
     }
 
-    /// Whether transfers may start: all awaited workers have joined, and none has attempts to describe or to stop.
+    /// Whether transfers may start: all awaited workers have joined, and none has attempts to describe or to end.
     mutating func isOpen() -> Bool {
         guard let awaited = awaitedWorkers else { return true }
         let known = workers.indices.filter { workers[$0].phase != .joining && !workers[$0].isOwn }
         guard known.count >= awaited else { return false }
-        // A worker that dies from now on is not awaited again.
+        // A worker that dies from here on is not awaited again.
         awaitedWorkers = 0
         return known.allSatisfy { workers[$0].foreign.isEmpty }
     }
 
-    /// A worker runs an attempt of an earlier broker.
+    /// Adds an attempt that a worker runs for an earlier broker.
     ///
     /// - Parameter isTold: whether its HOLDS follows.
     mutating func holdsForeign(_ attempt: AttemptID, isTold: Bool, at worker: Int32) {
@@ -236,7 +238,7 @@ struct WorkerFleet {
         if isTold { workers[worker].untold.insert(attempt) }
     }
 
-    /// The HOLDS of an attempt came.
+    /// Handles the HOLDS of an attempt.
     ///
     /// - Returns: whether the worker still runs it for an earlier broker.
     mutating func foreignTold(_ attempt: AttemptID, by worker: Int32) -> Bool {
@@ -244,17 +246,17 @@ struct WorkerFleet {
         return workers[worker].foreign.contains(attempt)
     }
 
-    /// The worker has ended an attempt of an earlier broker.
+    /// Removes an attempt of an earlier broker that has ended.
     ///
-    /// - Returns: whether it ran.
+    /// - Returns: whether the worker ran it.
     mutating func endForeign(_ attempt: AttemptID, at worker: Int32) -> Bool {
         workers[worker].untold.remove(attempt)
         return workers[worker].foreign.remove(attempt) != nil
     }
 
-    /// Awaits no more HOLDS of a worker.
+    /// Stops waiting for further HOLDS of a worker.
     ///
-    /// - Returns: its attempts of earlier brokers, in an order that is the same in each run.
+    /// - Returns: its attempts of earlier brokers, in a reproducible order.
     mutating func stopAwaitingHolds(of worker: Int32) -> [AttemptID] {
         workers[worker].untold = []
         return workers[worker].foreign.sorted { $0.description < $1.description }
@@ -262,28 +264,28 @@ struct WorkerFleet {
 
     // MARK: Leases
 
-    /// Gives a worker with a free slot an attempt.
+    /// Adds the lease of an attempt to a worker with a free slot.
     @inline(__always)
     mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
         workers[worker].leases.insert(lease, of: attempt)
         if !lease.isHigh { workers[worker].lower += 1 }
     }
 
-    /// Takes over an attempt of an earlier broker, even beyond the slots.
+    /// Adds the lease of an earlier broker's attempt, even beyond the worker's slots.
     mutating func take(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
         workers[worker].foreign.remove(attempt)
         start(attempt, lease, at: worker)
         workers[worker].lowerCeiling()
     }
 
-    /// An orphan serves a flight from now on.
+    /// Assigns an orphan to a flight that adopts it.
     mutating func adopt(_ attempt: AttemptID, for flight: Int32, at worker: Int32) {
         enter(.flight(flight), attempt, at: worker)
     }
 
-    /// A lease serves nothing any more; its worker is told to stop.
+    /// Starts the cancellation of an attempt.
     ///
-    /// - Parameter abandoned: request that a later flight may resume the part of.
+    /// - Parameter abandoned: request whose later flight may resume the part.
     mutating func cancel(_ attempt: AttemptID, abandoned: AbandonedFlight? = nil, at worker: Int32) {
         enter(.cancelling, abandoned: abandoned, attempt, at: worker)
         workers[worker].cancelling += 1
@@ -310,16 +312,16 @@ struct WorkerFleet {
         return lease
     }
 
-    /// A worker reported how much it has received.
+    /// Records how many bytes a worker has received.
     mutating func progressed(_ attempt: AttemptID, received: Int, total: Int?, at worker: Int32) {
         workers[worker].leases[attempt]?.receivedBytes = received
         workers[worker].leases[attempt]?.totalBytes = total
     }
 
-    /// Raises the limit of a lease.
+    /// Raises the size limit of a lease.
     ///
     /// - Parameter maxBytes: nil for no limit.
-    /// - Returns: whether that is more than before.
+    /// - Returns: whether the new limit is higher.
     @inline(__always)
     mutating func raise(_ attempt: AttemptID, to maxBytes: Int?, at worker: Int32) -> Bool {
         guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
@@ -329,17 +331,17 @@ struct WorkerFleet {
         return true
     }
 
-    /// The body of a lease grows in this file.
+    /// Records the file into which an attempt writes its body.
     mutating func partTold(_ part: GrowingPart, of attempt: AttemptID, at worker: Int32) {
         workers[worker].leases[attempt]?.part = part
     }
 
-    /// So many bytes of that file count as in the spool.
+    /// Records how many bytes of that file count towards the spool.
     mutating func partGrew(_ attempt: AttemptID, to bytes: Int, at worker: Int32) {
         workers[worker].leases[attempt]?.growingBytes = bytes
     }
 
-    /// The shell took that file back, with so many bytes.
+    /// Records that the shell renamed that file, which has `bytes` bytes.
     ///
     /// - Returns: whether the worker has this lease.
     mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) -> Bool {
@@ -350,9 +352,9 @@ struct WorkerFleet {
 
     // MARK: Signs of life
 
-    /// Begins to expect signs of life of a worker with transfers.
+    /// Starts the heartbeat of a worker with transfers.
     ///
-    /// - Returns: when its heartbeat timer is due; nil if one runs.
+    /// - Returns: the due time of the heartbeat timer; nil if it runs already.
     @inline(__always)
     mutating func watch(_ worker: Int32, now: Tick) -> Tick? {
         guard !workers[worker].isWatched else { return nil }
@@ -361,8 +363,8 @@ struct WorkerFleet {
         return now.advanced(byMilliseconds: limits.heartbeatMilliseconds)
     }
 
-    /// The heartbeat timer of a worker is due. A worker without transfers is left alone, so that an idle bus does not
-    /// wake.
+    /// Handles the heartbeat timer of a worker. A worker without transfers gets no PING, so that an idle bus does not
+    /// wake up.
     mutating func heartbeat(of worker: Int32, now: Tick) -> Heartbeat {
         guard !workers[worker].isEmpty else {
             workers[worker].isWatched = false
@@ -376,23 +378,23 @@ struct WorkerFleet {
         let next = workers[worker].lastHeard.advanced(byMilliseconds: limits.heartbeatMilliseconds)
         guard next <= now else { return .waiting(until: next) }
         workers[worker].askedAt = now
-        // By then it has most likely answered, and may have been silent since.
+        // Until then it has most likely answered, and may be silent again.
         let pause = min(limits.heartbeatMilliseconds, limits.silenceMilliseconds)
         return .asking(until: now.advanced(byMilliseconds: pause))
     }
 
     // MARK: Isolation
 
-    /// Isolates an attempt until then.
+    /// Isolates an attempt until `end`.
     mutating func isolate(_ attempt: AttemptID, until end: Tick, at worker: Int32) {
         workers[worker].isolation = WorkerSession.Isolation(attempt: attempt, end: end)
     }
 
-    /// Reserves a worker for suspects, or lets it take other work again.
+    /// Reserves a worker for suspects, or ends the reservation.
     mutating func setQuarantine(_ worker: Int32, _ isQuarantine: Bool) { workers[worker].isQuarantine = isQuarantine }
 
-    /// Worker for the next suspect of a pool: its quarantine, or an empty worker. Nil if there is neither, or while the
-    /// quarantine isolates a suspect: the other workers are for other work. O(workers).
+    /// Returns the worker for the next suspect of a pool: its quarantine or an empty worker. Returns nil if there is
+    /// neither, or while the quarantine isolates a suspect, because the other workers serve the queue. O(workers).
     func placeForSuspect(of pool: Int32, quarantine: Int32?) -> (worker: Int32, isEmpty: Bool)? {
         var place: (Int32, Bool)?
         if let worker = quarantine {
@@ -408,7 +410,7 @@ struct WorkerFleet {
         return empty.map { ($0, true) } ?? place
     }
 
-    /// The isolation timer of a worker is due. The worker is asked for a sign of life, which clears the suspect.
+    /// Handles the isolation timer of a worker. The worker gets a PING, and its answer clears the suspect.
     mutating func isolationEnded(at worker: Int32, now: Tick) -> IsolationEnd {
         guard let isolation = workers[worker].isolation, isolation.end <= now else { return .stale }
         guard let asked = isolation.askedAt else {
@@ -418,14 +420,15 @@ struct WorkerFleet {
             return .awaiting(until: now.advanced(byMilliseconds: limits.silenceMilliseconds), asks: asks)
         }
         guard asked.advanced(byMilliseconds: limits.silenceMilliseconds) <= now else { return .stale }
-        // Another message than a PONG is a sign of life too, if none was on its way when the worker was asked.
+        // Any message after the PING counts as a sign of life, even one that was already on its way.
         guard workers[worker].lastHeard > asked else { return .silent }
         return .cleared(flight: endIsolation(at: worker))
     }
 
-    /// A worker answered a PING.
+    /// Handles a PONG.
     ///
-    /// - Returns: the flight of the suspect that it clears, if it ran one alone.
+    /// - Returns: the flight of the suspect that it clears; nil if the worker isolates none or its isolation still
+    ///   runs.
     mutating func ponged(_ worker: Int32) -> Int32? {
         workers[worker].isolation?.askedAt == nil ? nil : endIsolation(at: worker)
     }

@@ -1,54 +1,54 @@
 internal import EarshotWire
 
-/// Worker's hold on an attempt.
+/// Lease of an attempt by a worker.
 ///
 /// ```
 ///          started                     flight leaves
 /// (none) ──────────→ serving flight ────────────────→ cancelling ──→ (none)
 ///    │                  ↑     │                          ↑
-///    │ told by HOLDS    │     └── attempt ends ─→ (none) │
+///    │ reported by HOLDS│     └── attempt ends ─→ (none) │
 ///    │                  │ adopted                        │
 ///    └─────────────→ orphan ─────────────────────────────┘
-///                       │              given up
+///                       │              abandoned
 ///                       └── attempt ends ─→ (none)
 /// ```
 ///
-/// Slot and origin stay taken until the worker confirms the end. `WorkerFleet` makes the transitions.
+/// The slot and the origin's place stay taken until the worker confirms the end. `WorkerFleet` makes the transitions.
 struct WorkerLease {
-    /// Purpose of the attempt.
+    /// Purpose of an attempt.
     enum Use: Equatable {
-        /// Serves a flight, by number.
+        /// Serves the flight with this number.
         case flight(Int32)
-        /// Is an earlier broker's, and no flight of this one has adopted it.
+        /// Belongs to an earlier broker, and no flight of this one has adopted it.
         case orphan(FlightIdentity)
-        /// Serves nothing: the worker was told to stop.
+        /// Serves no flight: the worker got a CANCEL.
         case cancelling
     }
 
     let origin: Int32
-    /// Whether it is of class `high`, which has reserved slots.
+    /// Whether the attempt has class `high`, which has reserved slots.
     let isHigh: Bool
     private(set) var use: Use
     let startedAt: Tick
-    /// When the worker told this broker of it; nil for an attempt of this broker's own.
+    /// Time of the HOLDS; nil for an attempt that this broker started.
     var heldAt: Tick?
-    /// Limit of decoded bytes in its JOB or HOLDS; nil for none.
+    /// Limit of decoded bytes in its JOB or HOLDS; nil for no limit.
     let allowedBytes: Int?
-    /// The present limit, raises included.
+    /// Current limit, after raises; nil for no limit.
     var maxBytes: Int?
     /// Decoded bytes received so far.
     var receivedBytes = 0
     /// Decoded bytes of the whole body; nil while unknown.
     var totalBytes: Int?
-    /// File that the body grows in; nil before it is known.
+    /// File into which the worker writes the body; nil until it is known.
     var part: GrowingPart?
-    /// Bytes of that file that count as in the spool.
+    /// Bytes of that file that count towards the spool.
     var growingBytes = 0
     /// Whether its JOB named a part to resume.
     var isResuming = false
-    /// Bytes in the file when the shell took it back.
+    /// Size of the file when the shell renamed it; nil before.
     var keptBytes: Int?
-    /// Request of the former flight of a lease being cancelled, if a later flight may resume its part.
+    /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.
     private(set) var abandoned: AbandonedFlight?
 
     init(origin: Int32, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
@@ -60,15 +60,15 @@ struct WorkerLease {
         self.maxBytes = maxBytes
     }
 
-    /// Number of the flight that it serves.
+    /// Number of the flight that the attempt serves.
     var flight: Int32? { if case .flight(let flight) = use { flight } else { nil } }
 
-    /// Identity of an orphan.
+    /// Identity of the orphan.
     var orphan: FlightIdentity? { if case .orphan(let identity) = use { identity } else { nil } }
 
     var isCancelling: Bool { if case .cancelling = use { true } else { false } }
 
-    /// Whether the diagram has this transition of a lease that stays.
+    /// Whether the diagram has this transition between two uses.
     static func isLegal(from: Use, to: Use) -> Bool {
         switch (from, to) {
         case (.orphan, .flight), (.orphan, .cancelling), (.flight, .cancelling): true
@@ -76,7 +76,7 @@ struct WorkerLease {
         }
     }
 
-    /// Makes a transition that the diagram has.
+    /// Makes a transition of the diagram.
     mutating func enter(_ use: Use, abandoned: AbandonedFlight? = nil) {
         precondition(Self.isLegal(from: self.use, to: use), "a lease goes from \(self.use) to \(use)")
         self.use = use

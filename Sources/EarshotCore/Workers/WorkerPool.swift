@@ -1,42 +1,42 @@
 internal import DequeModule
 
-/// Workers that serve the same schemes: http and https, or one scheme registered by users' own workers. Holds the lists
-/// of flights that run before the queue.
+/// Workers that serve the same schemes: http and https, or one scheme of users' own workers. Also lists the flights
+/// that start before the queue.
 ///
 /// ```
-///            worker registers           last worker leaves          time over
+///            worker registers           last worker leaves          timeout
 /// (absent) ───────────────────→ served ────────────────────→ awaited ────────→ closed ─→ (absent)
 ///    │                             ↑                           │ ↑                │ no origins
 ///    │                             └─── worker registers ──────┴─│────────────────┤
 ///    └───────────────────────────────────────────────────────────┴────────────────┘
-///                  request comes while own workers of an earlier broker are awaited
+///                  request arrives while own workers of an earlier broker are awaited
 /// ```
 ///
 /// The pool of http and https is always `served`, even without workers. `WorkerPools` makes the transitions.
 struct WorkerPool {
     enum Phase: Equatable {
         case served
-        /// Has no workers. The timer with this serial closes it.
+        /// Without workers. The timer with this serial closes the pool.
         case awaited(serial: UInt64)
-        /// Had no workers for so long that its requests fail.
+        /// Without workers for too long: its requests fail.
         case closed
     }
 
     /// Number of the pool of http and https.
     static let web: Int32 = 0
 
-    /// Its scheme; nil for http and https.
+    /// The only scheme; nil for http and https.
     let scheme: String?
     private(set) var phase: Phase
-    /// Users' own workers that serve it.
+    /// Number of users' own workers that serve it.
     var workers = 0
-    /// Origins of its schemes.
+    /// Number of origins with its schemes.
     var origins = 0
-    /// Flights whose worker was lost: they wait in the queue, but start first.
+    /// Flights that lost their worker. They are queued, but start first.
     var returned: [FlightName] = []
-    /// Suspects that wait for an empty worker, in order; among them names of flights that ended.
+    /// Suspects that wait for an empty worker, in order. May contain names of ended flights.
     var suspects: Deque<FlightName> = []
-    /// The worker that runs suspects alone; nil without suspects.
+    /// Worker that runs suspects; nil without suspects.
     var quarantine: WorkerID?
 
     /// - Parameter scheme: nil for http and https.
@@ -56,7 +56,7 @@ struct WorkerPool {
         }
     }
 
-    /// Makes a transition that the diagram has.
+    /// Makes a transition of the diagram.
     mutating func enter(_ phase: Phase) {
         precondition(
             scheme != nil && Self.isLegal(from: self.phase, to: phase),

@@ -2,14 +2,14 @@ internal import DequeModule
 
 /// Pools of workers by scheme, and the flights in each pool that start before the queue.
 ///
-/// `WorkerPool` shows the phases of a pool; only this type changes them. It knows workers, origins and flights by name
-/// or number alone. A pool exists while a worker serves it or is awaited, or it has origins.
+/// `WorkerPool` documents the phases of a pool; only this type changes them. Workers, origins and flights are known by
+/// name or number alone. A pool exists while a worker serves it or is awaited, or while it has origins.
 struct WorkerPools {
     /// Bounds of the table.
     struct Limits: Equatable {
         /// Maximum number of pools.
         var pools: Int
-        /// How long requests wait for a worker of a scheme after the last one left.
+        /// Time for which requests wait for a worker of a scheme after its last one left.
         var absenceMilliseconds: Int
 
         init(pools: Int, absenceMilliseconds: Int) {
@@ -33,7 +33,7 @@ struct WorkerPools {
     private var pools = Slab<WorkerPool>()
     /// Pools by scheme.
     private var numbers: [String: Int32]
-    /// Until when users' own workers that served an earlier broker may return; nil if there was none.
+    /// End of the wait for users' own workers of an earlier broker; nil if there is no such wait.
     private var ownWorkersAwaitedUntil: Tick?
     private var lastSerial: UInt64 = 0
 
@@ -55,30 +55,30 @@ struct WorkerPools {
     /// One more than the largest number.
     var bound: Int { pools.bound }
 
-    /// Numbers in use. O(pools).
+    /// Numbers of all pools. O(pools).
     var indices: [Int32] { pools.indices }
 
     @inline(__always)
     func contains(_ pool: Int32) -> Bool { pools.contains(pool) }
 
-    /// Pool of a scheme, also a closed one; nil if there is none.
+    /// Returns the pool of a scheme, even a closed one.
     @inline(__always)
     func number(of scheme: String) -> Int32? { numbers[scheme] }
 
-    /// Whether requests for URLs of a scheme have a pool that accepts them.
+    /// Whether the pool of a scheme exists and accepts requests.
     @inline(__always)
     func isOpen(_ scheme: String) -> Bool { numbers[scheme].map { !pools[$0].isClosed } ?? false }
 
-    /// Whether the timer with this serial closes a pool.
+    /// Whether the timer with this serial is current, so that it closes the pool.
     func isAwaited(_ pool: Int32, serial: UInt64) -> Bool {
         pools.contains(pool) && pools[pool].phase == .awaited(serial: serial)
     }
 
     // MARK: Workers
 
-    /// A user's own worker serves all of these schemes, or none if there is no room for their pools.
+    /// Adds a user's own worker to the pools of its schemes: to all of them, or to none if the limit is reached.
     ///
-    /// - Returns: their pools; nil if there is no room.
+    /// - Returns: the pools; nil if the limit is reached.
     mutating func register(_ schemes: [String]) -> [Int32]? {
         guard pools.count + schemes.count(where: { numbers[$0] == nil }) <= limits.pools else { return nil }
         return schemes.map { scheme in
@@ -89,7 +89,7 @@ struct WorkerPools {
         }
     }
 
-    /// A worker that served a pool is gone. A scheme without workers awaits one.
+    /// Removes a user's own worker from a pool. A pool without workers awaits one.
     mutating func leave(_ pool: Int32, now: Tick) -> Absence? {
         guard pool != WorkerPool.web else { return nil }
         pools[pool].workers -= 1
@@ -97,13 +97,13 @@ struct WorkerPools {
         return awaitWorker(of: pool, until: now.advanced(byMilliseconds: limits.absenceMilliseconds))
     }
 
-    /// Accepts requests until then for schemes without a pool: users' own workers that served an earlier broker return,
-    /// and its clients may ask again before them.
+    /// Accepts requests for schemes without a pool until `limit`: clients may repeat their requests before users' own
+    /// workers of an earlier broker have returned.
     mutating func awaitOwnWorkers(until limit: Tick) { ownWorkersAwaitedUntil = limit }
 
-    /// Opens a pool for a scheme that has none open.
+    /// Opens a pool for a scheme without an open one.
     ///
-    /// - Returns: nil if no worker is awaited, or there are too many pools.
+    /// - Returns: nil if no worker is awaited or the limit is reached.
     mutating func openAwaited(_ scheme: String, now: Tick) -> Absence? {
         guard let end = ownWorkersAwaitedUntil, now < end, numbers[scheme] != nil || pools.count < limits.pools else {
             return nil
@@ -117,7 +117,7 @@ struct WorkerPools {
         return Absence(pool: pool, end: end, serial: lastSerial)
     }
 
-    /// The time of a pool without workers is over: its requests fail from now on.
+    /// Closes a pool without workers, so that its requests fail.
     mutating func close(_ pool: Int32) {
         pools[pool].enter(.closed)
         pools[pool].returned = []
@@ -126,11 +126,11 @@ struct WorkerPools {
 
     // MARK: Origins
 
-    /// A pool has one origin more.
+    /// Counts a new origin of a pool.
     @inline(__always)
     mutating func originAdded(to pool: Int32) { pools[pool].origins += 1 }
 
-    /// A pool has one origin less.
+    /// Counts a removed origin of a pool.
     mutating func originForgotten(by pool: Int32) {
         pools[pool].origins -= 1
         dropIfIdle(pool)
@@ -150,33 +150,33 @@ struct WorkerPools {
 
     // MARK: Flights that start before the queue
 
-    /// A flight lost its worker.
+    /// Adds a flight that lost its worker.
     mutating func returned(_ flight: FlightName, to pool: Int32) { pools[pool].returned.append(flight) }
 
-    /// Removes the flight that returned last. The caller has found one.
+    /// Removes and returns the flight that was added last. There must be one.
     mutating func takeReturned(of pool: Int32) -> FlightName { pools[pool].returned.removeLast() }
 
-    /// Adds a suspect, at the end of the list or before all others.
+    /// Adds a suspect at the end of the list, or at its head.
     mutating func add(suspect flight: FlightName, first: Bool, to pool: Int32) {
         if first { pools[pool].suspects.prepend(flight) } else { pools[pool].suspects.append(flight) }
     }
 
-    /// Removes the first suspect; nil if there is none.
+    /// Removes and returns the first suspect; nil if there is none.
     mutating func nextSuspect(of pool: Int32) -> FlightName? { pools[pool].suspects.popFirst() }
 
-    /// Removes all suspects.
+    /// Removes and returns all suspects.
     mutating func takeSuspects(of pool: Int32) -> Deque<FlightName> {
         let suspects = pools[pool].suspects
         pools[pool].suspects = []
         return suspects
     }
 
-    /// Names the worker that runs the suspects of a pool alone; nil for none.
+    /// Sets the worker that runs the suspects of a pool; nil for none.
     mutating func setQuarantine(_ worker: WorkerID?, of pool: Int32) { pools[pool].quarantine = worker }
 
     // MARK: Checks
 
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }

@@ -3,15 +3,15 @@ internal import EarshotWire
 /// One connected worker.
 ///
 /// ```
-///             READY                 DRAIN, its retreat or disconnection
+///             READY              DRAIN, announced departure, or disconnection
 /// joining ───────────────→ ready ───────────────────────────────────→ draining
 ///    └──── READY to a draining broker ───────────────────────────────────↑
 /// ```
 ///
-/// A worker that is lost is removed from any phase. `WorkerFleet` makes the transitions.
+/// A lost worker is removed in any phase. `WorkerFleet` makes the transitions.
 struct WorkerSession {
     enum Phase: String, CaseIterable {
-        /// Connected; its READY was not accepted yet.
+        /// Connected, without an accepted READY.
         case joining
         case ready
         /// Ends its transfers and gets no new ones.
@@ -23,7 +23,7 @@ struct WorkerSession {
         let attempt: AttemptID
         /// End of the time in which the worker gets no other work.
         let end: Tick
-        /// When the worker was asked for a sign of life after `end`; nil before.
+        /// Time of the PING after `end`; nil before.
         var askedAt: Tick?
     }
 
@@ -32,35 +32,36 @@ struct WorkerSession {
     var pid = 0
     /// Numbers of the pools that it serves.
     var pools: [Int32] = []
-    /// Concurrent transfers that it last offered.
+    /// Concurrent transfers that the worker last offered.
     private(set) var offered = 0
-    /// Concurrent transfers that it was told to run; nil if it decides.
+    /// Concurrent transfers in its last LIMITS; nil if the worker decides.
     private(set) var wish: Int?
-    /// Maximum number of leases: its slots, or the leases that it had when they became fewer and has not ended since.
+    /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
     private(set) var ceiling = 0
     /// Leases by attempt. Adopted attempts and orphans have names of an earlier broker.
     var leases = LeaseTable()
-    /// Attempts of earlier brokers that it holds and has not described, or has to stop. They take slots until they end.
+    /// Attempts of earlier brokers without a lease: not described yet, or being cancelled. They occupy slots until they
+    /// end.
     var foreign: Set<AttemptID> = []
-    /// Those of them whose HOLDS is awaited. Until it comes the worker gets no work, which could be its own transfer
-    /// again.
+    /// Members of `foreign` whose HOLDS is awaited. Until it arrives the worker gets no jobs, because a job might
+    /// repeat its own transfer.
     var untold: Set<AttemptID> = []
     /// Number of leases being cancelled.
     var cancelling = 0
-    /// Number of leases of lower classes than `high`.
+    /// Number of leases of classes below `high`.
     var lower = 0
-    /// The suspect that it runs alone; nil for a worker that takes other work.
+    /// The suspect that it runs alone; nil if it accepts other work.
     var isolation: Isolation?
-    /// Whether it runs suspects, and takes no other work until the last of them is cleared.
+    /// Whether it is reserved for suspects until the last one is cleared.
     var isQuarantine = false
     var lastHeard: Tick
-    /// Whether it wants DRAIN although it is a user's own.
+    /// Whether a user's own worker accepts DRAIN.
     var hearsDrain = false
-    /// Whether it can speak HTTP/2.
+    /// Whether it supports HTTP/2.
     var speaksHTTP2 = false
     /// Whether its heartbeat timer runs.
     var isWatched = false
-    /// When it was asked for a sign of life; nil when none is due.
+    /// Time of a PING without an answer; nil if there is none.
     var askedAt: Tick?
 
     init(id: WorkerID, now: Tick) {
@@ -68,7 +69,7 @@ struct WorkerSession {
         lastHeard = now
     }
 
-    /// Leases in an order that is the same in each run.
+    /// Leases in a reproducible order.
     var leasesInOrder: [(key: AttemptID, value: WorkerLease)] {
         leases.sorted { left, right in
             (left.value.flight ?? -1, left.key.flight, left.key.broker.rawValue)
@@ -80,7 +81,7 @@ struct WorkerSession {
     @inline(__always)
     var isOwn: Bool { !pools.contains(WorkerPool.web) }
 
-    /// Whether it runs no transfer.
+    /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
 
     @inline(__always)
@@ -91,11 +92,11 @@ struct WorkerSession {
         isQuarantine || phase != .ready ? 0 : unusedSlots
     }
 
-    /// Slots without a transfer, for suspects too.
+    /// Slots without a transfer, which may be reserved for suspects.
     @inline(__always)
     var unusedSlots: Int { untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
 
-    /// Sets the number of transfers that it offers. A worker without pools has no slots.
+    /// Sets the slots that the worker offers. A worker without pools has none.
     mutating func offers(_ slots: Int) {
         offered = pools.isEmpty ? 0 : slots
         lowerCeiling()
@@ -106,7 +107,7 @@ struct WorkerSession {
         lowerCeiling()
     }
 
-    /// Updates the ceiling after a change of the slots and after the end of a lease: leases above the slots drain.
+    /// Updates the ceiling after a change of the slots or the end of a lease, so that leases above the slots drain.
     mutating func lowerCeiling() { ceiling = max(slots, leases.count) }
 
     /// Whether the diagram has this transition.
@@ -117,7 +118,7 @@ struct WorkerSession {
         }
     }
 
-    /// Makes a transition that the diagram has.
+    /// Makes a transition of the diagram.
     mutating func enter(_ phase: Phase) {
         precondition(Self.isLegal(from: self.phase, to: phase), "worker \(pid) goes from \(self.phase) to \(phase)")
         self.phase = phase
