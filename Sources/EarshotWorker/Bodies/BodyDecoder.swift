@@ -1,44 +1,45 @@
 internal import Decompression
 internal import EarshotHTTP
 
-/// Undoes the content codings of one body, one step at a time.
+/// Incremental decoder for the content codings of one body.
 ///
-/// Between steps it holds the encoded bytes of one call of libcurl, and with two codings a piece between the two.
+/// Between steps it holds the encoded bytes of one call of libcurl, and with two codings one piece between the
+/// decoders.
 struct BodyDecoder: ~Copyable {
-    /// A reason to give the body up.
+    /// Reason to abandon the body.
     enum Fault: Error, Hashable {
-        /// The bytes are none of their coding.
+        /// The bytes are invalid in their coding.
         case damaged
-        /// More decoded bytes for each encoded one than allowed.
+        /// The ratio of decoded to encoded bytes exceeds the limit.
         case tooCompressed
     }
 
-    /// The coding that was applied last.
+    /// Decompressor of the coding that was applied last.
     private var outer: Decompressor
-    /// The coding below it; nil for a single coding.
+    /// Decompressor of the coding applied before it; nil for a single coding.
     private var inner: Decompressor?
     private let maxRatio: Int
-    /// Encoded bytes that came, those from `inputStart` on not decoded yet.
+    /// Received encoded bytes. Those from `inputStart` on are not decoded yet.
     private var input: [UInt8] = []
     private var inputStart = 0
-    /// Bytes from `outer` to `inner`; empty for a single coding.
+    /// Output of `outer` and input of `inner`; empty for a single coding.
     private var between: [UInt8] = []
-    /// Those of `between` that `inner` has not read.
+    /// Range of `between` that `inner` has not read.
     private var betweenLeft = 0..<0
-    /// Whether the last step filled its room, so that more may come without input.
+    /// Whether the last step filled its output, so that the next may produce more without input.
     private var isOuterFull = false
     private var isInnerFull = false
-    /// Whether the streams have come to their ends.
+    /// Whether the streams have ended.
     private var isOuterAtEnd = false
     private var isInnerAtEnd = false
-    /// Encoded bytes that were decoded.
+    /// Number of decoded input bytes.
     private var consumed = 0
     private var outerProduced = 0
     private var innerProduced = 0
 
     /// - Parameters:
-    ///   - codings: One or two, the one applied last first.
-    ///   - maxRatio: Decoded bytes for each encoded one; 0 for any number.
+    ///   - codings: One or two codings, the one applied last first.
+    ///   - maxRatio: Maximum number of decoded bytes for each encoded byte; 0 for no limit.
     init(_ codings: [ContentCoding], maxRatio: Int) {
         precondition((1...HTTPLimits.contentCodings).contains(codings.count), "\(codings.count) codings")
         self.maxRatio = maxRatio
@@ -49,8 +50,8 @@ struct BodyDecoder: ~Copyable {
         }
     }
 
-    /// The decoder of an answer's body; nil for a body that is stored as it comes: without a coding, with one that is
-    /// unknown, or a part of a coded body, which is no stream of its own.
+    /// Creates the decoder of a response's body; nil for a body that is stored unchanged. That is a body without
+    /// coding, with an unknown coding, or a part of an encoded body, which cannot be decoded alone.
     init?(for head: ResponseHead, maxRatio: Int) {
         guard head.mayHave("content-encoding"), head.status != 206 else { return nil }
         let codings = HeaderFields(lines: head.fields).codingsToUndo
@@ -58,7 +59,7 @@ struct BodyDecoder: ~Copyable {
         self.init(codings, maxRatio: maxRatio)
     }
 
-    /// Whether a step can be made without further input.
+    /// Whether a step is possible without further input.
     var hasWork: Bool { inputStart < input.count || isOuterFull || isInnerFull || !betweenLeft.isEmpty }
 
     /// Whether the body may end here: at the end of its streams, or before their first byte.
@@ -67,12 +68,12 @@ struct BodyDecoder: ~Copyable {
         return isOuterAtEnd && (isInnerAtEnd || outerProduced == 0 || inner == nil)
     }
 
-    /// Whether so far more came of the encoded bytes than allowed, however little that is.
+    /// Whether the ratio of decoded to encoded bytes exceeds the limit, even for a small body.
     var isOverRatio: Bool {
         maxRatio > 0 && max(outerProduced, innerProduced) / max(consumed, 1) > maxRatio
     }
 
-    /// Takes encoded bytes, all earlier ones being decoded.
+    /// Appends encoded bytes. All earlier bytes must be decoded.
     mutating func add(_ bytes: Span<UInt8>) {
         precondition(inputStart == input.count, "\(input.count - inputStart) bytes are not decoded yet")
         input.removeAll(keepingCapacity: true)
@@ -80,17 +81,18 @@ struct BodyDecoder: ~Copyable {
         unsafe bytes.withUnsafeBufferPointer { unsafe input.append(contentsOf: $0) }
     }
 
-    /// Makes one step.
+    /// Performs one decoding step.
     ///
-    /// - Parameter output: overwritten from its beginning.
-    /// - Returns: the bytes in `output`, and those decoded in all, between two codings included.
+    /// - Parameter output: Overwritten from its start.
+    /// - Returns: Number of bytes in `output`, and number of bytes that the step decoded, including those between two
+    ///   codings.
     mutating func step(into output: inout [UInt8]) throws(Fault) -> (produced: Int, work: Int) {
         guard inner != nil else {
             let produced = try outerStep(into: &output)
             return (produced, produced)
         }
         guard !betweenLeft.isEmpty || isInnerFull else {
-            // Out of the decoder for as long as it is written to.
+            // Moved out of the decoder, because the step below needs exclusive access to both.
             var piece: [UInt8] = []
             swap(&piece, &between)
             defer { swap(&piece, &between) }
@@ -103,7 +105,7 @@ struct BodyDecoder: ~Copyable {
     }
 
     private mutating func outerStep(into output: inout [UInt8]) throws(Fault) -> Int {
-        // The decompressor and its input are parts of one value: the compiler would not lend out one beside the other.
+        // The decompressor and its input belong to one value, so the input is moved out for exclusive access.
         var bytes: [UInt8] = []
         swap(&bytes, &input)
         defer { swap(&bytes, &input) }

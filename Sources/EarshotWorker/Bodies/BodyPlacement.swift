@@ -1,8 +1,8 @@
-/// The relation of an answer to the bytes of the body that earlier attempts brought.
+/// The relation of a response to the lent part of its body.
 enum BodyPlacement {
-    /// It has a body of its own.
+    /// The response has a body of its own.
     case own
-    /// Its body continues those bytes.
+    /// Its body continues the part.
     case placed
     case misplaced
 }

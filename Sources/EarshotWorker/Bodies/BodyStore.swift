@@ -3,51 +3,52 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// Where the decoded bytes of a body go while they arrive: into memory up to the inline limit, beyond it into a file,
-/// and into a SHA-256 in any case: what is small at once, what is large from its file, by a thread.
+/// Storage of a decoded body while it arrives: in memory up to the inline limit, then in a file.
+///
+/// All bytes go through SHA-256. Small bodies are hashed as they arrive, large ones by a thread that reads the file.
 struct BodyStore: ~Copyable {
-    /// Why bytes were not taken.
+    /// Reason why bytes were not stored.
     enum Fault: Error, Equatable {
-        /// More than allowed.
+        /// More than the maximum size.
         case tooLarge
-        /// The disk, or the user's share of it, is full.
+        /// The disk or the user's quota is full.
         case spoolFull
-        /// The file could not be made or written for another reason.
+        /// The file could not be created or written for another reason.
         case spoolFailed(SystemError)
     }
 
-    /// A body that is all there.
+    /// A complete body.
     struct Body: Equatable {
-        /// Nil if it is in a file.
+        /// Nil if the body is in a file.
         let inline: [UInt8]?
-        /// The file's base name; nil if it is in memory.
+        /// Base name of the file; nil if the body is in memory.
         let file: String?
-        /// Decoded bytes.
+        /// Decoded length in bytes.
         let length: Int
         let digest: Digest
     }
 
-    /// Decoded bytes so far.
+    /// Number of decoded bytes so far.
     private(set) var count = 0
     private let inlineLimit: Int
-    /// Bytes from which on it is to be in a file; `inlineLimit` once the disk has taken none.
+    /// Size from which on the body is stored in a file. Raised to `inlineLimit` after a file could not be created.
     private var memoryLimit: Int
     private var maximum: Int
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
-    /// Bytes of body that there is to be room for.
+    /// Expected length of the body in bytes, for which memory is reserved.
     private var expected = 0
     private var file: SpoolFile?
-    /// Nil while a thread has it.
+    /// Nil while a thread owns it.
     private var hash: SHA256? = SHA256()
-    /// Bytes that have gone through the hash.
+    /// Number of hashed bytes.
     private var hashedCount = 0
 
     /// - Parameters:
-    ///   - inlineLimit: bytes up to which a body can stay in memory.
-    ///   - wished: bytes up to which it is to stay there if the disk takes files; nil for `inlineLimit`.
-    ///   - maximum: bytes a body may have; nil for no limit.
-    ///   - makeFile: called when a body grows beyond what stays in memory; once, unless it throws.
+    ///   - inlineLimit: Maximum size of a body in memory, in bytes.
+    ///   - wished: Preferred size limit in memory, observed if a file can be created; nil for `inlineLimit`.
+    ///   - maximum: Maximum size of the body in bytes; nil for no limit.
+    ///   - makeFile: Called when the body grows beyond its size in memory. Called again only if it throws.
     init(
         inlineLimit: Int, wished: Int? = nil, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile
     ) {
@@ -57,7 +58,7 @@ struct BodyStore: ~Copyable {
         self.makeFile = makeFile
     }
 
-    /// A body whose first `count` bytes are in `file` and have gone through `hash`.
+    /// Continues a body whose first `count` bytes are in `file` and are covered by `hash`.
     init(resuming file: SpoolFile, _ hash: consuming SHA256, count: Int, maximum: Int?) {
         inlineLimit = 0
         memoryLimit = 0
@@ -69,36 +70,38 @@ struct BodyStore: ~Copyable {
         hashedCount = count
     }
 
-    /// The base name of the file the body grows in; nil while it is in memory.
+    /// Base name of the body's file; nil while the body is in memory.
     var fileName: String? { file?.name }
 
-    /// Whether all bytes so far have gone through the hash.
+    /// Whether all bytes so far are hashed.
     var isHashed: Bool { hash != nil && hashedCount == count }
 
-    /// Whether a thread has something to do.
+    /// Whether enough unhashed bytes exist to start a thread.
     var hasHashWork: Bool { hash != nil && count - hashedCount >= Limits.hashStepBytes }
 
-    /// Has a thread put what is not hashed yet through the hash; `hashed` takes it back.
+    /// Starts a thread on the unhashed bytes. The caller passes the result to `hashed(_:upTo:)`.
+    ///
+    /// The body must be in a file and no thread may own the hash.
     mutating func hashRest(on hasher: PartHasher, for attempt: AttemptID) throws(SystemError) -> PartHasher.Task {
         guard let file, let hash = hash.take() else { preconditionFailure("\(attempt) has nothing to hash") }
         return try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt)
     }
 
-    /// Takes the hash back that has seen what `hashRest` gave.
+    /// Takes back the hash after `hashRest`, which now covers `count` bytes.
     mutating func hashed(_ hash: consuming SHA256, upTo count: Int) {
         self.hash = consume hash
         hashedCount = count
     }
 
-    /// Gives the body up and leaves its file to the broker.
+    /// Ends the body and leaves its file, if any, to the broker.
     ///
-    /// - Returns: whether there is one.
+    /// - Returns: Whether there is a file.
     consuming func leave() -> Bool {
         file?.leave()
         return file != nil
     }
 
-    /// Moves what is in memory into a file, where others can read it.
+    /// Moves the body from memory to a file, so that other processes can read it. Does nothing for an empty body.
     mutating func moveToFile() throws(Fault) {
         guard file == nil, count > 0 else { return }
         do throws(SystemError) {
@@ -111,23 +114,23 @@ struct BodyStore: ~Copyable {
         }
     }
 
-    /// Lets the body have more bytes than before; nil for any number.
+    /// Raises the maximum size; nil removes it.
     mutating func raise(to maximum: Int?) {
         self.maximum = max(self.maximum, maximum ?? .max)
     }
 
-    /// Lets the body have no more bytes than these.
+    /// Lowers the maximum size.
     mutating func lower(to maximum: Int) {
         self.maximum = min(self.maximum, maximum)
     }
 
-    /// Has room for so many bytes when the first come, if they may stay in memory: what grows by and by is copied
-    /// each time.
+    /// Sets the expected length, for which memory is reserved at the first bytes if the body may stay in memory. A
+    /// growing array would be copied repeatedly.
     mutating func expect(_ bytes: Int) {
         expected = min(bytes, memoryLimit, Limits.reservedBytes)
     }
 
-    /// Takes the next bytes. After a fault the body is of no use.
+    /// Appends bytes. After a fault the body is incomplete and must be dropped.
     mutating func append(_ bytes: Span<UInt8>) throws(Fault) {
         guard bytes.count <= maximum - count else { throw .tooLarge }
         do throws(SystemError) {
@@ -141,7 +144,7 @@ struct BodyStore: ~Copyable {
                 do throws(SystemError) {
                     try begin(with: bytes)
                 } catch {
-                    // It was a wish.
+                    // The limit was only preferred, so the body stays in memory.
                     memoryLimit = inlineLimit
                     remember(bytes)
                 }
@@ -161,7 +164,7 @@ struct BodyStore: ~Copyable {
         unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
     }
 
-    /// Goes on in a file.
+    /// Moves the body to a file and appends the bytes.
     private mutating func begin(with bytes: Span<UInt8>) throws(SystemError) {
         let made = try makeFile()
         try made.write(memory.span)
@@ -170,7 +173,7 @@ struct BodyStore: ~Copyable {
         file = made
     }
 
-    /// The body, whose file from now on is its receiver's to delete. All of it has to be hashed.
+    /// Ends the body, of which all bytes must be hashed. The receiver owns its file and must delete it.
     consuming func finish() throws(Fault) -> Body {
         guard isHashed, let hash = hash.take() else { preconditionFailure("a body ends before its hash") }
         do throws(SystemError) { try file?.keep() } catch { throw Self.fault(error) }

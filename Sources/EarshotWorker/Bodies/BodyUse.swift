@@ -1,16 +1,16 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// The use of the body of an answer, which bounds its size.
+/// The use of a response's body, which bounds its size.
 enum BodyUse {
-    /// It is delivered: as large as the request allows.
+    /// The body is delivered, up to the maximum size of the request.
     case result
-    /// It explains a status of 400 or more, and is left out if it is too large.
+    /// The body explains a status of 400 or more. It is omitted if too large.
     case page
-    /// Its redirect is followed: of use to the cache alone, and not waited for.
+    /// The body belongs to a redirect that is followed. Only the cache needs it, so the worker does not wait for it.
     case redirect
 
-    /// - Parameter redirect: the mode of the request.
+    /// - Parameter redirect: The redirect mode of the request.
     init(of head: ResponseHead, redirect: RedirectMode) {
         switch head.status {
         case 301, 302, 303, 307, 308:

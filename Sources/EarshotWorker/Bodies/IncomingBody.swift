@@ -2,25 +2,25 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import LibCrypto
 
-/// The body of a response while it arrives: decoded, within its limits, in memory or a file, and through SHA-256.
+/// The body of a response while it arrives: decoded, within its limits, stored in memory or a file, and hashed.
 struct IncomingBody: ~Copyable {
-    /// A reason to give the body up.
+    /// Reason to abandon the body.
     enum Fault: Error, Equatable {
-        /// Larger than allowed for its use, but not too large for the request.
+        /// Larger than the limit for its use, but within the limit of the request.
         case tooLargeForUse
         case store(BodyStore.Fault)
         case decoding(BodyDecoder.Fault)
     }
 
-    /// Nil once the body is given away or deleted.
+    /// Nil once the body is handed over or deleted.
     private var store: BodyStore?
-    /// Undoes the content coding; nil for a body that is stored as it comes.
+    /// Decoder of the content coding; nil for a body that is stored unchanged.
     private var decoder: BodyDecoder?
-    /// The thread's share of the hash; nil while no thread works.
+    /// The running task of a hash thread; nil without one.
     private var hashing: PartHasher.Task?
     /// Maximum body size of the request, in bytes.
     private(set) var maxBytes: Int
-    /// Maximum size of a body that explains a failure or a redirect; nil for a result.
+    /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for a result.
     private var useBytes: Int?
 
     init(_ store: consuming BodyStore, maxBytes: Int) {
@@ -28,13 +28,13 @@ struct IncomingBody: ~Copyable {
         self.maxBytes = maxBytes
     }
 
-    /// Replaces an empty body by one that continues a part.
+    /// Replaces an empty body with the continuation of a lent part.
     mutating func continued(_ store: consuming BodyStore) { self.store = consume store }
 
-    /// Undoes a content coding from the first byte on.
+    /// Sets the decoder, before the first byte.
     mutating func decode(with decoder: consuming BodyDecoder) { self.decoder = consume decoder }
 
-    /// Decoded bytes so far; 0 once the body is given away.
+    /// Decoded bytes so far; 0 once the body is handed over.
     var count: Int {
         switch store {
         case .some(let store): store.count
@@ -42,7 +42,7 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// The base name of the body's file; nil while it is in memory.
+    /// Base name of the body's file; nil while the body is in memory.
     var fileName: String? {
         switch store {
         case .some(let store): store.fileName
@@ -64,15 +64,15 @@ struct IncomingBody: ~Copyable {
         if let useBytes { store?.raise(to: min(maxBytes, useBytes)) } else { store?.raise(to: maximum) }
     }
 
-    /// Reserves room for an announced length.
+    /// Reserves memory for an announced length.
     mutating func expect(_ bytes: Int) { store?.expect(bytes) }
 
     // MARK: Bytes
 
-    /// Whether the body has a content coding to undo: then `append(encoded:)` takes its bytes.
+    /// Whether the body has a content coding to decode. Its bytes then go to `append(encoded:)`.
     var isEncoded: Bool { decoder != nil }
 
-    /// Whether bytes are left to decode.
+    /// Whether bytes remain to be decoded.
     var hasWork: Bool {
         switch decoder {
         case .some(let decoder): decoder.hasWork
@@ -80,7 +80,7 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// Whether the body may end here as far as its content coding is concerned.
+    /// Whether the body may end here according to its content coding.
     var isAtEnd: Bool {
         switch decoder {
         case .some(let decoder): decoder.isAtEnd
@@ -106,13 +106,13 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// Takes encoded bytes; earlier ones must be decoded.
+    /// Appends encoded bytes. Earlier bytes must already be decoded.
     mutating func append(encoded bytes: Span<UInt8>) { decoder?.add(bytes) }
 
     /// Decodes about `room` bytes.
     ///
-    /// - Parameter buffer: Room for one step.
-    /// - Returns: the room that is left.
+    /// - Parameter buffer: Output of one decoding step.
+    /// - Returns: The remaining room.
     mutating func decode(atMost room: Int, into buffer: inout [UInt8]) throws(Fault) -> Int {
         var room = room
         while room > 0, hasWork, let (produced, work) = try step(into: &buffer) {
@@ -132,7 +132,7 @@ struct IncomingBody: ~Copyable {
 
     // MARK: The hash of a large body
 
-    /// Whether all of the body has gone through SHA-256.
+    /// Whether all bytes of the body are hashed.
     var isHashed: Bool {
         switch store {
         case .some(let store): store.isHashed
@@ -140,7 +140,7 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// Whether enough of the body arrived to wake a thread for its hash.
+    /// Whether enough unhashed bytes exist to start a thread.
     var hasHashWork: Bool {
         switch store {
         case .some(let store): store.hasHashWork
@@ -148,15 +148,15 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// Has a thread continue the hash, unless one does.
+    /// Starts a thread on the next range of the hash, unless one is running.
     ///
-    /// - Parameter isLast: Whether no more bytes come: then a small rest is hashed too.
+    /// - Parameter isLast: Whether the body is complete, so that a small rest is hashed too.
     mutating func hash(on hasher: PartHasher, for attempt: AttemptID, isLast: Bool) throws(SystemError) {
         guard hashing == nil, store != nil, isLast ? !isHashed : hasHashWork else { return }
         hashing = try store?.hashRest(on: hasher, for: attempt)
     }
 
-    /// Takes the result of a thread. One of another body is ignored.
+    /// Takes the result of a hash thread. The result of another task is ignored.
     ///
     /// - Returns: false if the thread could not read the file.
     mutating func hashed(_ task: PartHasher.Task) -> Bool {
@@ -174,9 +174,9 @@ struct IncomingBody: ~Copyable {
 
     // MARK: The end
 
-    /// Moves the body from memory to a file, where clients can read it.
+    /// Moves the body from memory to a file, so that clients can read it.
     mutating func moveToFile() throws(BodyStore.Fault) { try store?.moveToFile() }
 
-    /// Gives the body away, or deletes it if the caller drops the result.
+    /// Hands the body over. It is deleted if the caller drops the result.
     mutating func take() -> BodyStore? { store.take() }
 }

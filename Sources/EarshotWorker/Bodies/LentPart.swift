@@ -4,17 +4,17 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// What earlier attempts brought of a body, in a file that the broker gave this one to go on with.
+/// Partial body of earlier attempts, in a file that the broker lent to this attempt for resumption.
 ///
-/// The file holds bytes of that one representation and never of another: what comes from its first byte goes into a
-/// file of another name. So the broker knows by the name what it finds there, even if this process dies at any moment.
+/// The file contains only bytes of one representation. A body that starts over goes into a file with another name. The
+/// name thus tells the broker what the file contains, even if this process dies at any moment.
 final class LentPart {
     let file: SpoolFile
     let kept: PartialBody
-    /// Set once all of it has gone through.
+    /// Nil until all bytes of the part are hashed.
     private var hash: SHA256?
 
-    /// Nil if the file is not there as the broker says, or is of no use.
+    /// Nil if the file does not match the broker's description, or the validator cannot be used.
     init?(_ job: Job, in spool: SpoolFolder) {
         guard let resume = job.resume,
             let validator = Validator(ifRange: resume.validator, now: Int64(time(nil))),
@@ -29,7 +29,7 @@ final class LentPart {
         self.hash = consume hash
     }
 
-    /// The body so far, to be gone on with; nil if it was not hashed.
+    /// Returns the body so far, to be continued; nil if it is not hashed. Can be called once.
     func store(maximum: Int?) -> BodyStore? {
         guard let hash = hash.take() else { return nil }
         return BodyStore(resuming: file, hash, count: Int(kept.keptBytes), maximum: maximum)

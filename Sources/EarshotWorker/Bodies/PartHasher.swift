@@ -5,17 +5,17 @@ internal import Glibc
 internal import LibCrypto
 internal import Synchronization
 
-/// Puts what is there of large bodies through SHA-256, on threads beside the loop: a GiB takes half a second.
+/// Threads that hash large bodies with SHA-256 outside the event loop: a GiB takes half a second.
 final class PartHasher {
-    /// A hash on its way over one part of a file, and back to the loop.
+    /// The hash of one range of a file, handed to a thread and back to the loop.
     final class Task: Sendable {
         let attempt: AttemptID
-        /// The bytes of the file that it goes over.
+        /// Range of the file to hash, in bytes.
         let range: Range<Int>
-        /// Of its own; closed by its thread.
+        /// A duplicate that belongs to the task and is closed by its thread.
         fileprivate let descriptor: Int32
         private let isCancelled = Atomic(false)
-        /// What has seen all before the range, until the thread takes it; then what has seen the range too.
+        /// Covers all bytes before the range until the thread takes it, and the range as well once the thread is done.
         private let hash: Mutex<SHA256?>
 
         fileprivate init(
@@ -27,13 +27,13 @@ final class PartHasher {
             self.hash = Mutex(hash)
         }
 
-        /// Its result is not wanted any more.
+        /// Cancels the task. It is still returned, without a result.
         func cancel() { isCancelled.store(true, ordering: .relaxed) }
 
-        /// The hash that has seen the range too, once; nil if that could not be read.
+        /// Returns the hash including the range, once; nil if the range could not be read.
         func takeHash() -> SHA256? { hash.withLock { $0.take() } }
 
-        /// Reads the range.
+        /// Hashes the range, on a background thread.
         fileprivate func work() {
             var hash = takeHash()
             var buffer = [UInt8](repeating: 0, count: min(Limits.hashPieceBytes, range.count))
@@ -59,7 +59,7 @@ final class PartHasher {
     private var waiting: Deque<Task> = []
     private var running = 0
 
-    /// - Parameter finished: called on the loop with each task, cancelled ones included.
+    /// - Parameter finished: Called on the loop with each task, including cancelled ones.
     init(_ loop: EventLoop, finished: @escaping (Task) -> Void) throws(SystemError) {
         self.loop = loop
         mailbox = try Mailbox()
@@ -78,7 +78,7 @@ final class PartHasher {
         for task in waiting { close(task.descriptor) }
     }
 
-    /// Begins to put a range of an open file, of which it keeps a descriptor of its own, through a hash.
+    /// Starts hashing a range of an open file on a thread. The task keeps a duplicate of the descriptor.
     func hash(
         _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256, for attempt: AttemptID
     ) throws(SystemError) -> Task {
@@ -100,7 +100,7 @@ final class PartHasher {
                     mailbox.put(task)
                 }
             } catch {
-                // A hash that has not seen the range is none.
+                // The result would not cover the range, so it is dropped.
                 _ = task.takeHash()
                 close(task.descriptor)
                 mailbox.put(task)

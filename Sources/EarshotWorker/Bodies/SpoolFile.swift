@@ -2,20 +2,21 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// A body's file in the spool while it is written. Deleted with this object unless it was kept.
+/// The spool file of a body while it is written. Deleted together with this object unless it is kept.
 final class SpoolFile {
-    /// The base name.
+    /// Base name.
     let name: String
     private let folder: SpoolFolder
     /// -1 once closed.
     private(set) var descriptor: Int32
     private var isKept = false
-    /// Bytes that may be written before it is looked again how much is free.
+    /// Bytes that may be written before the free space is checked again.
     private var roomBytes = 0
 
-    /// The file's name says whose it is, so that what a dead worker left can be told from what a live one writes.
+    /// Returns the name of an attempt's file. It contains the worker's process ID, so that files of dead and living
+    /// workers can be distinguished.
     ///
-    /// - Parameter isAnew: whether the attempt was given a file to go on with, and this one is for another body.
+    /// - Parameter isAnew: Whether the attempt was lent a file and this one is for a body that starts over.
     static func name(_ attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
         "\(pid)-\(attempt)\(isAnew ? ".anew" : "").part"
     }
@@ -26,7 +27,7 @@ final class SpoolFile {
         descriptor = try folder.create(name)
     }
 
-    /// Goes on with a file behind its first `bytes` bytes; what is behind them is cut off.
+    /// Continues a file after its first `bytes` bytes. Later bytes are truncated.
     init(_ name: String, in folder: SpoolFolder, behind bytes: Int) throws(SystemError) {
         self.name = name
         self.folder = folder
@@ -38,7 +39,7 @@ final class SpoolFile {
         if !isKept { folder.delete(name) }
     }
 
-    /// Writes all of `bytes` at the end.
+    /// Appends all of `bytes`.
     func write(_ bytes: Span<UInt8>) throws(SystemError) {
         if bytes.count > roomBytes { roomBytes = try folder.room(for: bytes.count) }
         roomBytes -= bytes.count
@@ -56,19 +57,19 @@ final class SpoolFile {
         }
     }
 
-    /// Lets the file be as it is, for the broker: not deleted with this object, and written to no more.
+    /// Closes the file and leaves it to the broker.
     func leave() {
         if descriptor >= 0 { close(descriptor) }
         descriptor = -1
         isKept = true
     }
 
-    /// Ends the file: read-only from now on, and not deleted with this object.
+    /// Completes the file: makes it read-only, closes it and prevents its deletion with this object.
     func keep() throws(SystemError) {
         guard fchmod(descriptor, 0o400) == 0 else { throw SystemError("chmod spool file", number: errno) }
         let closed = close(descriptor)
         descriptor = -1
-        // Some file systems tell of a full disk only here.
+        // Some file systems report a full disk only on close.
         guard closed == 0 || errno == EINTR else { throw SystemError("close spool file", number: errno) }
         isKept = true
     }

@@ -1,14 +1,14 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// The folder bodies are written to, held open: what is made in it is found whatever becomes of its path.
+/// The spool folder, held open. Files are created relative to its descriptor, so a replaced path has no effect.
 final class SpoolFolder {
     private let descriptor: Int32
-    /// Bytes that its files leave free on their disk.
+    /// Minimum free space to leave on the disk, in bytes.
     private let leastFreeBytes: Int
 
-    /// - Throws: `SystemError` when there is no such folder or it is a link, or (`EPERM`) when it belongs to somebody
-    ///   else or others may write into it.
+    /// - Throws: `SystemError` if the folder is missing or a symbolic link. `EPERM` if another user owns it or can
+    ///   write to it.
     init(_ path: String, leastFreeBytes: Int = 0) throws(SystemError) {
         self.leastFreeBytes = leastFreeBytes
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -23,7 +23,7 @@ final class SpoolFolder {
 
     deinit { close(descriptor) }
 
-    /// Makes a file that must not be there yet, readable for this user alone, to be written and read.
+    /// Creates a new file for reading and writing with mode 0600. Throws if the name exists.
     func create(_ name: String) throws(SystemError) -> Int32 {
         while true {
             let file = unsafe openat(
@@ -34,7 +34,8 @@ final class SpoolFolder {
         }
     }
 
-    /// Opens a file that the broker gave to go on with: a plain one of this user, with one name and no fewer bytes.
+    /// Opens a lent file and truncates it to `bytes`. It must be a regular file of this user with one link, and no
+    /// shorter.
     func reopen(_ name: String, bytes: Int) throws(SystemError) -> Int32 {
         let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw SystemError("open spool file", number: errno) }
@@ -53,9 +54,9 @@ final class SpoolFolder {
         return file
     }
 
-    /// How many bytes more can be written now, at most `Limits.roomBytes`.
+    /// Returns the number of bytes that can be written before the next check, at most `Limits.roomBytes` or `bytes`.
     ///
-    /// - Throws: `ENOSPC` when `bytes` more would leave too few free.
+    /// - Throws: `ENOSPC` if `bytes` more would leave too little free space.
     func room(for bytes: Int) throws(SystemError) -> Int {
         var status = statvfs()
         guard unsafe fstatvfs(descriptor, &status) == 0 else { throw SystemError("statvfs spool", number: errno) }
@@ -65,7 +66,7 @@ final class SpoolFolder {
         return min(room, max(bytes, Limits.roomBytes))
     }
 
-    /// Deletes a file; nothing happens if it is gone.
+    /// Deletes a file, if it exists.
     func delete(_ name: String) {
         unsafe unlinkat(descriptor, name, 0)
     }

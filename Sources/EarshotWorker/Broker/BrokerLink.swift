@@ -4,28 +4,31 @@ internal import EarshotWire
 internal import Logging
 internal import ZMTP
 
-/// The worker's connection to whatever broker listens.
+/// The worker's connection to the broker that listens on the socket `work`.
 ///
-/// `down -> greeting -> waiting -> up`: a socket is connected, READY goes out when the broker has shaken hands, and its
-/// LIMITS open the way for terminals, which wait until then. When the connection ends all begins anew on another
-/// socket, so that nothing meant for one broker reaches the next.
+/// ```
+/// down → greeting → waiting → up
+/// any  → down                        (connection lost; reconnects with exponential backoff)
+/// ```
 ///
-/// It speaks ZeroMQ's protocol itself, in the loop: a thread between the socket and the loop would have to be woken for
-/// each message, and wake the loop in turn.
+/// After the handshake the link sends READY. The broker's LIMITS opens it for terminals, which are queued until then.
+/// Each connection has a socket of its own, so no message for one broker reaches the next.
+///
+/// ZMTP runs inside the event loop. An I/O thread between socket and loop would cost two wake-ups for each message.
 final class BrokerLink {
     private enum Phase {
-        /// There is no socket; a timer makes the next one.
+        /// No socket. A timer creates the next one.
         case down
-        /// The broker has not shaken hands.
+        /// Connected, handshake incomplete.
         case greeting
-        /// READY is out, LIMITS not in.
+        /// READY has been sent, LIMITS not received.
         case waiting
-        /// The broker has taken this worker in.
+        /// The broker has accepted this worker.
         case up
     }
 
-    /// Terminals that wait at which nothing more of the broker is read: each of its messages can have an answer, and
-    /// what it says then stays in the socket.
+    /// Number of queued terminals at which reading stops. Each message of the broker can cause a terminal; unread
+    /// messages stay in the socket and exert backpressure.
     var mostWaiting = Int.max
 
     private let path: String
@@ -34,13 +37,13 @@ final class BrokerLink {
     private var phase = Phase.down
     private var stream: MessageStream?
     private var terminals: Deque<Outgoing> = []
-    /// Heads that this broker is to have before any terminal.
+    /// Encoded HOLDS messages that this broker must receive before any terminal.
     private var introductions: Deque<[UInt8]> = []
     private var delay = Limits.reconnectDelay.first
-    /// Why the runtime folder was not trusted at the last attempt to connect; nil if it was.
+    /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
     private var distrust: FolderError?
 
-    /// - Parameter path: of the broker's socket `work`.
+    /// - Parameter path: Path of the broker's socket `work`.
     init(_ path: String, loop: EventLoop, logger: Logger) {
         self.path = path
         self.loop = loop
@@ -48,21 +51,21 @@ final class BrokerLink {
         connect()
     }
 
-    /// The attempts whose terminals wait to be sent.
+    /// Attempts whose terminals are queued.
     var waiting: some Sequence<AttemptID> { terminals.lazy.map(\.attempt) }
 
-    /// What they are about.
+    /// HOLDS entries of the queued terminals.
     var waitingHolds: [HeldAttempt] { terminals.map { $0.held(loop.now) } }
 
-    /// How many terminals wait to be sent.
+    /// Number of queued terminals.
     var waitingCount: Int { terminals.count }
 
-    /// Whether a broker has taken this worker in.
+    /// Whether a broker has accepted this worker.
     var isUp: Bool { phase == .up }
 
-    /// The broker has answered READY: terminals may go to it, once it has been told of what this worker holds.
+    /// Opens the link for terminals after LIMITS. The HOLDS messages are sent before them.
     ///
-    /// - Parameter holds: asked once for each broker.
+    /// - Parameter holds: Called once for each broker.
     func welcomed(holds: () -> [HeldAttempt]) {
         guard phase == .waiting else { return }
         phase = .up
@@ -72,8 +75,8 @@ final class BrokerLink {
 
     // MARK: Messages
 
-    /// The next message of the broker, with the body beside its head if there is one; nil when none waits. What is none
-    /// is logged and passed over.
+    /// Returns the next message of the broker and the optional body beside its head; nil if none is available.
+    /// Malformed messages are logged and skipped.
     func next() -> (message: PoolMessage, body: [UInt8]?)? {
         while terminals.count < mostWaiting, let message = stream?.next() {
             guard !message.isLonger else {
@@ -89,9 +92,9 @@ final class BrokerLink {
         return nil
     }
 
-    /// Sends a terminal, now or as soon as a broker takes it.
+    /// Sends a terminal, or queues it until a broker accepts it.
     ///
-    /// - Parameter waiting: makes of it what waits, if it has to.
+    /// - Parameter waiting: Creates the queue entry, if one is needed.
     func send(_ terminal: Message, waiting: (Message) -> Outgoing) {
         guard phase == .up, introductions.isEmpty, terminals.isEmpty, let stream, !stream.isHungUp,
             stream.send(terminal)
@@ -101,9 +104,9 @@ final class BrokerLink {
         }
     }
 
-    /// Sends a message that is worth nothing later: dropped when it cannot be sent now.
+    /// Sends a message, or drops it if it cannot be sent immediately.
     ///
-    /// - Returns: whether it was sent.
+    /// - Returns: Whether it was sent.
     @discardableResult
     func sendNow(_ message: WorkerMessage) -> Bool {
         guard phase == .up, let stream else { return false }
@@ -112,13 +115,13 @@ final class BrokerLink {
 
     // MARK: The pass
 
-    /// Sends what waits and mends what broke.
+    /// Sends queued messages and handles a lost connection.
     ///
-    /// - Parameter ready: what to greet a broker with, asked once for each.
-    /// - Returns: whether messages wait to be read that nothing will wake the loop for.
+    /// - Parameter ready: Returns the READY message. Called once for each connection.
+    /// - Returns: Whether unread messages exist for which the loop will not wake up.
     func settle(ready: () -> Ready) -> Bool {
         guard let stream else { return false }
-        // What is not read of a broker that is gone is for nobody.
+        // Messages left unread, when the broker hung up and reading is off, are discarded.
         if stream.isEnded || stream.isHungUp && !stream.isReading {
             lose(stream.violation)
             return false
@@ -131,7 +134,7 @@ final class BrokerLink {
         return stream.isReading && stream.hasPending
     }
 
-    /// Gives up all that was not sent, and the connection, whose last messages may linger.
+    /// Drops all queued terminals and closes the connection. Messages already in the socket may linger.
     func close() {
         for terminal in terminals { terminal.discard?() }
         terminals.removeAll()
@@ -139,7 +142,7 @@ final class BrokerLink {
         disconnect()
     }
 
-    /// Until all is sent, or the socket takes no more: then the loop wakes when it does.
+    /// Sends until the queue is empty or the socket is full. The loop wakes up when the socket is writable again.
     private func flush(_ stream: MessageStream) {
         repeat {
             while phase == .up, let head = introductions.first, stream.send(Message(head: head)) {
@@ -156,7 +159,8 @@ final class BrokerLink {
 
     // MARK: The connection
 
-    /// Whether the runtime folder exists and is this user's alone; it can be another one each time.
+    /// Returns whether the runtime folder exists and belongs to this user alone. Checked for each connection, because
+    /// the folder can be replaced.
     private func isTrusted() -> Bool {
         do throws(FolderError) {
             defer { distrust = nil }

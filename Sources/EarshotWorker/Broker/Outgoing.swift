@@ -2,19 +2,19 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import ZMTP
 
-/// A terminal that waits for a broker to take it.
+/// A terminal queued until a broker accepts it.
 struct Outgoing {
-    /// What another broker than the attempt's is told of it before.
+    /// HOLDS entry that a broker other than the attempt's receives before the terminal.
     let held: HeldAttempt
-    /// When `held` was true.
+    /// Time at which the attempt ended, for which `held` is accurate.
     let endedAt: LoopTime
     let message: Message
-    /// Deletes the body's file; nil if there is none. Called when the terminal will never be sent.
+    /// Deletes the body's file; nil without one. Called if the terminal will never be sent.
     let discard: (() -> Void)?
 
     var attempt: AttemptID { held.attempt }
 
-    /// What HOLDS says of it: its time goes on from its JOB, though it has ended.
+    /// Returns the HOLDS entry. Its elapsed time is measured from the JOB and keeps growing after the attempt's end.
     func held(_ now: LoopTime) -> HeldAttempt {
         var held = held
         held.elapsedMilliseconds += Int(now.since(endedAt) / .milliseconds(1))

@@ -2,14 +2,14 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
 
-/// Files of certificates and keys that requests name.
+/// Certificate and key files named by requests.
 ///
-/// The worker reads them itself: libcurl would wait for the writer of a FIFO, and all transfers with it.
+/// The worker reads them itself, because libcurl would block on a FIFO without a writer, and with it all transfers.
 enum CertificateFile {
-    /// Reads a regular file of at most `Limits.certificateBytes`.
+    /// Returns the content of a regular file of at most `Limits.certificateBytes`.
     ///
-    /// - Parameter field: Field that named it, for the error.
-    /// - Throws: `tls`.
+    /// - Parameter field: Name of the request's field, for the error.
+    /// - Throws: A refusal with the code `tls`.
     static func read(_ path: String, _ field: StaticString) throws(Refusal) -> [UInt8] {
         let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
         guard descriptor >= 0 else { throw refusal(field, errno) }
@@ -27,7 +27,7 @@ enum CertificateFile {
                 unsafe Glibc.read(descriptor, place.baseAddress?.advanced(by: count), place.count - count)
             }
             guard read >= 0 || errno == EINTR else { throw refusal(field, errno) }
-            // It became shorter meanwhile.
+            // The file was truncated after `fstat`.
             guard read != 0 else { break }
             count += max(read, 0)
         }

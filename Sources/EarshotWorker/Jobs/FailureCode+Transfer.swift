@@ -2,7 +2,7 @@ internal import Curl
 internal import EarshotHTTP
 
 extension FailureCode {
-    /// The wire's code for what became of a transfer.
+    /// The wire code of a transfer failure.
     init(_ failure: TransferFailure) {
         switch failure {
         case .connectRefused: self = .connectRefused
@@ -18,14 +18,14 @@ extension FailureCode {
         case .encoding: self = .encodingError
         case .malformedURL: self = .malformedURL
         case .unsupportedScheme: self = .unsupportedScheme
-        // Our sink says itself why it refused; without that nothing is known.
+        // The sink records its own refusal, so without one the cause is unknown.
         case .aborted, .other: self = .internalError
         }
     }
 }
 
 extension FailureCode {
-    /// Whether what had come of a body by then is worth keeping.
+    /// Whether the bytes received before this failure can be trusted and kept for resumption.
     var leavesGoodBytes: Bool {
         switch self {
         case .spoolFull, .spoolFailed, .protocolError, .encodingError, .tooCompressed, .internalError: false

@@ -4,7 +4,7 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// The response to one job while it arrives: its head, its decoded body and the reason to give it up.
+/// The response to one job while it arrives: its head, its decoded body and the reason to abandon it.
 ///
 /// ```
 /// head → body → received (end)  → complete
@@ -13,24 +13,25 @@ internal import LibCrypto
 ///      → mismatch (wantsWhole)  → head        (startOver: the whole body is requested)
 /// ```
 ///
-/// The methods that take bytes run inside libcurl: they store and judge, and call nobody.
+/// The methods that accept bytes run inside libcurl. They store and judge bytes, and never call back into libcurl.
 struct IncomingResponse: ~Copyable {
-    /// What the job and the broker's terms let a response be.
+    /// Requirements of the job and the broker's terms for a response.
     struct Expectation {
         let attempt: AttemptID
         let url: FetchURL
         let fields: HeaderFields
         let isHead: Bool
-        /// Whether the request names content codings: then the body is stored as it comes.
+        /// Whether the request names content codings, in which case the body is stored without decoding.
         let namesCodings: Bool
         let redirect: RedirectMode
-        /// The JOB's limit of a body in memory; nil for that of the terms.
+        /// The JOB's maximum size of a body in memory, in bytes; nil for the maximum of the terms.
         let inlineBytes: Int?
-        /// Whether the broker gave a part of the body: a body from its first byte on gets a file of another name.
+        /// Whether the broker lent a partial body. A body that starts over then needs a file with another name.
         let isResuming: Bool
         let terms: Worker.Terms
 
-        /// Returns the expectation of a job. An initializer would be given copies of all three.
+        /// Returns the expectation of a job. A function, because an initializer would receive copies of all three
+        /// arguments.
         static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
             Expectation(
                 attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
@@ -53,23 +54,23 @@ struct IncomingResponse: ~Copyable {
 
     /// Verdict on a header line.
     enum HeadVerdict: Equatable {
-        /// The response may go on.
+        /// The response continues.
         case accepted
-        /// It may go on, but no request needs its body: the core follows the redirect.
+        /// The response continues, but its body is not needed: the core follows the redirect.
         case redirect
         /// The transfer ends here.
         case refused
     }
 
-    /// The relation of the body to the part that the broker gave.
+    /// The relation of the response's body to the lent partial body.
     private enum Continuation {
-        /// The broker gave no part, or it is useless.
+        /// No part was lent, or it is unusable.
         case none
-        /// The part waits for a response that fits it.
+        /// A part is available; the response has not decided about it.
         case offered(LentPart)
         /// The body continues the part and ends at this offset.
         case appended(end: Int)
-        /// The part is the whole body: the bytes of the response are not part of it.
+        /// The part is already complete. The bytes of the response do not belong to it.
         case whole
     }
 
@@ -78,40 +79,40 @@ struct IncomingResponse: ~Copyable {
     private(set) var body: IncomingBody
     private var continuation = Continuation.none
     private var use = BodyUse.result
-    /// Length of the body as announced; nil if unknown, or if it has a content coding.
+    /// Announced length of the body in bytes; nil if unknown, or if the body has a content coding.
     private var announcedBytes: Int?
-    /// Reason to give the response up.
+    /// Reason to abandon the response.
     private(set) var refusal: Refusal?
-    /// Whether the body is left out of the answer: it is too large for its use, or not needed.
+    /// Whether the completion omits the body, because it exceeds the limit for its use or is not needed.
     private(set) var isCut = false
-    /// Whether the response fits neither the part nor stands alone: the whole body has to be requested.
+    /// Whether the response neither continues the part nor stands alone, so the whole body must be requested.
     private(set) var wantsWhole = false
-    /// Whether the transfer ended well; bytes may be left to decode.
+    /// Whether the transfer succeeded. Bytes may remain to be decoded.
     private(set) var isReceived = false
-    /// Whether a later attempt may continue the body; nil until judged, which requires an accepted head.
+    /// Whether a later attempt may continue the body; nil until it is judged, which requires an accepted head.
     private var keepability: Bool?
-    /// Whether the broker knows the header fields that belong to the body.
+    /// Whether the broker has received the header fields that belong to the body.
     private var areFieldsTold = false
 
-    /// - Parameter part: Bytes of earlier attempts; nil without, or if they cannot be used.
+    /// - Parameter part: Partial body of earlier attempts; nil without a usable one.
     init(_ expectation: Expectation, continuing part: LentPart?, maxBytes: Int?) {
         self.expectation = expectation
         if let part { continuation = .offered(part) }
         body = expectation.makeBody(maxBytes: maxBytes ?? .max)
     }
 
-    /// Returns to the state before the first byte, without the part of earlier attempts.
+    /// Resets to the state before the first byte, without the part of earlier attempts.
     mutating func startOver() {
         body.stopHashing()
         self = IncomingResponse(expectation, continuing: nil, maxBytes: body.maxBytes)
     }
 
-    /// The part of earlier attempts, until a response decides about it.
+    /// The part of earlier attempts, until a response decides about it; nil without one.
     var offeredPart: LentPart? {
         if case .offered(let part) = continuation { part } else { nil }
     }
 
-    /// Gives the part of earlier attempts the hash of its bytes, or drops it if they could not be read.
+    /// Adds the hash to the part of earlier attempts, or drops the part if it could not be read.
     mutating func partHashed(_ task: PartHasher.Task) {
         guard case .offered(let part) = continuation else { return }
         if let hash = task.takeHash() { part.hashed(hash) } else { continuation = .none }
@@ -119,7 +120,7 @@ struct IncomingResponse: ~Copyable {
 
     // MARK: The head
 
-    /// Takes one header line.
+    /// Appends one header line and returns the verdict.
     mutating func append(headerLine: Span<UInt8>) -> HeadVerdict {
         do throws(ResponseHead.Fault) {
             return try head.append(headerLine) ? judgeHead() : .accepted
@@ -129,7 +130,7 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    /// Judges a complete head. A body announced as too large need not be awaited.
+    /// Judges a complete head. Refuses a body whose announced length is too large without receiving it.
     private mutating func judgeHead() -> HeadVerdict {
         keepability = nil
         let length = hasBody ? ContentLength(HeaderFields(lines: head.framingFields)) : .absent
@@ -202,7 +203,7 @@ struct IncomingResponse: ~Copyable {
         return .misplaced
     }
 
-    /// Whether the response has a body, even an empty one: RFC 9112, section 6.3.
+    /// Whether the response has a body, possibly an empty one: RFC 9112, section 6.3.
     private var hasBody: Bool { !expectation.isHead && head.status != 204 && head.status != 304 }
 
     /// Whether only the end of the connection marks the end of the body.
@@ -218,7 +219,7 @@ struct IncomingResponse: ~Copyable {
 
     /// Stores bytes of a body without content coding.
     ///
-    /// - Returns: false if the response is given up.
+    /// - Returns: false if the response is abandoned.
     mutating func append(body bytes: Span<UInt8>) -> Bool {
         guard head.isComplete else {
             refusal = Refusal(head: .malformed)
@@ -243,13 +244,13 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    /// Takes bytes of a body with a content coding; earlier ones must be decoded.
+    /// Appends bytes of a body with a content coding. Earlier bytes must already be decoded.
     mutating func append(encoded bytes: Span<UInt8>) { body.append(encoded: bytes) }
 
     /// Decodes about `room` bytes.
     ///
-    /// - Parameter buffer: Room for one step.
-    /// - Returns: the room that is left; nil if the response is given up.
+    /// - Parameter buffer: Output of one decoding step.
+    /// - Returns: The remaining room; nil if the response is abandoned.
     mutating func decode(atMost room: Int, into buffer: inout [UInt8]) -> Int? {
         do throws(IncomingBody.Fault) {
             return try body.decode(atMost: room, into: &buffer)
@@ -270,7 +271,7 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    /// Notes that the transfer has ended well.
+    /// Marks the transfer as successful.
     ///
     /// - Throws: `truncated` if the body ended before its content coding did.
     mutating func end() throws(Refusal) {
@@ -280,9 +281,9 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    /// Leaves the body of a followed redirect out of the answer.
+    /// Omits the body of a followed redirect from the completion.
     ///
-    /// - Returns: whether the answer has no body now.
+    /// - Returns: Whether the completion has no body now.
     mutating func cut() -> Bool {
         if head.isComplete, use == .redirect { isCut = true }
         return isCut
@@ -291,19 +292,19 @@ struct IncomingResponse: ~Copyable {
     /// Raises the maximum body size; nil removes it.
     mutating func raise(to maximum: Int?) { body.raise(to: maximum) }
 
-    /// Has a thread continue the hash of a large body; all of its rest, if no more bytes come.
+    /// Starts a thread on the next range of the hash of a large body. The last range includes all remaining bytes.
     mutating func hash(on hasher: PartHasher, isLast: Bool) throws(SystemError) {
         try body.hash(on: hasher, for: expectation.attempt, isLast: isLast)
     }
 
-    /// Takes a thread's result.
+    /// Takes the result of a hash thread.
     ///
     /// - Returns: false if the thread could not read the file.
     mutating func hashed(_ task: PartHasher.Task) -> Bool { body.hashed(task) }
 
     // MARK: Reports to the broker
 
-    /// Deletes the bytes of this attempt. An unused part of earlier attempts stays for the broker.
+    /// Deletes the bytes of this attempt. An unused part of earlier attempts is left to the broker.
     mutating func discard() {
         body.stopHashing()
         _ = body.take()
@@ -311,9 +312,9 @@ struct IncomingResponse: ~Copyable {
         continuation = .none
     }
 
-    /// Leaves the bytes so far to the broker, if a later attempt may continue them.
+    /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
     ///
-    /// - Returns: their file and fields; nil if nothing is left.
+    /// - Returns: Their file and header fields; nil if nothing is kept.
     mutating func leave() -> BodyPart? {
         guard body.count > 0, isKeepable(), let store = body.take(), let file = store.fileName, store.leave() else {
             return nil
@@ -321,17 +322,17 @@ struct IncomingResponse: ~Copyable {
         return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
     }
 
-    /// The body's file, for another broker; nil while there is none.
+    /// The body's file, for another broker; nil while the body is in memory.
     mutating func part() -> BodyPart? {
         guard let file = body.fileName else { return nil }
         return BodyPart(file: file, httpFields: isKeepable() ? head.fields : [])
     }
 
-    /// The PROGRESS of the bytes so far.
+    /// Returns the PROGRESS for the bytes received so far.
     ///
-    /// - Parameter streams: Whether the body must be in a file: clients read it while it grows.
+    /// - Parameter streams: Whether the body must be in a file, because clients read it while it grows.
     mutating func progress(streams: Bool) -> WorkerMessage {
-        // If that fails the body stays in memory, as long as it may.
+        // On failure the body stays in memory, up to its limit.
         if streams { try? body.moveToFile() }
         var part: BodyPart?
         if let file = body.fileName {
@@ -340,12 +341,12 @@ struct IncomingResponse: ~Copyable {
         return .progress(expectation.attempt, received: body.count, total: announcedBytes, part: part)
     }
 
-    /// The broker has received the last PROGRESS.
+    /// Records that the broker has received the last PROGRESS.
     mutating func progressTaken() {
         if body.fileName != nil { areFieldsTold = true }
     }
 
-    /// Adds the numbers of the body to the report for another broker.
+    /// Adds the state of the body to the HOLDS entry for another broker.
     mutating func report(in held: inout HeldAttempt) {
         held.receivedBytes = body.count
         held.totalBytes = announcedBytes
@@ -353,7 +354,10 @@ struct IncomingResponse: ~Copyable {
         held.part = part()
     }
 
-    /// Returns the whole response. The file of its body, if it has one, is the receiver's to delete.
+    /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.
+    ///
+    /// - Throws: `truncated` if the body is shorter than announced; `protocol-error` without a valid head; a spool
+    ///   failure.
     mutating func complete(elapsedMilliseconds: Int) throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard head.isComplete, head.status <= 999 else { throw Refusal(head: .malformed) }
         var completion = Completion(attempt: expectation.attempt, status: head.status)
@@ -384,7 +388,7 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    /// Whether a later attempt may continue these bytes. Judged on demand: most bodies are complete before.
+    /// Returns whether a later attempt may continue these bytes. Judged on demand, because most bodies arrive whole.
     private mutating func isKeepable() -> Bool {
         if let keepability { return keepability }
         guard head.isComplete else { return false }

@@ -2,15 +2,15 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Moments and deadlines of one job. Pure: the current time comes in as an argument.
+/// Timestamps and deadlines of one job. Pure: the current time is an argument.
 struct JobClock {
-    /// The part of a job that its time is spent on.
+    /// The stage of a job, which determines its deadlines.
     enum Stage {
-        /// Hashing of a file: the worker's own time, without a deadline.
+        /// Hashing of a file. It is the worker's own time and has no deadline.
         case ownWork
-        /// Lookup of the host's addresses.
+        /// Address lookup of the host.
         case resolving
-        /// Connecting, sending, and the response's header.
+        /// Connecting, sending the request, and receiving the response's header.
         case header
         case body
     }
@@ -21,10 +21,10 @@ struct JobClock {
     private let totalMilliseconds: Int?
     /// Arrival of the JOB.
     let started: LoopTime
-    /// Start of the times to connect and in total.
+    /// Start of the connect timeout and the total timeout.
     private var begun: LoopTime
     private var lastByte: LoopTime
-    /// First line of the response's header; nil before it.
+    /// Time of the first line of the response's header; nil before it.
     private var headBegan: LoopTime?
 
     init(_ job: Job, now: LoopTime) {
@@ -36,13 +36,13 @@ struct JobClock {
         lastByte = now
     }
 
-    /// Starts the times to connect and in total: the worker's own work is done.
+    /// Starts the connect timeout and the total timeout, after the worker's own work.
     mutating func begin(now: LoopTime) {
         begun = now
         lastByte = now
     }
 
-    /// Forgets the header of an earlier response to the same job.
+    /// Resets the header's start time for another response to the same job.
     mutating func startOver() { headBegan = nil }
 
     mutating func receivedHeaderLine(now: LoopTime) {
@@ -52,7 +52,8 @@ struct JobClock {
 
     mutating func receivedBody(now: LoopTime) { lastByte = now }
 
-    /// Time at which to call `overdue`. libcurl keeps the times to connect and in total during a transfer.
+    /// Returns the time of the next call of `overdue`. During a transfer libcurl enforces the connect and total
+    /// timeouts.
     func deadline(_ stage: Stage, now: LoopTime) -> LoopTime {
         let silence = lastByte.advanced(milliseconds: timeoutMilliseconds)
         return switch stage {
@@ -65,8 +66,8 @@ struct JobClock {
 
     /// Returns the failure of a job that has passed a deadline; nil before it.
     ///
-    /// - Parameter silentMilliseconds: Milliseconds since the connection last received bytes, as the kernel counts
-    ///   them; nil without a connection. The kernel also sees the bytes of an incomplete header line.
+    /// - Parameter silentMilliseconds: Milliseconds since the connection last received bytes, according to the kernel;
+    ///   nil without a connection. The kernel also counts the bytes of an incomplete header line.
     mutating func overdue(
         _ stage: Stage, now: LoopTime, silentMilliseconds: @autoclosure () -> Int?
     ) -> Refusal? {
@@ -85,7 +86,7 @@ struct JobClock {
         }
     }
 
-    /// Returns the time left to connect and in total; at least 1 ms, since libcurl reads 0 as no limit.
+    /// Returns the time left of the connect and total timeouts. At least 1 ms, because 0 disables a timeout in libcurl.
     func timeLeft(now: LoopTime) -> (connect: Duration, total: Duration?) {
         let least = Duration.milliseconds(1)
         return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })
@@ -98,7 +99,7 @@ struct JobClock {
 
     private var totalDeadline: LoopTime? { totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 
-    /// The end of the time for the response's header; nil before its first line.
+    /// Deadline of the complete header; nil before its first line.
     private var headDeadline: LoopTime? {
         headBegan?.advanced(milliseconds: Limits.headTimeouts * timeoutMilliseconds)
     }

@@ -1,15 +1,15 @@
-/// Where runs note, from inside libcurl, what the worker is to look at in this pass.
+/// Notes that runs leave, from inside libcurl, for the worker's current pass.
 final class JobNotes {
-    /// The runs whose bytes a PROGRESS should tell of.
+    /// Runs that have bytes to report in a PROGRESS.
     var progressed: [JobRun] = []
-    /// The runs whose body brought enough for a thread to hash.
+    /// Runs with enough unhashed body for a hash thread.
     var hashable: [JobRun] = []
-    /// Runs that received a redirect whose body no request needs.
+    /// Runs that received a redirect whose body is not needed.
     var redirected: [JobRun] = []
-    /// The runs with bytes to decode that this pass had no room for, in the order of their turns.
+    /// Runs with bytes that this pass had no budget to decode, in the order of their turns.
     var decodable: [JobRun] = []
-    /// Decoded bytes that this pass has room for.
+    /// Decoded bytes that this pass may still produce.
     var decodingBudget = Limits.decodedBytesPerPass
-    /// Room for one step of a decoder; empty until the first.
+    /// Output buffer of one decoding step; empty before the first.
     var decoded: [UInt8] = []
 }

@@ -3,25 +3,25 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// One job while it runs: its phase, and the notes that it leaves for the worker.
+/// One running job: its phase, and the notes that it leaves for the worker.
 ///
 /// ```
 /// hashing → resolving → transferring → sealing → over
 /// ```
 ///
-/// Only a job with a part of an earlier attempt begins with `hashing`, and only a large body needs `sealing`. Each phase
-/// can end the job. The response belongs to `IncomingResponse`, the deadlines to `JobClock`. As a sink the run is called
-/// inside libcurl: it passes bytes on and notes facts.
+/// Only a job with a lent part starts in `hashing`, and only a large body needs `sealing`. Each phase can end the job.
+/// `IncomingResponse` owns the response and `JobClock` the deadlines. libcurl calls the run as its sink; these calls
+/// pass bytes on and record facts, nothing else.
 final class JobRun: TransferSink {
-    /// What the job waits for.
+    /// The event that the job waits for.
     enum Phase {
-        /// The hash of the part that earlier attempts brought.
+        /// The hash of the part of earlier attempts.
         case hashing(PartHasher.Task)
-        /// The addresses of its host.
+        /// The addresses of the host.
         case resolving
-        /// Its bytes.
+        /// The end of the transfer.
         case transferring(TransferPool.Running)
-        /// The hash of the end of its body.
+        /// The hash of the rest of the body.
         case sealing
     }
 
@@ -29,21 +29,21 @@ final class JobRun: TransferSink {
     let plan: TransferPlan
     private let terms: Worker.Terms
     var phase = Phase.resolving
-    /// Whether the worker has removed it: its notes mean nothing.
+    /// Whether the worker has removed the run. Its notes are then ignored.
     var isOver = false
-    /// The timer that asks for `overdue`.
+    /// The timer that calls `overdue`.
     var timer: TimerID?
     private var response: IncomingResponse
     private var clock: JobClock
     /// Time of the last PROGRESS; nil before the first.
     private var progressSent: LoopTime?
-    /// Whether it is noted that a PROGRESS is due.
+    /// Whether a PROGRESS is already noted.
     private var isProgressNoted = false
-    /// Whether it is noted that a thread has bytes to hash.
+    /// Whether bytes for a hash thread are already noted.
     private var isHashWorkNoted = false
-    /// Whether libcurl keeps bytes that came before earlier ones were decoded.
+    /// Whether libcurl holds back bytes until earlier ones are decoded.
     private var isPaused = false
-    /// The pass in which the last bytes of body came, and the number of bytes before it.
+    /// The pass in which the last bytes of the body arrived, and the number of bytes before that pass.
     private var lastBytes: (pass: LoopTime, before: Int)?
     private let loop: EventLoop
     private let notes: JobNotes
@@ -52,7 +52,7 @@ final class JobRun: TransferSink {
         let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
         response = IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
         clock = JobClock(job, now: loop.now)
-        // Last, so that the arguments are moved and not copied.
+        // Assigned last, so that the arguments are moved and not copied.
         self.job = job
         self.plan = plan
         self.terms = terms
@@ -60,21 +60,21 @@ final class JobRun: TransferSink {
         self.notes = notes
     }
 
-    /// Starts the times to connect and in total. The part of earlier attempts has its hash, or is dropped.
+    /// Starts the connect and total timeouts. A lent part gets its hash, or is dropped if it could not be read.
     func begin() {
         if case .hashing(let task) = phase { response.partHashed(task) }
         phase = .resolving
         clock.begin(now: loop.now)
     }
 
-    /// Forgets a response that fits nothing. The next request asks for the whole.
+    /// Discards a response that is neither a continuation nor whole. The next request asks for the whole body.
     func startOver() {
         response.startOver()
         clock.startOver()
         phase = .resolving
     }
 
-    /// The request for libcurl.
+    /// The request for libcurl, for the rest of the lent part if there is one.
     var request: TransferRequest {
         offeredPart.flatMap { plan.request(toResume: $0.kept) } ?? plan.request
     }
@@ -84,21 +84,21 @@ final class JobRun: TransferSink {
 
     // MARK: The response
 
-    /// The part of earlier attempts, until a response decides about it.
+    /// The part of earlier attempts, until a response decides about it; nil without one.
     var offeredPart: LentPart? { response.offeredPart }
     var refusal: Refusal? { response.refusal }
     var isCut: Bool { response.isCut }
     var isReceived: Bool { response.isReceived }
     var wantsWhole: Bool { response.wantsWhole }
     var endsWithConnection: Bool { response.endsWithConnection }
-    /// Decoded bytes of the body so far; 0 once the body is given away.
+    /// Decoded bytes of the body so far; 0 once the body is handed over.
     var receivedBytes: Int { response.body.count }
-    /// Whether bytes are left to decode.
+    /// Whether bytes remain to be decoded.
     var hasWork: Bool { response.body.hasWork }
-    /// Whether all of the body has gone through SHA-256.
+    /// Whether all bytes of the body are hashed.
     var isHashed: Bool { response.body.isHashed }
 
-    /// Bytes of body that came in the present pass: at most so many since a message read in it became readable.
+    /// Bytes of the body that arrived in this pass: an upper bound of those that arrived after a CANCEL read in it.
     var bytesOfPass: Int {
         guard let lastBytes, lastBytes.pass == loop.now else { return 0 }
         return receivedBytes - lastBytes.before
@@ -141,15 +141,15 @@ final class JobRun: TransferSink {
         return decode() ? .taken : .refused
     }
 
-    /// Returns whether libcurl keeps bytes that it can deliver now.
+    /// Returns whether libcurl holds back bytes that it may deliver now, and resets the flag.
     func takePause() -> Bool {
         defer { isPaused = false }
         return isPaused
     }
 
-    /// Decodes as many bytes as its turn and the pass have room for; notes that it needs another turn for the rest.
+    /// Decodes within the budget of its turn and of the pass, and notes the run for another turn if bytes remain.
     ///
-    /// - Returns: false if the body is given up.
+    /// - Returns: false if the body is abandoned.
     func decode() -> Bool {
         noteTime()
         if notes.decoded.isEmpty { notes.decoded = [UInt8](repeating: 0, count: Limits.decodedPieceBytes) }
@@ -162,13 +162,13 @@ final class JobRun: TransferSink {
         return true
     }
 
-    /// Records the time of bytes of the body.
+    /// Records the arrival time of bytes of the body.
     private func noteTime() {
         if lastBytes?.pass != loop.now { lastBytes = (loop.now, receivedBytes) }
         clock.receivedBody(now: loop.now)
     }
 
-    /// Notes that bytes of the body are stored.
+    /// Notes newly stored bytes of the body.
     private func noteNews() {
         if job.progressMilliseconds != nil, !isProgressNoted {
             isProgressNoted = true
@@ -180,7 +180,8 @@ final class JobRun: TransferSink {
         }
     }
 
-    /// Has a thread continue the hash of a large body; in `sealing` all of its rest.
+    /// Starts a thread on the next range of the hash of a large body. In `sealing` the range includes all remaining
+    /// bytes.
     func hash(on hasher: PartHasher) throws(SystemError) {
         isHashWorkNoted = false
         var isLast = false
@@ -188,41 +189,41 @@ final class JobRun: TransferSink {
         try response.hash(on: hasher, isLast: isLast)
     }
 
-    /// Takes a thread's result.
+    /// Takes the result of a hash thread.
     ///
     /// - Returns: false if the thread could not read the file.
     func hashed(_ task: PartHasher.Task) -> Bool { response.hashed(task) }
 
-    /// Leaves the body of a followed redirect out of the answer.
+    /// Omits the body of a followed redirect from the completion.
     ///
-    /// - Returns: whether the answer has no body now.
+    /// - Returns: Whether the completion has no body now.
     func cut() -> Bool { response.cut() }
 
-    /// Notes that the transfer has ended well.
+    /// Marks the transfer as successful.
     func end() throws(Refusal) { try response.end() }
 
     /// Raises the maximum body size; nil removes it.
     func raise(to maximum: Int?) { response.raise(to: maximum) }
 
-    /// Deletes the bytes of this attempt. An unused part of earlier attempts stays for the broker.
+    /// Deletes the bytes of this attempt. An unused part of earlier attempts is left to the broker.
     func discard() { response.discard() }
 
-    /// Leaves the bytes so far to the broker, if a later attempt may continue them.
+    /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
     func leave() -> BodyPart? { response.leave() }
 
     // MARK: Deadlines
 
-    /// Time at which to ask for `overdue`.
+    /// Time of the next call of `overdue`.
     var deadline: LoopTime { clock.deadline(stage, now: loop.now) }
 
-    /// Returns the failure of a job that has taken too long; nil if it has not.
+    /// Returns the failure of a job that has passed a deadline; nil before it.
     func overdue(_ now: LoopTime) -> Refusal? {
         var running: TransferPool.Running?
         if case .transferring(let transfer) = phase { running = transfer }
         return clock.overdue(stage, now: now, silentMilliseconds: running?.silentMilliseconds)
     }
 
-    /// Time left to connect and in total.
+    /// Returns the time left of the connect and total timeouts.
     func timeLeft(_ now: LoopTime) -> (connect: Duration, total: Duration?) { clock.timeLeft(now: now) }
 
     private var stage: JobClock.Stage {
@@ -240,17 +241,17 @@ final class JobRun: TransferSink {
         (progressSent ?? clock.started).advanced(milliseconds: job.progressMilliseconds ?? 0)
     }
 
-    /// The PROGRESS of the bytes so far; the next bytes are worth another.
+    /// Returns the PROGRESS for the bytes received so far. Later bytes are noted for another.
     func takeProgress() -> WorkerMessage {
         isProgressNoted = false
         progressSent = loop.now
         return response.progress(streams: job.streams)
     }
 
-    /// The broker has the last PROGRESS.
+    /// Records that the broker has received the last PROGRESS.
     func progressTaken() { response.progressTaken() }
 
-    /// The report from which another broker continues this job.
+    /// Returns the HOLDS entry from which another broker continues this job.
     func held(_ now: LoopTime) -> HeldAttempt {
         var held = HeldAttempt(attempt: job.attempt, url: job.url)
         // A part needs the fields of a response that this job may not have seen.
@@ -260,10 +261,10 @@ final class JobRun: TransferSink {
         return held
     }
 
-    /// The body's file, for another broker; nil while there is none.
+    /// The body's file, for another broker; nil while the body is in memory.
     func part() -> BodyPart? { response.part() }
 
-    /// Returns the whole response. The file of its body, if it has one, is the receiver's to delete.
+    /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         try response.complete(elapsedMilliseconds: clock.elapsedMilliseconds(now: loop.now))
     }

@@ -2,7 +2,7 @@ internal import Curl
 internal import EarshotHTTP
 
 extension Refusal {
-    /// The refusal of a transfer that failed. Its detail is ours: libcurl's message can hold what the server sent.
+    /// The refusal of a failed transfer. Its detail is a constant, because libcurl's message can contain server text.
     init(_ failure: TransferFailure, _ plan: TransferPlan) {
         let detail: String? =
             switch failure {

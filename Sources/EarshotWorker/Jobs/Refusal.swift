@@ -2,10 +2,10 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
 
-/// Why the worker itself ended a job.
+/// The failure with which the worker ends a job.
 struct Refusal: Error, Equatable {
     let code: FailureCode
-    /// What is known beyond the code; nothing a peer sent.
+    /// Explanation beyond the code, without peer-supplied text.
     let detail: String
 
     init(_ code: FailureCode, _ detail: String? = nil) {
@@ -18,7 +18,8 @@ struct Refusal: Error, Equatable {
         case .tooLarge: self.init(.tooLarge)
         case .spoolFull: self.init(.spoolFull)
         case .spoolFailed(let error) where error.number == EMFILE || error.number == ENFILE:
-            // As a connection that finds no descriptor: others end, so another attempt may find one.
+            // A retry may succeed once other transfers have closed descriptors, as after a connection without a
+            // descriptor.
             self.init(.connectFailed, "The worker has too few descriptors.")
         case .spoolFailed(let error): self.init(.spoolFailed, error.description)
         }

@@ -1,16 +1,20 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// The header lines of a response as libcurl hands them over, reduced to the last block.
+/// Header lines of a response as libcurl delivers them, reduced to the last block.
 ///
-/// `start -> block -> complete`, and from `complete` back to `block` when another status line comes: blocks of interim
-/// answers (1xx) and of a proxy's CONNECT are dropped that way. Lines after the last block are trailers, and dropped.
+/// ```
+/// start → block → complete
+///         complete → block      (another status line: interim response (1xx) or a proxy's CONNECT before it)
+/// ```
+///
+/// A new block replaces the one before. Trailers after the last block are dropped.
 struct ResponseHead {
-    /// Why a response cannot be told.
+    /// Reason why a head is rejected.
     enum Fault: Error, Equatable {
-        /// A status line that is none, a NUL or a bare CR or LF in a line, or a folded line that continues none.
+        /// Invalid status line; a NUL, bare CR or bare LF in a line; or a folded line without a field before it.
         case malformed
-        /// More fields than `WireLimits.responseFieldBytes`.
+        /// More than `WireLimits.responseFieldBytes` of fields.
         case tooLong
     }
 
@@ -21,37 +25,38 @@ struct ResponseHead {
     }
 
     private var phase = Phase.start
-    /// The last status line's code; 0 before one came.
+    /// Status code of the last block; 0 before the first.
     private(set) var status = 0
-    /// The fields of the last block, a LF between two and none at the end; folded ones in one line.
+    /// Fields of the last block, separated by LF, with folded lines joined.
     private(set) var fields: [UInt8] = []
 
-    /// Those of `fields` that tell where the body ends, for nobody to search for them; others may be among them.
+    /// Fields of `fields` that may delimit the body, copied so that lookups need not scan all fields. Includes other
+    /// fields with names of the same length.
     private(set) var framingFields: [UInt8] = []
-    /// Whether the last of `fields` is among them.
+    /// Whether the last field of `fields` is one of them.
     private var isFraming = false
-    /// The lengths of the names in `fields`, a bit for each, the last for all that are longer.
+    /// Set of the name lengths in `fields`, one bit for each. The last bit stands for all lengths from 63 on.
     private var nameLengths: UInt64 = 0
-    /// Those of `content-length` and `transfer-encoding`.
+    /// Lengths of `content-length` and `transfer-encoding`.
     private static let framingLengths = bit(nameLength: 14) | bit(nameLength: 17)
 
-    /// Whether the last block is there to its end, and is that of an answer: not of an interim one.
+    /// Whether the last block is complete and belongs to a final response, not to an interim one.
     var isComplete: Bool { phase == .complete && status >= 200 }
 
-    /// Whether a field of this name can be in `fields`. Most names that are not there have another length than all that
-    /// are, so that nobody has to search for them.
+    /// Returns false only if no field in `fields` has this name. Compares the lengths of names, which excludes most
+    /// absent names without a scan.
     func mayHave(_ name: String) -> Bool { nameLengths & Self.bit(nameLength: name.utf8.count) != 0 }
 
-    /// Whether a field says where the body ends: RFC 9112, section 6.3.
+    /// Whether a field delimits the body: RFC 9112, section 6.3.
     var isFramed: Bool {
         let fields = HeaderFields(lines: framingFields)
         return fields.contains("content-length")
             || fields.values("transfer-encoding").contains { $0.lowercased().contains("chunked") }
     }
 
-    /// Takes one line with its line end.
+    /// Appends one line including its line end.
     ///
-    /// - Returns: whether it made the head complete.
+    /// - Returns: Whether the line completed the head.
     mutating func append(_ line: Span<UInt8>) throws(Fault) -> Bool {
         var count = line.count
         if count > 0, line[count - 1] == UInt8(ascii: "\n") { count -= 1 }
@@ -72,7 +77,7 @@ struct ResponseHead {
         return false
     }
 
-    /// A status line: RFC 9112, section 4, and without a reason in HTTP/2.
+    /// Parses a status line: RFC 9112, section 4. HTTP/2 has no reason phrase.
     private mutating func begin(_ line: Span<UInt8>) throws(Fault) {
         guard Self.isStatusLine(line) else { throw .malformed }
         var start = 5
@@ -97,7 +102,7 @@ struct ResponseHead {
     private mutating func appendField(_ line: Span<UInt8>, hasControls: Bool) throws(Fault) {
         guard fields.count + line.count < WireLimits.responseFieldBytes else { throw .tooLong }
         guard Self.isBlank(line[0]) else {
-            // What has no name is no field: it is dropped, as clients do.
+            // A line without a field name is dropped, as other clients do.
             guard let nameLength = Self.nameLength(line), nameLength > 0 else { return }
             let bit = Self.bit(nameLength: nameLength)
             nameLengths |= bit
@@ -107,7 +112,8 @@ struct ResponseHead {
             appendText(line, hasControls: hasControls)
             return
         }
-        // Obsolete line folding: RFC 9112, section 5.2. A line that continues none is invalid; libcurl 8 lets it pass.
+        // Obsolete line folding: RFC 9112, section 5.2. libcurl 8 also delivers an invalid line that continues no
+        // field.
         guard !fields.isEmpty else { throw .malformed }
         var start = 0
         while start < line.count, Self.isBlank(line[start]) { start += 1 }
@@ -116,7 +122,8 @@ struct ResponseHead {
         appendText(line.extracting(start...), hasControls: hasControls)
     }
 
-    /// Controls other than the tab as spaces: RFC 9110, section 5.5, lets a recipient, and no head may carry one.
+    /// Appends text with controls other than TAB replaced by spaces, which RFC 9110, section 5.5, allows. Message heads
+    /// cannot contain controls.
     private mutating func appendText(_ text: Span<UInt8>, hasControls: Bool) {
         let place = fields.count
         unsafe text.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
@@ -129,15 +136,15 @@ struct ResponseHead {
         if isFraming { framingFields += fields[place...] }
     }
 
-    /// Whether any byte is a control. Hardly a line has one, and this passes over sixteen bytes at a time, as a loop
-    /// that ends with the first could not.
+    /// Returns whether any byte is a control. Controls are rare, and a loop without early exit compares sixteen bytes
+    /// at a time.
     private static func hasControls(_ line: Span<UInt8>) -> Bool {
         unsafe line.withUnsafeBufferPointer { bytes in
             unsafe bytes.reduce(0 as UInt8) { $0 | ($1 < 0x20 || $1 == 0x7f ? 1 : 0) } != 0
         }
     }
 
-    /// What may stand in no line: NUL, and a CR or LF that does not end it.
+    /// Returns whether a byte is invalid in any line: NUL, or a CR or LF before the line end.
     private static func isForbidden(_ byte: UInt8) -> Bool {
         byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n")
     }

@@ -1,16 +1,16 @@
-/// What is known about a host name.
+/// Result of the lookup of a host name.
 enum NameAnswer: Equatable {
-    /// Numeric addresses, IPv6 without brackets; at least one.
+    /// Numeric addresses, at least one. IPv6 addresses have no brackets.
     case addresses([String])
-    /// There is no such name.
+    /// The name does not exist.
     case unknown
-    /// Nobody could tell.
+    /// No name server gave an answer.
     case failed
 
-    /// The answer to a name that needs no lookup: `localhost` and `invalid` and the names below them, RFC 6761,
-    /// sections 6.3 and 6.4. Nil for any other name.
+    /// Returns the answer for a name that needs no lookup; nil for any other name. Such names are `localhost`,
+    /// `invalid` and names below them: RFC 6761, sections 6.3 and 6.4.
     ///
-    /// - Parameter name: Lower-case.
+    /// - Parameter name: Lower-case name.
     static func special(_ name: String) -> NameAnswer? {
         let labels = name.split(separator: ".", omittingEmptySubsequences: true)
         switch labels.last {
@@ -20,9 +20,9 @@ enum NameAnswer: Equatable {
         }
     }
 
-    /// Returns addresses in libcurl's form for a host and a port (CURLOPT_RESOLVE).
+    /// Returns the addresses of a host and port in the form of CURLOPT_RESOLVE.
     ///
-    /// A name that ends in a dot is given in both spellings: libcurl looks it up without.
+    /// For a name with a trailing dot the list contains both spellings, because libcurl looks it up without the dot.
     static func resolveEntries(host: String, port: UInt16, _ addresses: [String]) -> [String] {
         let list = addresses.map { $0.utf8.contains(UInt8(ascii: ":")) ? "[\($0)]" : $0 }.joined(separator: ",")
         let names = host.utf8.last == UInt8(ascii: ".") ? [host, String(host.dropLast())] : [host]

@@ -1,15 +1,15 @@
 internal import DequeModule
 internal import EarshotLoop
 
-/// Which names are known, for how long, and who waits for which. Bounded; decides without I/O.
+/// Bounded cache of name lookups and the waiters of running ones. Pure: performs no I/O.
 struct NameTable<Waiter: Hashable> {
-    /// What to do for who asked.
+    /// The next step for a waiter.
     enum Decision: Equatable {
-        /// The answer is here.
+        /// The answer is cached.
         case known(NameAnswer)
-        /// Start a lookup: the first who asked for this name waits now.
+        /// The caller must start a lookup. The waiter is the first for this name.
         case lookUp
-        /// A lookup runs; one more waits for it.
+        /// A lookup is running, and the waiter has been added to it.
         case wait
     }
 
@@ -20,19 +20,19 @@ struct NameTable<Waiter: Hashable> {
 
     private let limit: Int
     private var entries: [String: Entry] = [:]
-    /// The names of `entries`, oldest answer first; a name that was answered again stands at its first place.
+    /// Names of `entries` in the order of their first answer. An updated answer does not move its name.
     private var order: Deque<String> = []
     private var waiters: [String: Set<Waiter>] = [:]
 
-    /// - Parameter limit: how many answers are kept; beyond it the oldest go.
+    /// - Parameter limit: Maximum number of cached answers. Beyond it the oldest are evicted.
     init(limit: Int = Limits.names) {
         self.limit = limit
     }
 
-    /// How many answers are kept.
+    /// Number of cached answers.
     var count: Int { entries.count }
 
-    /// `waiter` wants to know `name`.
+    /// Returns the cached answer for `name`, or registers `waiter` for it.
     mutating func asked(_ name: String, by waiter: Waiter, now: LoopTime) -> Decision {
         if let entry = entries[name], entry.expires > now { return .known(entry.answer) }
         let isFirst = waiters[name] == nil
@@ -40,9 +40,9 @@ struct NameTable<Waiter: Hashable> {
         return isFirst ? .lookUp : .wait
     }
 
-    /// The lookup of `name` ended.
+    /// Caches the answer of the lookup of `name`.
     ///
-    /// - Returns: who waited for it.
+    /// - Returns: The waiters of the lookup.
     mutating func answered(_ name: String, _ answer: NameAnswer, lifetime: Duration, now: LoopTime) -> Set<Waiter> {
         let expires = now.advanced(by: lifetime)
         if entries.updateValue(Entry(answer: answer, expires: expires), forKey: name) == nil { order.append(name) }
@@ -50,9 +50,9 @@ struct NameTable<Waiter: Hashable> {
         return waiters.removeValue(forKey: name) ?? []
     }
 
-    /// `waiter` no longer wants to know `name`. The lookup goes on: its answer is kept for others.
+    /// Removes `waiter` from the lookup of `name`. The lookup continues, and its answer is cached.
     mutating func withdrawn(_ name: String, by waiter: Waiter) {
-        // The key stays, empty: it says that a lookup runs.
+        // The empty set stays and marks the running lookup.
         waiters[name]?.remove(waiter)
     }
 }

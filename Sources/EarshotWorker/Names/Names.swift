@@ -2,35 +2,34 @@ internal import Cares
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Host names to addresses for the jobs of a worker: known answers at once, each other name looked up once however many
-/// wait for it.
+/// Asynchronous name lookups for a worker's jobs. Answers are cached, and concurrent lookups of one name are coalesced.
 final class Names {
-    /// The answer for a job that waited.
+    /// The answer for a waiting job.
     struct Answered {
         let attempt: AttemptID
         let answer: NameAnswer
     }
 
-    /// When c-ares wants to be called; nil if nothing runs.
+    /// Time of the next call that c-ares requested; nil without a running lookup.
     private(set) var due: LoopTime?
     private let resolver: Resolver
     private let loop: EventLoop
     private let makeWatch: DescriptorWatch.Maker
-    // What it calls goes with it.
+    // This object owns the watch, which therefore never calls it after its end.
     private lazy var watch = makeWatch { [unowned self] in ready($0, $1) }
     private var table = NameTable<AttemptID>()
     private var answered: [Answered] = []
 
-    /// - Throws: `CaresError` for name servers that are no addresses.
+    /// - Throws: `CaresError` if a name server is not an address.
     init(servers: [String]?, loop: EventLoop, makeWatch: @escaping DescriptorWatch.Maker) throws(CaresError) {
         resolver = try Resolver.make(ResolverOptions(servers: servers))
         self.loop = loop
         self.makeWatch = makeWatch
     }
 
-    /// The addresses of a name, if they are known. Else `settle` hands them out later.
+    /// Returns the cached answer; nil if a lookup is needed, whose answer `settle` returns later.
     ///
-    /// - Parameter name: lower-case.
+    /// - Parameter name: Lower-case name.
     func lookUp(_ name: String, for attempt: AttemptID) -> NameAnswer? {
         if let answer = NameAnswer.special(name) { return answer }
         switch table.asked(name, by: attempt, now: loop.now) {
@@ -43,13 +42,13 @@ final class Names {
         }
     }
 
-    /// The job no longer wants the name.
+    /// Withdraws a job's lookup. `settle` does not return its answer.
     func withdraw(_ name: String, for attempt: AttemptID) {
         table.withdrawn(name, by: attempt)
         answered.removeAll { $0.attempt == attempt }
     }
 
-    /// Does what is due, and hands out the answers that came.
+    /// Runs due timers of c-ares and returns the answers that have arrived since the last call.
     func settle() -> [Answered] {
         if let due, due <= loop.now {
             resolver.timerFired()
@@ -69,7 +68,7 @@ final class Names {
 
     private func take() {
         for interest in resolver.takeInterests() {
-            // c-ares does not say when it opens one.
+            // c-ares does not report when it opens a descriptor.
             watch.set(interest.descriptor, reads: interest.reads, writes: interest.writes, isNew: true)
         }
         for finished in resolver.takeFinished() {

@@ -1,90 +1,93 @@
 internal import EarshotWire
 
-/// The bounds of a worker, each with its reason.
+/// Bounds and constants of a worker, each with its reason.
 enum Limits {
-    /// Bytes that a response's header fields have room for at once: enough for most, few beside a transfer's other
+    /// Initial capacity for a response's header fields, in bytes: enough for most, and small beside a transfer's other
     /// memory.
     static let usualFieldBytes = 512
-    /// Bytes that a body in memory has room for at once when its length is announced: what is usual, and little beside
-    /// what a server makes a worker keep anyway.
+    /// Maximum memory reserved for an announced body, in bytes. Covers common bodies and is small beside the memory
+    /// that a server can make a worker use anyway.
     static let reservedBytes = 128 * 1024
-    /// Freed bytes that a worker keeps: 64 slots with bodies of 64 KiB have as much in buffers and bodies, which come
-    /// and go with each transfer.
+    /// Free memory that the allocator retains, in bytes: the buffers and bodies of 64 slots with bodies of 64 KiB.
     static let freeBytes: Int32 = 8 << 20
-    /// Messages taken from the broker in one pass: transfers and timers get their turn between, and the first of many
-    /// jobs is under way, and its answer sent, before the last is read.
+    /// Maximum number of broker messages per pass. Transfers and timers run between passes, so the first of many jobs
+    /// is started and answered before the last is read.
     static let messagesPerPass = 32
-    /// Bytes a file may grow by before it is looked again how much is free on its disk.
+    /// Growth of a file in bytes after which the free disk space is checked again.
     static let roomBytes = 4 << 20
-    /// Bytes of a body in a file that the loop hashes itself; the rest is hashed by threads. So small bodies wait for
-    /// nobody, and large ones, of which a GiB takes half a second, hold nobody up.
+    /// Prefix of a body in a file that the loop hashes itself, in bytes. Small bodies need no thread, and large ones,
+    /// at half a second for a GiB, do not block the loop.
     static let ownHashBytes = 2 << 20
-    /// Bytes that a decoder writes in one step: few calls for a large body, and within the processor's cache.
+    /// Output buffer of a decoding step, in bytes: few steps for a large body, and small enough for the processor's
+    /// cache.
     static let decodedPieceBytes = 64 << 10
-    /// Bytes that the first of two decoders writes in one step, for the second to read.
+    /// Output buffer of the first of two decoders, in bytes.
     static let betweenBytes = 16 << 10
-    /// Decoded bytes of all transfers in one pass: some milliseconds of work, so that a small transfer beside a bomb
-    /// waits no longer.
+    /// Maximum decoded bytes of all transfers per pass. They take some milliseconds, which bounds the delay of other
+    /// transfers next to a decompression bomb.
     static let decodedBytesPerPass = 2 << 20
-    /// Decoded bytes of one transfer before the next has its turn.
+    /// Maximum decoded bytes of one transfer per turn.
     static let decodedBytesPerTurn = 512 << 10
-    /// Decoded bytes that a step counts as at least: a step without output takes time as well.
+    /// Minimum cost of a decoding step, in bytes, because a step without output takes time as well.
     static let leastStepBytes = 1 << 10
-    /// Decoded bytes up to which the ratio of a body is its own affair: small bodies may be very repetitive, and do no
+    /// Decoded bytes of a body before its compression ratio is checked. Small bodies may be very repetitive without
     /// harm.
     static let freeDecodedBytes = 16 << 20
-    /// How long the body of a redirect may take to end, so that its connection can be used again.
+    /// Time for the body of a redirect to end, so that its connection can be reused.
     static let redirectGrace = Duration.milliseconds(100)
-    /// Bytes that are worth waking a thread for.
+    /// Minimum number of unhashed bytes for which a thread is started.
     static let hashStepBytes = 4 << 20
-    /// Threads that hash: one reads while another computes.
+    /// Number of hash threads: one reads while the other computes.
     static let hashThreads = 2
-    /// Bytes they read at a time.
+    /// Bytes per read of a hash thread.
     static let hashPieceBytes = 1 << 20
-    /// Terminals that may wait to be sent before no more messages are read: each slot can have one, and refusals come
-    /// beside them.
+    /// Maximum number of queued terminals before reading stops. Each slot can have one, in addition to refused jobs.
     static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }
-    /// Transfers a process can run with so many descriptors. A transfer has two
-    /// sockets while it connects, and a file; a name lookup and the loop have some.
+    /// Number of transfers for which the descriptors suffice. A transfer needs two sockets while it connects, and a
+    /// file. Name lookups and the loop need the rest.
     static func slots(descriptors: Int) -> Int { max(1, (descriptors - 64) / 3) }
-    /// Transfers in one multi handle before another takes the next: up to there its own cost stays small.
+    /// Maximum number of transfers per multi handle before the next one is used. Up to this number the cost per call is
+    /// small.
     static let mostShardTransfers = 128
-    /// Slots for which there is one multi handle: fewer than it may run, so that there is always one with room, and its
-    /// server's first with some luck.
+    /// Slots per multi handle. Fewer than its maximum, so that one with room always exists, often the preferred one of
+    /// a server.
     static let usualShardTransfers = 80
-    /// Connections that a multi handle keeps which is the only one.
+    /// Maximum number of connections of a single multi handle.
     static let onlyShardConnections = 512
-    /// Names whose answers are kept.
+    /// Maximum number of cached name lookups.
     static let names = 4096
-    /// How long a positive answer is kept, whatever the server says: not at all would ask again for each request.
+    /// Minimum and maximum cache time of an address. The minimum overrides shorter server values, which would cause a
+    /// lookup for each request.
     static let positiveNameLifetime = Duration.seconds(1)...Duration.seconds(3_600)
-    /// How long it is known that a name does not exist.
+    /// Cache time of the answer that a name does not exist.
     static let unknownNameLifetime = Duration.seconds(5)
-    /// How long a failed lookup is not tried again: it may be over soon.
+    /// Cache time of a failed lookup. Short, because the failure may be transient.
     static let failedNameLifetime = Duration.seconds(1)
-    /// Bytes of a file of certificates or of a key: four times the bundle of a system.
+    /// Maximum size of a certificate or key file, in bytes: four times a system's certificate bundle.
     static let certificateBytes = 1 << 20
-    /// Periods of `timeout` in which the header of a response must be complete, from its first byte: a server that
-    /// sends a byte in each would hold a slot for days.
+    /// Time limit of a response's header from its first byte, as a multiple of `timeout`. Without it, a server that
+    /// sends one byte per `timeout` would hold a slot for days.
     static let headTimeouts = 10
-    /// How long what runs may go on once the worker shall leave.
+    /// Time for running jobs to finish while the worker drains.
     static let drainTime = Duration.seconds(10)
-    /// Bytes of a frame of the broker: a request's body, or a head with some room.
+    /// Maximum length of a frame from the broker, in bytes: a request's body, or a head with some reserve.
     static let frameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
-    /// Messages that may wait for the broker's socket: terminals beyond them wait here, and can still be taken back.
+    /// Maximum number of messages in the socket's queue. Further terminals wait in the worker, where they can be
+    /// withdrawn.
     static let unsentMessages = 256
-    /// How long the last messages may take to leave the process.
+    /// Linger time of the last messages at exit, in milliseconds.
     static let lingerMilliseconds: Int32 = 1000
-    /// Between two attempts to be taken in by a broker that hangs up; the second doubles up to the last.
+    /// Delays of the exponential backoff between two connection attempts: the first, and the maximum.
     static let reconnectDelay = (first: Duration.milliseconds(1), last: Duration.milliseconds(100))
-    /// Bytes of a sentence in a message or a log.
+    /// Maximum length of a sentence in a message or a log, in bytes.
     static let sentenceBytes = 200
-    /// Bytes that are read of a program at a time: what a pipe holds.
+    /// Bytes per read from a program: the default capacity of a pipe.
     static let pieceBytes = 65_536
-    /// Such pieces in one pass: other programs and the broker get their turn between.
+    /// Maximum number of such reads per pass and program, for fairness to other programs and the broker.
     static let piecesPerPass = 16
-    /// Rounds of them after the program has ended: a pipe holds 1 MiB at most, unless somebody may have more.
+    /// Rounds of reads after a program's end. A pipe holds at most 1 MiB unless a privileged process raised its
+    /// capacity.
     static let lastPieces = 4
-    /// How long a program may take to end once nobody waits for it: time to tidy up.
+    /// Time for a program to exit after SIGTERM before it is killed.
     static let programGrace = Duration.seconds(2)
 }

@@ -6,7 +6,7 @@ internal import LibCrypto
 internal import Logging
 internal import ZMTP
 
-/// A job's way from JOB to its terminal.
+/// The path of a job from JOB to its terminal.
 extension Worker {
     func start(_ job: Job, _ body: [UInt8]?) {
         guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
@@ -15,10 +15,10 @@ extension Worker {
         }
         do throws(Refusal) {
             guard phase == .serving, runs.count < slots else { throw Refusal(.workerLost) }
-            // Before its LIMITS a broker has no job to give.
+            // A broker sends LIMITS before its first job.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
             let plan = try TransferPlan.make(job, body, options)
-            // The proxy connects, where to is out of sight.
+            // The proxy connects to the server, so the worker cannot check the server's address.
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
             }
@@ -30,7 +30,7 @@ extension Worker {
         }
     }
 
-    /// Hashes what is there of its body beside the loop, then asks for the rest.
+    /// Hashes a lent part on a thread, or starts the name lookup if there is none.
     private func begin(_ run: JobRun) throws(Refusal) {
         if let part = run.offeredPart {
             do throws(SystemError) {
@@ -49,7 +49,7 @@ extension Worker {
         resolve(run)
     }
 
-    /// A part of a body has been hashed: what was there before it goes on, or something of what came.
+    /// Continues a run after a thread has hashed a lent part or a range of its body.
     func hashed(_ task: PartHasher.Task) {
         guard let run = runs[task.attempt] else { return }
         switch run.phase {
@@ -68,8 +68,7 @@ extension Worker {
         }
     }
 
-    /// Has a thread go on with the hash of a body, if there is enough of it; ends a job whose hash was all it waited
-    /// for.
+    /// Starts a thread on unhashed bytes, if there are enough. Completes a run that waits only for its hash.
     func hashOn(_ run: JobRun) {
         do throws(SystemError) {
             try run.hash(on: hasher)
@@ -80,13 +79,13 @@ extension Worker {
         if case .sealing = run.phase, run.isHashed { complete(run) }
     }
 
-    /// The addresses of the host a job waits for are known, or not to be had.
+    /// Continues a run after its name lookup.
     func named(_ answered: Names.Answered) {
         guard let run = runs[answered.attempt], case .resolving = run.phase else { return }
         begin(run, answered.answer)
     }
 
-    /// A transfer ended by itself.
+    /// Handles the end of a transfer.
     func ended(_ finished: FinishedTransfer) {
         guard let run = finished.sink as? JobRun, !run.isOver else { return }
         do throws(Refusal) {
@@ -121,7 +120,7 @@ extension Worker {
         }
     }
 
-    /// Ends a run whose transfer ended well, once all of its body is decoded.
+    /// Ends a run whose transfer succeeded, once all of its body is decoded and hashed.
     private func seal(_ run: JobRun) throws(Refusal) {
         try run.end()
         guard !run.hasWork else { return }
@@ -129,12 +128,12 @@ extension Worker {
         hashOn(run)
     }
 
-    /// Ends a run whose body cannot be whole: without the body if its head is enough.
+    /// Ends a run whose body cannot be completed. The job still succeeds if its head suffices.
     private func giveUp(_ run: JobRun, _ refusal: Refusal) {
         if run.cut() { complete(run) } else { fail(run, refusal) }
     }
 
-    /// Gives each transfer with bytes to decode a turn, and lets go on what waited for that.
+    /// Gives each transfer with undecoded bytes a turn, and resumes paused transfers.
     func decodeWhatCame() {
         notes.decodingBudget = Limits.decodedBytesPerPass
         guard !notes.decodable.isEmpty else { return }
@@ -154,7 +153,7 @@ extension Worker {
         }
     }
 
-    /// Waits a moment for the bodies of redirects, so that their connections can be used again; then cuts them off.
+    /// Gives the bodies of redirects a moment to end, so that their connections can be reused, and then cuts them off.
     func limitRedirects() {
         guard !notes.redirected.isEmpty else { return }
         let noted = notes.redirected
@@ -167,7 +166,7 @@ extension Worker {
         }
     }
 
-    /// Tells of a whole response.
+    /// Sends the DONE of a complete response.
     private func complete(_ run: JobRun) {
         do throws(Refusal) {
             let part = run.isCut ? nil : run.part()
@@ -185,7 +184,7 @@ extension Worker {
         }
     }
 
-    /// Ends a run from our side: its socket is closed and what came of it deleted before anything is said.
+    /// Fails a run. Closes its socket and deletes or leaves its bytes before FAILED is sent.
     func fail(_ run: JobRun, _ refusal: Refusal) {
         let receivedBytes = run.receivedBytes
         let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
@@ -194,7 +193,7 @@ extension Worker {
         refuse(run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
     }
 
-    /// Lets go of all that a run holds.
+    /// Releases all resources of a run.
     func forget(_ run: JobRun) {
         switch run.phase {
         case .hashing(let task): task.cancel()
@@ -215,7 +214,7 @@ extension Worker {
             job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes,
             unwantedBytes: unwantedBytes, part: part)
         link.send(Message(head: message.encoded())) { message in
-            // No other broker makes anything of a failure: it begins anew.
+            // Another broker cannot use a failure and starts the flight again.
             Outgoing(
                 held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
                 discard: nil)
@@ -223,7 +222,8 @@ extension Worker {
     }
 
     private func watchOver(_ run: JobRun) {
-        // By its name, not weakly: what was ever held weakly is counted in a slow way for life.
+        // By attempt ID and not by a weak reference, which would slow down reference counting for the object's
+        // lifetime.
         run.timer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
             guard let self, let run = runs[attempt] else { return }
             if let refusal = run.overdue(loop.now) {
@@ -251,8 +251,8 @@ extension Worker {
         }
     }
 
-    /// Starts the transfer with the addresses that the policy admits. libcurl asks again before it connects, but after an
-    /// address that it may not have it can wait for a part of the time to connect.
+    /// Starts the transfer with the addresses that the policy admits. libcurl asks the sink again before it connects,
+    /// but a refused address can cost it a part of the connect timeout.
     private func connect(_ run: JobRun, to addresses: [String], resolve: ([String]) -> [String]) {
         let admitted = addresses.filter { run.admits(address: $0) }
         guard !admitted.isEmpty else {

@@ -3,9 +3,9 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
 
-/// What the broker says.
+/// Handling of the broker's messages.
 extension Worker {
-    /// - Parameter body: frame 2; means something with a JOB alone.
+    /// - Parameter body: Second frame, used only with a JOB.
     func handle(_ message: PoolMessage, _ body: [UInt8]?) {
         switch message {
         case .limits(let limits): take(limits)
@@ -41,7 +41,8 @@ extension Worker {
         logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
     }
 
-    /// What is held of other brokers' attempts. What is written where this broker does not look is of no use to it.
+    /// Returns the HOLDS entries of other brokers' attempts. An entry without flight cannot be adopted, which applies
+    /// to files in a spool that this broker does not use.
     private func holds(besides broker: BrokerInstance, isSpoolElsewhere: Bool) -> [HeldAttempt] {
         let holds = runs.values.map { $0.held(loop.now) } + link.waitingHolds
         return holds.filter { $0.attempt.broker != broker }.map { held in
@@ -51,7 +52,7 @@ extension Worker {
         }
     }
 
-    /// The policy that a broker tells; of one that cannot be read, that nothing may be connected to.
+    /// Returns the broker's address policy. If it cannot be parsed, no address is allowed.
     private func addressPolicy(_ text: String) -> AddressPolicy {
         do throws(AddressPolicy.ParseError) {
             return try AddressPolicy(text)
@@ -61,7 +62,7 @@ extension Worker {
         }
     }
 
-    /// An attempt that is not running has ended, and its terminal is on its way: then there is nothing to say.
+    /// Cancels a running attempt. The terminal of any other attempt is already on its way.
     private func cancel(_ attempt: AttemptID) {
         guard let run = runs[attempt] else { return }
         fail(run, Refusal(.cancelled))

@@ -7,31 +7,31 @@ internal import EarshotWire
 internal import Glibc
 internal import Logging
 
-/// A worker on one event loop: takes jobs from the broker, runs them, tells how they ended.
+/// A worker on one event loop: accepts jobs from the broker, runs them and reports their outcome.
 ///
-/// Descriptors and timers only note what happened; at the end of each pass `settle` deals with it, so that nothing is
-/// done inside a callback and each socket is looked at before the loop sleeps.
+/// Callbacks of descriptors and timers only record events. `settle` handles them at the end of each pass, so no work is
+/// done inside a C callback, and each socket is served before the loop sleeps.
 final class Worker {
     /// `serving -> draining -> stopped`.
     enum Phase {
         case serving
-        /// Takes no more jobs, finishes what runs.
+        /// Accepts no more jobs and finishes the running ones.
         case draining
         case stopped
     }
 
-    /// What the broker's LIMITS said; an object, since each run has it.
+    /// The terms of the broker's LIMITS. A class, because each run refers to it.
     final class Terms {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
-        /// Its path.
+        /// Path of the spool folder.
         let spoolPath: String
-        /// Where connections may go.
+        /// Policy for addresses to connect to.
         let addresses: AddressPolicy
-        /// Decoded bytes of a body for each encoded one; 0 for any number.
+        /// Maximum number of decoded bytes for each encoded byte; 0 for no limit.
         let maxRatio: Int
-        /// Maximum bytes of the body of an error page, or of a redirect that is followed.
+        /// Maximum size of the body of an error page or a followed redirect, in bytes.
         let pageBytes: Int
 
         init(_ limits: WorkerLimits, spool: SpoolFolder?, addresses: AddressPolicy) {
@@ -44,12 +44,12 @@ final class Worker {
         }
     }
 
-    /// Where a descriptor that the kernel would not watch is noted.
+    /// Record of a descriptor that the kernel could not watch.
     private final class Unwatched {
         var fault: SystemError?
     }
 
-    /// Where hashes that are done are noted.
+    /// Finished hash tasks.
     private final class Hashed {
         var tasks: [PartHasher.Task] = []
     }
@@ -62,24 +62,24 @@ final class Worker {
     let link: BrokerLink
     let hasher: PartHasher
     private(set) var phase = Phase.serving
-    /// What the loop could not go on with.
+    /// The error that ended the worker.
     private(set) var fault: (any Error)?
     var runs: [AttemptID: JobRun] = [:]
     /// Nil before the first LIMITS.
     var terms: Terms?
-    /// Transfers at once.
+    /// Maximum number of concurrent transfers.
     private(set) var slots: Int
-    /// Whether the broker is still to hear how many.
+    /// Whether the broker has not received the number of slots yet.
     var owesSlots = false
     let notes = JobNotes()
     private let unwatched = Unwatched()
     private let finished: Hashed
     private var hook: EventLoop.HookID?
 
-    /// Connects to the broker; the rest happens while `loop` runs.
+    /// Starts to connect to the broker; everything else happens while `loop` runs.
     ///
-    /// - Throws: `CurlError` or `LibraryError` if a library cannot be loaded, `CaresError` for name servers that are no
-    ///   addresses.
+    /// - Throws: `CurlError` or `LibraryError` if a library cannot be loaded, `CaresError` if a name server is not an
+    ///   address.
     init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
         self.options = options
         self.loop = loop
@@ -102,7 +102,7 @@ final class Worker {
         setSlots(options.slots)
     }
 
-    /// Runs so many transfers at once from now on, as far as there are descriptors for them. Those over it go on.
+    /// Changes the number of slots, limited by the available descriptors. Running transfers beyond it continue.
     func setSlots(_ wish: Int) {
         slots = min(wish, options.mostSlots)
         if slots < wish { logger.warning("too few descriptors for all slots", metadata: ["slots": "\(slots)"]) }
@@ -112,8 +112,8 @@ final class Worker {
 
     // MARK: Leaving
 
-    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`, or as soon as a parent,
-    /// which keeps the time itself, says so once more.
+    /// Accepts no more jobs, finishes the running ones and stops the loop within `Limits.drainTime`. A worker with a
+    /// parent waits for the parent's second signal instead, because the parent measures the time.
     func drain() {
         guard phase == .serving else { return }
         logger.info("draining", metadata: ["running": "\(runs.count)"])
@@ -121,12 +121,12 @@ final class Worker {
         if options.parentPid == nil { loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() } }
     }
 
-    /// Gives up what runs, says goodbye and stops the loop.
+    /// Abandons running jobs, sends BYE and stops the loop.
     func stop() {
         guard phase != .stopped else { return }
         phase = .stopped
         for run in runs.values {
-            // The broker looks for it when it reads BYE.
+            // The broker looks for the file when it reads BYE.
             _ = run.leave()
             forget(run)
         }
@@ -136,7 +136,7 @@ final class Worker {
         loop.stop()
     }
 
-    /// Ends for good, since nothing that this process could do would make the broker take it.
+    /// Stops with an error, because the broker would refuse each further attempt of this process.
     func refused() {
         fault = WorkerRefused()
         stop()
@@ -159,7 +159,7 @@ final class Worker {
         }
     }
 
-    /// - Returns: whether messages of the broker, or bytes to decode, wait.
+    /// - Returns: Whether broker messages or undecoded bytes are pending.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
         while budget > 0, let (message, body) = link.next() {
@@ -187,7 +187,7 @@ final class Worker {
         for run in noted where !run.isOver { hashOn(run) }
     }
 
-    /// Sends what is due, and has the loop wake for what is not yet.
+    /// Sends the PROGRESS messages that are due and sets timers for the others.
     private func sendProgress() throws {
         guard !notes.progressed.isEmpty else { return }
         let noted = notes.progressed

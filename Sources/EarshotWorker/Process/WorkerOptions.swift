@@ -1,29 +1,29 @@
 internal import EarshotHTTP
 
-/// What a worker is told at its start.
+/// Start options of a worker.
 public struct WorkerOptions: Sendable {
     /// The path of the broker's socket `work`, such as `/run/user/1000/earshot/work`.
     public var workPath: String
-    /// Transfers at once, 1 to 10,000, until the broker wishes for another number.
+    /// Number of concurrent transfers, 1 to 10,000, until the broker requests another number.
     public var slots: Int
-    /// Transfers at once at most, whatever the broker wishes: what the process has descriptors for.
+    /// Maximum number of concurrent transfers that the process has descriptors for. The broker cannot exceed it.
     public var mostSlots = 10_000
-    /// Hexadecimal text that proves to the broker whose child this is; nil for none.
+    /// Hexadecimal secret that proves to the broker that this is its supervisor's child; nil for none.
     public var secret: String?
-    /// The process this one must not outlive; nil to live on its own.
+    /// Process ID of the parent, with which this process ends; nil to live independently.
     public var parentPid: Int32?
-    /// What is said in `User-Agent` when the request says nothing.
+    /// Default value of `User-Agent`.
     public var userAgent = "earshot/0.1"
     /// Numeric addresses of name servers, each with an optional `:port`; nil for those of the system.
     public var dnsServers: [String]?
-    /// What the environment says about proxies, for jobs that say nothing.
+    /// Proxies from the environment, for jobs that name none.
     var proxies = ProxyRule { _ in nil }
-    /// A file of certificates to trust instead of the system's.
+    /// Certificate file that replaces the system's trusted certificates; nil for the system's.
     public var caFile: String?
-    /// A file to which the secrets of TLS connections are appended; nil for none, whatever the environment says.
+    /// File to which the secrets of TLS connections are appended; nil for none. Overrides the environment.
     public var tlsKeyLog: String?
 
-    /// Whether text is the numeric address of a name server, with an optional `:port` of 1 to 65535.
+    /// Returns whether `text` is the numeric address of a name server, with an optional `:port` of 1 to 65535.
     public static func isNameServer(_ text: String) -> Bool {
         if IPAddress(text) != nil { return true }
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {

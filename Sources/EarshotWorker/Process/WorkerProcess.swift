@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import Glibc
 public import Logging
 
-/// A worker as a process of its own: the system's side of it, around a `Worker`.
+/// A worker process: signals, limits and privileges around a `Worker`.
 public final class WorkerProcess {
     private let options: WorkerOptions
     private let logger: Logger
@@ -13,13 +13,14 @@ public final class WorkerProcess {
         self.logger = logger
     }
 
-    /// Works until the broker says DRAIN, or SIGTERM or SIGINT comes, and what ran is finished; a second signal ends it
-    /// at once. Changes this process for good: its signals, limits and privileges. Call it on the main thread before
+    /// Runs until running jobs have finished after DRAIN, SIGTERM or SIGINT. A second signal ends it immediately.
+    ///
+    /// Changes the signals, limits and privileges of this process permanently. Must be called on the main thread before
     /// other threads start.
     ///
-    /// - Returns: the exit code, 0.
-    /// - Throws: what the system or c-ares refused; `FolderError` for a runtime folder that is not this user's alone;
-    ///   `WorkerRefused` when the broker refuses it.
+    /// - Returns: The exit code, 0.
+    /// - Throws: Errors of the system or c-ares. `FolderError` if the runtime folder does not belong to this user
+    ///   alone. `WorkerRefused` if the broker refuses the worker.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-worker")
@@ -39,7 +40,8 @@ public final class WorkerProcess {
         options.mostSlots = min(options.mostSlots, most)
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
-        // Later on it is a broker's to make again; now it is an argument of this process.
+        // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
+        // folder again.
         _ = try PrivateFolder.isClosed(around: options.workPath)
         let worker = try Worker(options, loop: loop, logger: logger)
         let registration = try loop.add(signals.descriptor, .readable) { _ in
@@ -53,8 +55,8 @@ public final class WorkerProcess {
         return 0
     }
 
-    /// Sets the variable with which libcurl writes the secrets of TLS connections to a file, before it is loaded. The
-    /// one that a bus inherits is removed: a variable left in an environment must not expose what all clients fetch.
+    /// Sets the variable that makes libcurl write the secrets of TLS connections to a file, before libcurl is loaded.
+    /// An inherited variable is removed, because it would expose the transfers of all clients.
     private func setKeyLog() {
         let variable = "SSLKEYLOGFILE"
         if let file = options.tlsKeyLog { unsafe setenv(variable, file, 1) } else { unsafe unsetenv(variable) }

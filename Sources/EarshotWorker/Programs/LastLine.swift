@@ -1,9 +1,9 @@
-/// The last line that is more than blanks of what a program writes, however much that is.
+/// The last non-blank line of a stream, in bounded memory.
 struct LastLine {
     private var last: [UInt8] = []
     private var present: [UInt8] = []
 
-    /// Fit for a message; empty if there is none.
+    /// Sanitized text for a message; empty without such a line.
     var text: String {
         Printable.sentence(String(decoding: Self.isBlank(present) ? last : present, as: UTF8.self))
     }

@@ -1,49 +1,53 @@
 internal import EarshotHTTP
 internal import EarshotLoop
 
-/// What becomes of a job that a program does, as a value.
+/// State machine of a job that a program runs.
 ///
-/// `running -> over`, or `running -> stopping -> killed -> over` when nobody waits for the program's end any more.
+/// ```
+/// running → over
+/// running → stopping → killed → over     (the job ends before the program)
+///           stopping → over              (the program exits within the grace period)
+/// ```
 struct ProgramFate: Equatable {
     enum Phase: Equatable {
         case running
-        /// Its process group was asked to end, for this reason.
+        /// SIGTERM was sent to the process group, for this reason.
         case stopping(Refusal)
-        /// It did not in time, and was made to.
+        /// The grace period has expired and SIGKILL was sent.
         case killed(Refusal)
         case over
     }
 
     enum Action: Equatable {
-        /// Ask the process group to end, read no more of it, and ask `graceOver` after a while.
+        /// Send SIGTERM to the process group, stop reading its output, and call `graceOver` after the grace period.
         case terminate
-        /// Make it end.
+        /// Send SIGKILL to the process group.
         case kill
     }
 
     private(set) var phase = Phase.running
 
-    /// Whether what it writes is wanted.
+    /// Whether the program's output is still needed.
     var isWanted: Bool { phase == .running }
 
-    /// Its job ends before the program: it was cancelled, or what it writes cannot be kept. The first reason counts.
+    /// Ends the job before the program, after a cancellation or a failure to store its output. The first reason counts.
     mutating func stop(_ reason: Refusal) -> Action? {
         guard case .running = phase else { return nil }
         phase = .stopping(reason)
         return .terminate
     }
 
-    /// The time to end is over.
+    /// Handles the end of the grace period.
     mutating func graceOver() -> Action? {
         guard case .stopping(let reason) = phase else { return nil }
         phase = .killed(reason)
         return .kill
     }
 
-    /// The program has ended.
+    /// Handles the program's exit.
     ///
-    /// - Parameter words: the last line that it wrote on its standard error; empty for none.
-    /// - Returns: why its job fails; nil if it is done.
+    /// - Parameter words: Last line of the program's standard error; empty for none.
+    /// - Returns: The failure of the job; nil if it succeeded.
     mutating func ended(_ exit: ChildProcess.Exit, words: String) -> Refusal? {
         defer { phase = .over }
         switch phase {
@@ -55,8 +59,8 @@ struct ProgramFate: Equatable {
         }
     }
 
-    /// What an exit code means: curl's numbers, with which `earshot get` ends too, say what they say there, so that a
-    /// script can end with what it got. All else is the program's own affair.
+    /// Returns the failure for an exit code. Exit codes of curl, which `earshot get` uses as well, keep their meaning,
+    /// so that a script can pass on the code it got. All other codes are `worker-failed`.
     static func code(of exit: ChildProcess.Exit) -> FailureCode {
         switch exit {
         case .code(3): .malformedURL

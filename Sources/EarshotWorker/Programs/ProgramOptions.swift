@@ -1,21 +1,21 @@
-/// What a worker that runs a program for each job is told at its start.
+/// Start options of a worker that runs a program for each job.
 public struct ProgramOptions: Sendable {
-    /// Jobs at once, at most: each has four descriptors, and a process has 1,024 without asking for more.
+    /// Maximum number of concurrent jobs. Each needs four descriptors, and the default limit of a process is 1,024.
     public static let mostSlots = 200
 
-    /// The path of the broker's socket `work`.
+    /// Path of the broker's socket `work`.
     public var workPath: String
-    /// What it serves, 1 to 16; see `Ready.isScheme`.
+    /// Schemes to serve, 1 to 16; see `Ready.isScheme`.
     public var schemes: [String]
-    /// Jobs at once, 1 to `mostSlots`.
+    /// Number of concurrent jobs, 1 to `mostSlots`.
     public var slots: Int
-    /// The program's path.
+    /// Path of the program.
     public var program: String
-    /// Its arguments, from its own name on; the URL follows them.
+    /// Argument vector, starting with the program's name. The URL is appended.
     public var arguments: [String]
-    /// What its environment has besides this process's.
+    /// Environment variables added to those of this process.
     public var variables: [String: String] = [:]
-    /// What is said of each body; nil for nothing.
+    /// Content type of each body; nil for none.
     public var contentType: String?
 
     public init(workPath: String, schemes: [String], slots: Int, program: String, arguments: [String]) {
@@ -27,8 +27,8 @@ public struct ProgramOptions: Sendable {
     }
 }
 
-/// The broker does not take the worker.
+/// The broker's refusal of the worker.
 public struct ProgramWorkerRefused: Error, CustomStringConvertible {
-    /// What it said.
+    /// The broker's reason.
     public let description: String
 }

@@ -1,11 +1,11 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// The end of a program's output that is read, without waiting.
+/// Non-blocking read end of a program's output.
 struct ProgramPipe: ~Copyable {
-    /// What one look brought.
+    /// Result of one read.
     enum Piece: Equatable {
-        /// So many bytes are in the buffer.
+        /// Number of bytes in the buffer.
         case bytes(Int)
         case nothingYet
         case end
@@ -16,8 +16,8 @@ struct ProgramPipe: ~Copyable {
     private let loop: EventLoop
 
     /// - Parameters:
-    ///   - descriptor: owned from now on.
-    ///   - readable: called in each pass in which there is something to read.
+    ///   - descriptor: Closed with this object, and also if the initializer throws.
+    ///   - readable: Called in each pass in which the pipe is readable.
     init(_ descriptor: Int32, _ loop: EventLoop, readable: @escaping () -> Void) throws(SystemError) {
         self.descriptor = descriptor
         self.loop = loop

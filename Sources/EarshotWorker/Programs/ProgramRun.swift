@@ -4,17 +4,17 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// One job while a program does it: the process, what it has written so far, and how far that was told.
+/// One job that a program runs: the process, its output so far, and the reported progress.
 final class ProgramRun {
     let job: Job
     let started: LoopTime
     private(set) var fate = ProgramFate()
     private(set) var child: ChildProcess
-    /// How the program ended; nil while it runs.
+    /// Exit status of the program; nil while it runs.
     private(set) var exit: ChildProcess.Exit?
-    /// The timer after which it is killed.
+    /// The timer that kills the program.
     var graceTimer: TimerID?
-    /// Where its body's file is; nil without a spool.
+    /// Folder of the body's file; nil without a spool.
     let spool: SpoolFolder?
     private var output: ProgramPipe?
     private var errors: ProgramPipe?
@@ -23,15 +23,15 @@ final class ProgramRun {
     private var words = LastLine()
     private var hashing: PartHasher.Task?
     private var progressSent: LoopTime?
-    /// Whether bytes came that no PROGRESS told of.
+    /// Whether bytes arrived since the last PROGRESS.
     private(set) var hasNews = false
-    /// Whether a timer will ask for it.
+    /// Whether a timer for the next PROGRESS is set.
     var isProgressPlanned = false
     private let loop: EventLoop
 
     /// Starts the program.
     ///
-    /// - Parameter ready: called when the program has written something, or has ended.
+    /// - Parameter ready: Called when the program has written output or exited.
     init(
         _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, _ terms: ProgramWorker.Terms, loop: EventLoop,
         ready: @escaping (ProgramRun) -> Void
@@ -63,7 +63,7 @@ final class ProgramRun {
             close(errorPipe.reader)
             throw error
         }
-        // From here on there is a process, which is reaped by whoever looks after the run.
+        // From here on there is a process, which the owner of the run must reap.
         do throws(SystemError) {
             output = try ProgramPipe(outputPipe.reader, loop) { [unowned self] in ready(self) }
         } catch {
@@ -78,7 +78,7 @@ final class ProgramRun {
         }
     }
 
-    /// A process that cannot be watched is none.
+    /// Kills and reaps a process that cannot be watched.
     private func abort(_ error: SystemError) throws(SystemError) {
         child.sendToGroup(SIGKILL)
         _ = hasEnded(within: -1)
@@ -104,24 +104,25 @@ final class ProgramRun {
             options.program, options.arguments + [job.url], streams: streams, variables: variables)
     }
 
-    /// Decoded bytes of the body so far; 0 once they are given away.
+    /// Decoded bytes of the body so far; 0 once the body is handed over.
     var receivedBytes: Int { body?.count ?? 0 }
 
-    // MARK: What the program does
+    // MARK: Output and exit
 
-    /// Takes what the program has written, of very much a part, and notes its end.
+    /// Reads the program's output, within a budget per call, and records its exit.
     ///
-    /// - Returns: whether there may be more to take.
+    /// - Returns: Whether more output may be available.
     func take(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
         readErrors(into: &buffer)
         let isMore = try readOutput(into: &buffer)
         guard exit == nil, hasEnded(within: 0) else { return isMore && exit == nil }
-        // What the program started does not outlive it. While it is not reaped its number is its group's.
+        // Descendants of the program must not outlive it. Until it is reaped, its process ID cannot be reused as a
+        // group ID.
         child.sendToGroup(SIGKILL)
         exit = child.reap()
         if let registration { loop.remove(registration) }
         registration = nil
-        // All of it is in the pipes now; what somebody who left the group writes later is nobody's.
+        // The pipes now contain all output of the group. Later output of a process that left the group is ignored.
         for _ in 0..<Limits.lastPieces {
             guard try readOutput(into: &buffer) else { break }
         }
@@ -131,7 +132,7 @@ final class ProgramRun {
         return false
     }
 
-    /// - Parameter milliseconds: how long to wait for it; -1 for as long as it takes.
+    /// - Parameter milliseconds: Maximum time to wait; -1 for no limit.
     private func hasEnded(within milliseconds: Int32) -> Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&entry, 1, milliseconds) > 0
@@ -165,7 +166,7 @@ final class ProgramRun {
     }
 
     private func keep(_ bytes: Span<UInt8>) throws(Refusal) {
-        // Who asks by HEAD wants to know whether, not what.
+        // A HEAD request asks only whether the resource exists.
         guard job.method != "HEAD" else { return }
         hasNews = true
         do throws(BodyStore.Fault) {
@@ -177,7 +178,9 @@ final class ProgramRun {
 
     // MARK: Its end
 
-    /// Its job ends before the program; the first reason counts.
+    /// Ends the job before the program. The first reason counts.
+    ///
+    /// - Returns: Whether the grace period starts now.
     func stop(_ reason: Refusal) -> Bool {
         guard fate.stop(reason) == .terminate else { return false }
         _ = body.take()
@@ -187,32 +190,32 @@ final class ProgramRun {
         return true
     }
 
-    /// The time to end is over.
+    /// Kills the program at the end of the grace period.
     func graceOver() {
         if fate.graceOver() == .kill { child.sendToGroup(SIGKILL) }
     }
 
-    /// Ends all of it at once, to be told of by nobody.
+    /// Kills the program without a terminal for its job.
     func kill() {
         child.sendToGroup(SIGKILL)
         _ = body.take()
     }
 
-    /// Lets the body be larger than the JOB said.
+    /// Raises the maximum body size; nil removes it.
     func raise(to maximum: Int?) { body?.raise(to: maximum) }
 
-    /// What is left of the body to hash goes to a thread.
+    /// Starts a thread on the unhashed rest of the body.
     ///
-    /// - Returns: whether that has to be waited for.
+    /// - Returns: Whether the caller must wait for its result.
     func seal(on hasher: PartHasher) throws(SystemError) -> Bool {
         guard fate.isWanted, body?.isHashed == false else { return false }
         hashing = try body?.hashRest(on: hasher, for: job.attempt)
         return true
     }
 
-    /// A thread has hashed it.
+    /// Takes the result of a hash thread.
     ///
-    /// - Returns: false if it could not read the file.
+    /// - Returns: false if the thread could not read the file.
     func hashed(_ task: PartHasher.Task) -> Bool {
         guard task === hashing else { return true }
         hashing = nil
@@ -221,7 +224,7 @@ final class ProgramRun {
         return true
     }
 
-    /// The answer; its file, if it has one, is the receiver's to delete.
+    /// Returns the completion. The receiver owns the file of its body, if there is one, and must delete it.
     func complete(contentType: String?) throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard let exit else { preconditionFailure("\(job.attempt) is not over") }
         if let refusal = fate.ended(exit, words: words.text) { throw refusal }
@@ -242,7 +245,7 @@ final class ProgramRun {
 
     // MARK: Progress
 
-    /// When the next PROGRESS may go out; nil if none is wanted.
+    /// Time of the next PROGRESS; nil if none is needed.
     var progressDue: LoopTime? {
         guard let pause = job.progressMilliseconds, fate.isWanted, hasNews else { return nil }
         return (progressSent ?? started).advanced(by: .milliseconds(pause))
@@ -251,7 +254,7 @@ final class ProgramRun {
     func takeProgress() -> WorkerMessage {
         hasNews = false
         progressSent = loop.now
-        // If that fails the body stays where it is, as long as it may.
+        // On failure the body stays in memory, up to its limit.
         if job.streams { try? body?.moveToFile() }
         let part = body?.fileName.map { BodyPart(file: $0, httpFields: []) }
         return .progress(job.attempt, received: receivedBytes, total: nil, part: part)

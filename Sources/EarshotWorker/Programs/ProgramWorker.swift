@@ -5,27 +5,27 @@ internal import Glibc
 internal import Logging
 internal import ZMTP
 
-/// A worker on one event loop that runs a program for each job: the URL is its last argument, a request's body its
-/// input, what it writes the answer.
+/// A worker on one event loop that runs a program for each job.
 ///
-/// Descriptors and timers only note what happened; the end of each pass deals with it.
+/// The URL is the program's last argument, the request's body its standard input, and its standard output the response.
+/// Callbacks of descriptors and timers only record events. `settle` handles them at the end of each pass.
 final class ProgramWorker {
     /// `serving -> draining -> stopped`.
     enum Phase {
         case serving
-        /// Takes no more jobs, finishes what runs.
+        /// Accepts no more jobs and finishes the running ones.
         case draining
         case stopped
     }
 
-    /// What the broker's LIMITS said.
+    /// The terms of the broker's LIMITS.
     struct Terms {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
     }
 
-    /// Where hashes that are done are noted.
+    /// Finished hash tasks.
     private final class Hashed {
         var tasks: [PartHasher.Task] = []
     }
@@ -36,13 +36,13 @@ final class ProgramWorker {
     private let link: BrokerLink
     private let hasher: PartHasher
     private let finished: Hashed
-    /// Called when a broker has taken it in.
+    /// Called when a broker has accepted the worker.
     private let onServing: () -> Void
     private(set) var phase = Phase.serving
-    /// What the loop could not go on with.
+    /// The error that ended the worker.
     private(set) var fault: (any Error)?
     private var runs: [AttemptID: ProgramRun] = [:]
-    /// Attempts whose programs have something to say, or have ended.
+    /// Attempts whose programs have written output or exited.
     private var noted: Set<AttemptID> = []
     private var terms: Terms?
     private var buffer = [UInt8](repeating: 0, count: Limits.pieceBytes)
@@ -65,14 +65,14 @@ final class ProgramWorker {
 
     // MARK: Leaving
 
-    /// Takes no more jobs, finishes what runs, and stops the loop: within `Limits.drainTime`.
+    /// Accepts no more jobs, finishes the running ones and stops the loop within `Limits.drainTime`.
     func drain() {
         guard phase == .serving else { return }
         phase = .draining
         loop.setTimer(after: Limits.drainTime) { [weak self] in self?.stop() }
     }
 
-    /// Ends what runs, says goodbye and stops the loop.
+    /// Kills running programs, sends BYE and stops the loop.
     func stop() {
         guard phase != .stopped else { return }
         phase = .stopped
@@ -98,7 +98,7 @@ final class ProgramWorker {
         }
     }
 
-    /// - Returns: whether messages of the broker wait.
+    /// - Returns: Whether broker messages are pending.
     private func work() throws -> Bool {
         var budget = Limits.messagesPerPass
         while budget > 0, phase != .stopped, let (message, body) = link.next() {
@@ -141,7 +141,7 @@ final class ProgramWorker {
         }
     }
 
-    // MARK: What the broker says
+    // MARK: Messages of the broker
 
     private func handle(_ message: PoolMessage, _ body: [UInt8]?) {
         switch message {
@@ -150,7 +150,7 @@ final class ProgramWorker {
         case .cancel(let attempt): if let run = runs[attempt] { stop(run, Refusal(.cancelled)) }
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .ping: link.sendNow(.pong)
-        // No jobs come until the next broker is there; the user ends this worker, not a broker.
+        // No jobs arrive until the next broker listens. Only the user ends this worker.
         case .drain: logger.info("the broker is ending: running jobs are finished, and the next broker is awaited")
         case .error(let code, let detail): objected(Printable.sentence(code), Printable.sentence(detail ?? ""))
         }
@@ -167,7 +167,7 @@ final class ProgramWorker {
         let isNew = !link.isUp
         link.welcomed { [] }
         guard isNew else { return }
-        // What was given on an earlier connection is nobody's any more: the broker gave it to others, or is gone.
+        // Jobs of an earlier connection are void: that broker has requeued them or is gone.
         for run in runs.values { stop(run, Refusal(.cancelled)) }
         onServing()
     }
@@ -200,25 +200,26 @@ final class ProgramWorker {
         }
     }
 
-    /// Without descriptors or processes, which others may give back, another try may end better.
+    /// Returns the failure for a program that could not be started. A lack of descriptors or processes is transient, so
+    /// a retry may succeed.
     private static func code(of error: SystemError) -> FailureCode {
         [EMFILE, ENFILE, EAGAIN, ENOMEM].contains(error.number) ? .connectFailed : .workerFailed
     }
 
-    /// Ends a job before its program, which is killed if it takes too long over it. Its slot is taken until then.
+    /// Ends a job before its program, which is killed after the grace period. The job keeps its slot until the exit.
     private func stop(_ run: ProgramRun, _ reason: Refusal) {
         guard run.stop(reason) else { return }
         run.graceTimer = loop.setTimer(after: Limits.programGrace) { [weak run] in run?.graceOver() }
     }
 
-    /// Takes what a program has to say.
+    /// Reads the output of a program and concludes the job after its exit.
     private func look(at attempt: AttemptID) {
         guard let run = runs[attempt] else { return }
         do throws(Refusal) {
             if try run.take(into: &buffer) { noted.insert(attempt) }
         } catch {
             stop(run, error)
-            // Its end may have been there to be seen.
+            // The exit may already be visible.
             noted.insert(attempt)
         }
         guard run.exit != nil, !noted.contains(attempt) else { return }

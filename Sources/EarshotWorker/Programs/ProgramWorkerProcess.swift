@@ -2,33 +2,34 @@ internal import EarshotLoop
 internal import Glibc
 public import Logging
 
-/// A worker that runs a program for each job, as a process of its own: the system's side of it, around a
-/// `ProgramWorker`.
+/// Process of a worker that runs a program for each job: signals around a `ProgramWorker`.
 public final class ProgramWorkerProcess {
     private let options: ProgramOptions
     private let logger: Logger
     private let onServing: () -> Void
 
-    /// - Parameter onServing: called when a broker has taken it in, and again for each later broker.
+    /// - Parameter onServing: Called each time a broker has accepted the worker.
     public init(options: ProgramOptions, logger: Logger, onServing: @escaping () -> Void) {
         self.options = options
         self.logger = logger
         self.onServing = onServing
     }
 
-    /// Works until SIGTERM, SIGINT or SIGHUP comes and what ran is finished; a second signal ends it at once, with the
-    /// programs that it runs. Changes this process's signals for good. Call it on the main thread before other threads
-    /// start.
+    /// Runs until running jobs have finished after SIGTERM, SIGINT or SIGHUP. A second signal ends it immediately and
+    /// kills its programs.
     ///
-    /// - Returns: the exit code, 0.
-    /// - Throws: what the system refused; `FolderError` for a runtime folder that is not this user's alone;
-    ///   `ProgramWorkerRefused` when the broker refuses it.
+    /// Changes the signals of this process permanently. Must be called on the main thread before other threads start.
+    ///
+    /// - Returns: The exit code, 0.
+    /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
+    ///   `ProgramWorkerRefused` if the broker refuses the worker.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-work")
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
-        // Later on it is a broker's to make again; now it is an argument of this process.
+        // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
+        // folder again.
         _ = try PrivateFolder.isClosed(around: options.workPath)
         let worker = try ProgramWorker(options, loop: loop, logger: logger, onServing: onServing)
         let registration = try loop.add(signals.descriptor, .readable) { _ in

@@ -1,22 +1,22 @@
 internal import EarshotLoop
 
-/// Keeps the loop's registrations in step with what one instance of a C library wants to hear of its descriptors.
+/// Registrations with the loop for the descriptors of one instance of a C library.
 ///
-/// A descriptor that nothing is wanted of stays registered: a connection that is kept between two transfers is soon
-/// wanted again. A library may close it meanwhile without a word, and another get the same number: where that can be, a
-/// change is a new registration, which ends whatever stood for the number.
+/// A descriptor without interest stays registered, because a connection kept between two transfers is soon used again.
+/// A library may close such a descriptor without notice, and the kernel may reuse its number. A change marked as new
+/// therefore replaces the registration under that number.
 final class DescriptorWatch {
-    /// Told that a descriptor is ready, by its number.
+    /// Receives the number and the readiness of a descriptor.
     typealias Listener = (Int32, EventLoop.Readiness) -> Void
 
-    /// Makes a watch for one instance of a library.
+    /// Creates the watch for one instance of a library.
     typealias Maker = (@escaping Listener) -> DescriptorWatch
 
-    /// A descriptor that was to be watched, as far as is known.
+    /// A registered descriptor. The library may have closed it since.
     private struct Watched {
         let registration: EventLoop.Registration
         let interest: EventLoop.Interest
-        /// Whether nothing is wanted of it at present.
+        /// Whether the library has no interest in it at present.
         var isIdle = false
     }
 
@@ -25,7 +25,7 @@ final class DescriptorWatch {
     private let failed: (SystemError) -> Void
     private var watched: [Int32: Watched] = [:]
 
-    /// - Parameter failed: told when the kernel has no memory to watch a descriptor: what waits for it waits in vain.
+    /// - Parameter failed: Called if the kernel has no memory to watch a descriptor, so that its transfers would hang.
     init(_ loop: EventLoop, ready: @escaping Listener, failed: @escaping (SystemError) -> Void) {
         self.loop = loop
         self.ready = ready
@@ -36,9 +36,9 @@ final class DescriptorWatch {
         for watched in watched.values { loop.remove(watched.registration) }
     }
 
-    /// Watches `descriptor` from now on for this; for nothing, until something is wanted of it again.
+    /// Sets the interest in `descriptor`; none suspends the watch until the next call.
     ///
-    /// - Parameter isNew: whether it may be another than the one that had this number the last time.
+    /// - Parameter isNew: Whether the number may belong to another descriptor than at the last call.
     func set(_ descriptor: Int32, reads: Bool, writes: Bool, isNew: Bool) {
         if isNew { forget(descriptor) }
         var interest: EventLoop.Interest = []
@@ -56,9 +56,9 @@ final class DescriptorWatch {
 
     private func register(_ descriptor: Int32, _ interest: EventLoop.Interest) {
         do throws(SystemError) {
-            // `deinit` ends what calls it.
+            // `deinit` removes the registration, so this closure never outlives `self`.
             let registration = try loop.add(descriptor, interest) { [unowned self] readiness in
-                // What comes while nobody waits is the other end's goodbye, and would be told of in each pass.
+                // An event on an idle descriptor is the peer's hang-up. Epoll would report it again in each pass.
                 if watched[descriptor]?.isIdle == true { forget(descriptor) } else { ready(descriptor, readiness) }
             }
             watched[descriptor] = Watched(registration: registration, interest: interest)

@@ -2,27 +2,29 @@ internal import Curl
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// A JOB understood: what is asked of libcurl, and of whom.
+/// The interpretation of a JOB: the request for libcurl and the peer to connect to.
 struct TransferPlan {
     let url: FetchURL
     let isHead: Bool
-    /// Without addresses and times, which are known when the transfer starts.
+    /// Without addresses and timeouts, which are added when the transfer starts.
     let request: TransferRequest
-    /// The fields sent to the server, but for what the worker adds.
+    /// Header fields of the job, without those that the worker adds.
     let fields: HeaderFields
-    /// Whether the request has an `accept-encoding` of its own: then the body is passed on as it is sent.
+    /// Whether the request has an `accept-encoding` field, in which case the body is not decoded.
     let namesCodings: Bool
-    /// The proxy that it goes through; nil for none.
+    /// The proxy; nil for a direct connection.
     let proxy: ProxyAddress?
-    /// Whose address is needed, and where it is connected to: lower-case, without brackets.
+    /// Host to resolve and connect to, either the server or the proxy: lower-case, without brackets.
     let host: String
-    /// The port there.
+    /// Port of that host.
     let hostPort: UInt16
 
-    /// What is asked of the server.
+    /// The request as the server sees it.
     var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
 
-    /// Understands a job. An initializer would be given copies of all three.
+    /// Returns the plan of a job. A function, because an initializer would receive copies of all three arguments.
+    ///
+    /// - Throws: A refusal with the code of the first invalid field.
     static func make(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) -> TransferPlan {
         let url = try parsed(job.url)
         guard url.isHTTP else { throw Refusal(.unsupportedScheme) }
@@ -70,7 +72,7 @@ struct TransferPlan {
         do throws(FetchURL.ParseError) { return try FetchURL(url) } catch { throw Refusal(.malformedURL) }
     }
 
-    /// The request for what is missing of a body; nil if the whole has to be asked for.
+    /// Returns the request for the rest of a partial body; nil if the whole body must be requested.
     func request(toResume kept: PartialBody) -> TransferRequest? {
         guard let fields = ResumeRule().fields(toResume: kept, of: asked) else { return nil }
         var request = request
@@ -82,7 +84,7 @@ struct TransferPlan {
         fields.map { .init(name: String(decoding: $0.name, as: UTF8.self), value: Array($0.value)) }
     }
 
-    /// The proxy that a job says, or else the environment.
+    /// The proxy named by the job, or otherwise by the environment.
     private static func proxy(
         _ said: String?, _ url: FetchURL, _ options: WorkerOptions
     ) throws(Refusal) -> ProxyAddress? {

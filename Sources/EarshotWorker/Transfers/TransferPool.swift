@@ -1,14 +1,14 @@
 internal import Curl
 internal import EarshotLoop
 
-/// The transfers that run, spread over several multi handles as `TransferSpread` says.
+/// Running transfers, distributed over several multi handles according to `TransferSpread`.
 final class TransferPool {
-    /// A transfer and where it runs.
+    /// A transfer and its shard.
     struct Running {
         fileprivate let shard: Shard
         fileprivate let transfer: Transfer
 
-        /// Milliseconds since its connection last received bytes; nil without a connection.
+        /// Milliseconds since the connection last received bytes; nil without a connection.
         var silentMilliseconds: Int? { transfer.silentMilliseconds }
     }
 
@@ -16,9 +16,9 @@ final class TransferPool {
     fileprivate final class Shard {
         let multi: Multi
         let watch: DescriptorWatch
-        /// When libcurl wants to be called; nil if it does not.
+        /// Time of the next call that libcurl requested; nil without one.
         var due: LoopTime?
-        /// How many of its transfers run, as was told last.
+        /// Number of running transfers at the last update of the pool's total.
         var runningCount = 0
 
         init(_ multi: Multi, _ watch: DescriptorWatch) {
@@ -30,29 +30,29 @@ final class TransferPool {
     private let loop: EventLoop
     private let makeWatch: DescriptorWatch.Maker
     private var spread = TransferSpread(slots: 1)
-    /// By number; made when first needed.
+    /// Indexed by shard number. A shard is created on first use.
     private var shards: [Shard?] = []
     private var finished: [FinishedTransfer] = []
 
-    /// How many transfers run.
+    /// Number of running transfers.
     private(set) var count = 0
 
-    /// - Parameter makeWatch: called once for each multi handle.
+    /// - Parameter makeWatch: Called once for each multi handle.
     init(loop: EventLoop, makeWatch: @escaping DescriptorWatch.Maker) {
         self.loop = loop
         self.makeWatch = makeWatch
     }
 
-    /// Has all that the first transfer needs made ready.
+    /// Creates the first shard, so that the first transfer does not pay for it.
     func prepare() throws(CurlError) { _ = try shard(0) }
 
-    /// Spreads transfers from now on as is good for so many.
+    /// Sets the number of slots for which later transfers are distributed.
     func makeRoom(slots: Int) {
         spread = TransferSpread(slots: slots)
         for case let shard? in shards { shard.multi.keepConnections(spread.connectionsPerShard) }
     }
 
-    /// The next moment at which libcurl wants to be called.
+    /// Time of the next call that libcurl requested; nil without one.
     var due: LoopTime? {
         var first: LoopTime?
         for case let shard? in shards {
@@ -61,11 +61,11 @@ final class TransferPool {
         return first
     }
 
-    /// Starts a transfer. Its end is handed out by `settle`.
+    /// Starts a transfer. `settle` returns it after its end.
     ///
     /// - Parameters:
-    ///   - host: whom it connects to.
-    ///   - port: the port there.
+    ///   - host: Host to connect to, which selects the shard.
+    ///   - port: Port of that host.
     func start(
         _ request: TransferRequest, host: String, port: UInt16, sink: any TransferSink
     ) throws(CurlError) -> Running {
@@ -76,20 +76,20 @@ final class TransferPool {
         return Running(shard: shard, transfer: transfer)
     }
 
-    /// Ends a transfer now and closes its socket.
+    /// Ends a transfer immediately and closes its socket. `settle` does not return it.
     func cancel(_ running: Running) {
         finished.removeAll { $0.transfer === running.transfer }
         running.shard.multi.cancel(running.transfer)
         take(running.shard)
     }
 
-    /// Lets a transfer go on whose sink postponed bytes.
+    /// Resumes a transfer whose sink postponed bytes.
     func resume(_ running: Running) {
         running.shard.multi.resume(running.transfer)
         take(running.shard)
     }
 
-    /// Does what is due, and hands out the transfers that ended.
+    /// Runs due timers of libcurl and returns the transfers that have ended since the last call.
     func settle() -> [FinishedTransfer] {
         for case let shard? in shards {
             guard let due = shard.due, due <= loop.now else { continue }
@@ -109,7 +109,7 @@ final class TransferPool {
         while shards.count <= number { shards.append(nil) }
         if let shard = shards[number] { return shard }
         let multi = try Multi.make(maxConnections: spread.connectionsPerShard)
-        // The watch, which calls it, goes with its shard, and that with the pool.
+        // The pool owns the shard, and the shard owns the watch that calls this closure.
         let watch = makeWatch { [unowned self] in ready($0, $1, number) }
         let shard = Shard(multi, watch)
         shards[number] = shard
@@ -130,7 +130,7 @@ final class TransferPool {
                 interest.descriptor, reads: interest.reads, writes: interest.writes, isNew: interest.isNew)
         }
         switch shard.multi.takeTimeout() {
-        // At once is this pass's time: a later one would make the loop sleep a millisecond.
+        // A delay of 0 means this pass. A later time would make the loop sleep for a millisecond.
         case .after(0): shard.due = loop.now
         case .after(let milliseconds): shard.due = LoopTime.read().advanced(milliseconds: milliseconds)
         case .cancel: shard.due = nil

@@ -1,27 +1,29 @@
-/// Which multi handle runs which transfer: what libcurl does for one takes time in proportion to the connections of its
-/// multi handle, and a connection is found again in its own alone.
+/// Assignment of transfers to multi handles (shards).
 ///
-/// Few transfers share the first. Of many, those to one server go to one while it has room, and to the next with room
-/// beyond that: so neither has a server with thousands that wait all the others wait with it, nor does it take long for
-/// what it answers itself.
+/// The cost of libcurl's calls grows with the number of connections of the multi handle. A connection can be reused
+/// only within its multi handle.
+///
+/// A small number of transfers shares the first shard. Beyond it, a hash of the server selects the shard; if that one
+/// is full, the next shard with room is used. A server with thousands of slow transfers thus delays only some of the
+/// others, and its own transfers still find connections to reuse.
 struct TransferSpread: Equatable {
-    /// How many multi handles there are.
+    /// Number of multi handles.
     let shards: Int
-    /// How many connections each keeps at most: its transfers' and some idle ones for the next requests.
+    /// Maximum number of connections of each, including idle ones kept for reuse.
     let connectionsPerShard: Int
 
-    /// - Parameter slots: transfers at once, at least 1.
+    /// - Parameter slots: Maximum number of concurrent transfers, at least 1.
     init(slots: Int) {
         shards = max(1, slots / Limits.usualShardTransfers)
-        // All together no more than two for each slot, and the two descriptors that a multi handle has itself.
+        // At most two connections per slot in total. Each multi handle needs two descriptors for itself.
         connectionsPerShard = shards == 1 ? Limits.onlyShardConnections : 2 * slots / shards - 2
     }
 
-    /// The multi handle for a transfer to this server.
+    /// Returns the number of the shard for a transfer to this server.
     ///
     /// - Parameters:
-    ///   - running: how many transfers run in all.
-    ///   - shardRunning: how many in one of them.
+    ///   - running: Number of running transfers in all shards.
+    ///   - shardRunning: Returns the number of running transfers in one shard.
     func shard(host: String, port: UInt16, running: Int, shardRunning: (Int) -> Int) -> Int {
         guard running >= Limits.mostShardTransfers else { return 0 }
         // FNV-1a.
@@ -32,7 +34,7 @@ struct TransferSpread: Equatable {
             let shard = (first + step) % shards
             if shardRunning(shard) < Limits.mostShardTransfers { return shard }
         }
-        // Fewer slots than before, and more that still run.
+        // All shards are full: the number of slots has shrunk while earlier transfers still run.
         return first
     }
 }
