@@ -1,5 +1,7 @@
-/// What the loop tells a task that waits for something else than a response, once; or that the task no longer waits,
-/// whichever came first.
+/// One-shot result that the loop thread delivers to a waiting task.
+///
+/// State machine: `open -> told` when the loop delivers the result, `open -> givenUp` when the task stops waiting. Both
+/// end states are final.
 final class Answer<Value: Sendable>: Sendable {
     private enum State {
         case open
@@ -9,19 +11,19 @@ final class Answer<Value: Sendable>: Sendable {
 
     private let state = Observed(State.open)
 
-    /// Tells it. What is told later is not heard.
+    /// Delivers the result. Has no effect in an end state.
     func tell(_ result: Result<Value, BusError>) { end(.told(result)) }
 
-    /// Waits no longer. Nothing happens if it was told before.
+    /// Records that the task no longer waits. Has no effect in an end state.
     func giveUp() { end(.givenUp) }
 
-    /// Whether the task went before it was told.
+    /// Whether the task stopped waiting before the result arrived.
     var wasGivenUp: Bool { if case .givenUp = state.current.value { true } else { false } }
 
-    /// Waits for it.
+    /// Waits for the result.
     ///
-    /// - Throws: what was told, ``BusError``; `CancellationError` when the task is cancelled before, and then it was
-    ///   given up.
+    /// - Throws: the delivered ``BusError``; `CancellationError` when the task is cancelled first, which also ends the
+    ///   wait for good.
     nonisolated(nonsending) func value() async throws -> Value {
         while true {
             let (state, version) = state.current

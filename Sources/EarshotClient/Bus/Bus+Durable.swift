@@ -1,32 +1,37 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Requests that outlive the program, and brokers: the broker keeps them on its disk.
+/// Durable requests, which the broker stores on disk.
 extension Bus {
-    /// Has the broker keep a request on its disk, and carry it out whatever becomes of this program and of the broker.
-    /// Returns when it is on the disk.
+    /// Stores a durable request in the broker. Returns when it is on disk.
+    ///
+    /// A durable request outlives this program, the connection and the broker. Its result is stored until a program
+    /// claims it with ``claim(_:)``, for at most the broker's setting `durable-time`.
     ///
     /// ```swift
     /// try await bus.submit(url, under: "reports", id: "2026-11")
-    /// // Now, or in the next life of the program:
+    /// // Now, or after a restart of the program:
     /// for try await ended in try await bus.claim("reports") {
     ///     try await store(ended.request, ended.result)
     ///     try await ended.acknowledge()
     /// }
     /// ```
     ///
-    /// What becomes of it is kept until somebody takes it, by ``claim(_:)``, as long as the broker's setting
-    /// `durable-time` says. To submit the same again changes nothing, so who does not know whether it was submitted
-    /// does it again. It is no longer wanted by ``remove(_:)``. A private broker keeps nothing.
+    /// Submission is idempotent: the same request with the same ID is stored once. After an error, submit again.
+    /// ``remove(_:)`` deletes stored requests and results. Private brokers store no durable requests.
     ///
     /// - Parameters:
-    ///   - handler: a name of the program's own, under which no ``Handler`` asks for anything and nobody watches: the
-    ///     first who hears a result takes it.
-    ///   - id: names it under its handler; 1 to 64 visible ASCII bytes.
-    ///   - options: with ``FetchOptions/method`` `GET` or `HEAD`; ``FetchOptions/deadline`` counts from now on, over
-    ///     restarts.
-    /// - Throws: ``BusError``: ``BusError/Code/notStored`` when the broker cannot keep it, ``BusError/Code/idInUse``
-    ///   when another request has this ID; `CancellationError`, and then it is withdrawn.
+    ///   - url: as for ``Handler/fetch(_:priority:_:)``.
+    ///   - handler: a handler name used for durable requests only, 1 to 200 visible ASCII bytes. The first subscriber
+    ///     that acknowledges a result consumes it, so neither a ``Handler`` nor a ``Watch`` may use the name.
+    ///   - id: unique ID of the request under its handler, 1 to 64 visible ASCII bytes.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: must have the ``FetchOptions/method`` `GET` or `HEAD`. The ``FetchOptions/deadline`` starts with
+    ///     the submission and continues over restarts.
+    /// - Throws: ``BusError`` with ``BusError/Code/notStored`` if the broker cannot store the request,
+    ///   ``BusError/Code/idInUse`` if another request has the ID, ``BusError/Code/invalidRequest``,
+    ///   ``BusError/Code/noBroker`` or ``BusError/Code/closed``; `CancellationError` if the task is cancelled, which
+    ///   withdraws the request.
     public nonisolated(nonsending) func submit(
         _ url: String, under handler: String, id: String, priority: Priority = .normal,
         _ options: FetchOptions = FetchOptions()
@@ -49,13 +54,15 @@ extension Bus {
         }
     }
 
-    /// Listens as ``watch(_:)`` does, and takes what was submitted: first what has ended and waits on the disk, then
-    /// what ends from now on.
+    /// Subscribes to a handler and takes the results of its durable requests: first those that wait on disk, then later
+    /// ones.
     ///
-    /// Each element is the program's to acknowledge. What is not acknowledged when the program or the broker ends comes
-    /// again to who claims it next, so each comes at least once. After 64 that are not acknowledged nothing more comes.
+    /// Delivery is at least once. Each element must be acknowledged with ``WatchedRequest/acknowledge()``. The next
+    /// claim gets all elements that were not acknowledged when the program or the broker ended. At most 64
+    /// unacknowledged elements are delivered.
     ///
-    /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
+    /// - Parameter pattern: handler name, or a name that ends in `/` for all handlers below it.
+    /// - Returns: an endless sequence of results.
     /// - Throws: as ``watch(_:)``.
     public nonisolated(nonsending) func claim(_ pattern: String) async throws -> Watch {
         try await watch(pattern, isClaim: true)

@@ -2,7 +2,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Synchronization
 
-/// A program's connection to the download bus.
+/// Connection of a program to the download bus.
 ///
 /// ```swift
 /// let bus = try await Bus.connect()
@@ -11,32 +11,38 @@ internal import Synchronization
 /// print(response.status, try await response.body.bytes().count)
 /// ```
 ///
-/// One is enough for a program. It has a thread of its own, on which nothing of the program is called; but what a
-/// function held that is not wanted any more may end there. When the broker ends and another one comes, it connects
-/// anew and asks again for all that is still wanted; those who wait do not notice.
-/// Its handlers and watches hold it; it ends when the last of them is gone, or by ``close()``.
+/// One bus per program is sufficient. It runs on a dedicated thread, which calls no code of the program. Closures of
+/// cancelled requests may be deallocated on that thread.
+///
+/// If the broker ends, the bus reconnects and repeats all open requests; waiting tasks are not interrupted. Requests
+/// whose method is not idempotent fail with ``BusError/Code/connectionLost`` instead. Handlers and watches retain the
+/// bus. It ends with the last reference, or by ``close()``.
 public final class Bus: Sendable {
     let commands: Mailbox<BusCommand>
-    /// The first segment of the names it makes: turns in the broker's queue and cookies go by it.
+    /// First segment of generated handler names. The broker schedules fairly between roots, and cookies belong to a
+    /// root.
     private let root: String
-    /// Begins the IDs of its requests, since others may ask for something under the same handler. Seven characters and
-    /// a hyphen: Swift keeps texts of up to fifteen in place, without memory of their own, and so does the broker.
+    /// Prefix of request IDs, unique to this bus because other programs can use the same handler names. Seven
+    /// characters and a hyphen, so that most IDs fit into the 15 bytes that Swift stores without an allocation.
     private let prefix: String
     private static let prefixes: UInt64 = 36 * 36 * 36 * 36 * 36 * 36 * 36
     private let numbers = Atomic<UInt64>(0)
-    /// Whether its thread has done all it does.
+    /// Whether the loop thread has ended.
     let hasEnded = Observed(false)
 
     /// Connects to a broker.
     ///
     /// - Parameters:
-    ///   - application: begins the names of handlers that have none; 1 to 100 visible ASCII bytes without a slash.
-    ///   - patience: how long the broker may be away before what is awaited ends as ``BusError/Code/noBroker``, and how
-    ///     long it may take to answer at first; nil for ever. The bus goes on trying after that.
-    ///   - lease: how long the broker keeps what the bus wants when the connection breaks, up to an hour: nothing is
-    ///     fetched twice for that, and what may not be done twice goes on. The broker also keeps it for so long when
-    ///     the program is killed.
-    /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description says how to start one,
+    ///   - broker: the broker to connect to, by default the user's.
+    ///   - application: prefix of generated handler names, 1 to 100 visible ASCII bytes without `/`.
+    ///   - patience: maximum time without a broker, at first and after a disconnection. When it is over, waiting calls
+    ///     and requests fail with ``BusError/Code/noBroker``, and the bus continues to reconnect. Nil waits without
+    ///     limit.
+    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
+    ///     milliseconds. Transfers then continue while the bus reconnects, and requests that are not idempotent
+    ///     survive. The lease also applies when the program is killed.
+    /// - Returns: a connected bus.
+    /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description states how to start a broker,
     ///   ``BusError/Code/version`` or ``BusError/Code/invalidRequest``; `CancellationError`.
     public static func connect(
         to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),
@@ -49,7 +55,7 @@ public final class Bus: Sendable {
         do {
             try await bus.begin(BusSettings(broker: broker, patience: patience, lease: lease))
         } catch {
-            // What a cancellation closed was cancelled.
+            // A cancellation closes the bus: report the cancellation, not the closed bus.
             try Task.checkCancellation()
             throw error
         }
@@ -90,8 +96,10 @@ public final class Bus: Sendable {
 
     deinit { commands.put(.close) }
 
-    /// Ends it: all that is awaited ends as ``BusError/Code/closed``. Returns when that is done, and a private broker
-    /// is gone with its folder; in a cancelled task sooner.
+    /// Closes the bus. Waiting calls and open requests fail with ``BusError/Code/closed``.
+    ///
+    /// Returns when the thread has ended and a private broker has removed its folder. Returns earlier if the task is
+    /// cancelled; the bus closes nevertheless.
     public func close() async {
         commands.put(.close)
         while true {
@@ -101,7 +109,9 @@ public final class Bus: Sendable {
         }
     }
 
-    /// A handler with a name that no other has.
+    /// Creates a handler with a unique name.
+    ///
+    /// - Returns: a handler; its requests end with its last reference.
     public func handler() -> Handler {
         let number = nextNumber()
         guard let name = HandlerID("\(root)/\(number)") else {
@@ -110,35 +120,41 @@ public final class Bus: Sendable {
         return Handler(HandlerState(number, name, isNamed: false), self)
     }
 
-    /// A handler with a name that other programs know, to watch or remove it.
+    /// Creates a handler with a given name, which other programs can watch and remove.
     ///
-    /// If a program makes several of one name, each holds its own requests, and the last that goes removes the name;
-    /// what other programs ask for under it goes then, too.
+    /// Several handlers of one program may share a name: each owns its own requests. Removing the last of them removes
+    /// the name on the bus, with the requests of other programs under it.
     ///
-    /// - Parameter name: 1 to 200 bytes of visible ASCII, in segments separated by `/`.
-    /// - Throws: ``BusError``, ``BusError/Code/invalidRequest``, for what is no name.
+    /// - Parameter name: 1 to 200 visible ASCII bytes, in segments separated by `/`.
+    /// - Returns: a handler; its requests end with its last reference.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest`` for an invalid name.
     public func handler(named name: String) throws -> Handler {
         guard let id = HandlerID(name) else { throw BusError.noName }
         return Handler(HandlerState(nextNumber(), id, isNamed: true), self)
     }
 
-    /// Listens to a handler, or to all below a name. Returns when the broker knows it.
+    /// Subscribes to a handler, or to all handlers below a name. Returns when the subscription is active.
     ///
-    /// Results are acknowledged when they arrive. This removes those of durable requests from the broker's disk: take
-    /// them by ``claim(_:)``.
+    /// The bus acknowledges each result on arrival. That deletes results of durable requests from the broker's disk:
+    /// use ``claim(_:)`` for those.
     ///
-    /// - Parameter pattern: a handler's name, or one with a slash behind it for all handlers below.
-    /// - Throws: ``BusError``, ``BusError/Code/invalidRequest`` for what is no such name; `CancellationError`.
+    /// - Parameter pattern: handler name, or a name that ends in `/` for all handlers below it.
+    /// - Returns: an endless sequence of results.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest`` for an invalid pattern, ``BusError/Code/noBroker``
+    ///   or ``BusError/Code/closed``; `CancellationError`.
     public nonisolated(nonsending) func watch(_ pattern: String) async throws -> Watch {
         try await watch(pattern, isClaim: false)
     }
 
-    /// Wants nothing any more of a handler, or of all below a name, whoever asked for it. What this program awaits of
-    /// them ends as ``BusError/Code/removed``, and what other programs await too; its handlers can be used again.
+    /// Removes a handler, or all handlers below a name, with the requests of all programs.
     ///
-    /// - Parameter pattern: as of ``watch(_:)``.
-    /// - Returns: how many requests had not ended.
-    /// - Throws: ``BusError``; `CancellationError`, and then they are removed all the same.
+    /// Calls that wait for these requests fail with ``BusError/Code/removed``, here and in other programs. The handlers
+    /// of this program can be used again.
+    ///
+    /// - Parameter pattern: handler name, or a name that ends in `/` for all handlers below it.
+    /// - Returns: number of requests that had not ended.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest``, ``BusError/Code/noBroker`` or
+    ///   ``BusError/Code/closed``; `CancellationError` if the task is cancelled, which does not stop the removal.
     @discardableResult
     public nonisolated(nonsending) func remove(_ pattern: String) async throws -> Int {
         guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
@@ -154,13 +170,13 @@ public final class Bus: Sendable {
         let state = WatchState(pattern, isClaim: isClaim)
         let watch = Watch(state, self)
         try await withTaskCancellationHandler {
-            // What makes the closure the caller's.
+            // Captures the isolation: the closure runs on the caller's actor.
             _ = caller
             try await withCheckedThrowingContinuation { continuation in
                 if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.closed) }
             }
         } onCancel: {
-            // Before the loop has heard of it, or after: either ends it.
+            // `fail` covers a subscription that the loop has not seen yet, `endWatch` one that it has.
             state.fail(CancellationError())
             commands.put(.endWatch(state))
         }
@@ -168,14 +184,14 @@ public final class Bus: Sendable {
         return watch
     }
 
-    /// Names a request.
+    /// Returns the key of a new request.
     func nextKey(_ handler: HandlerID) -> RequestKey {
         let text = prefix + String(nextNumber(), radix: 36)
         guard let request = RequestID(text) else { preconditionFailure("a random number is no ID: \(text)") }
         return RequestKey(handler, request)
     }
 
-    /// What its thread holds.
+    /// Returns the sizes of the loop's tables, for leak tests. All zero after the bus has closed.
     func census() async -> BusCensus {
         await withCheckedContinuation { continuation in
             if !commands.put(.count(continuation)) { continuation.resume(returning: BusCensus()) }

@@ -1,37 +1,37 @@
 internal import EarshotWire
 
-/// What a program's tasks tell the thread of their bus.
+/// Command from a task to the loop thread.
 enum BusCommand: Sendable {
-    /// A handler was made.
+    /// Registers a new handler.
     case open(HandlerState)
-    /// Something is wanted. With `replaces` all that its handler wanted before is not.
+    /// Starts a request. `replaces` ends all earlier requests of its handler.
     case fetch(Shared<Fetch>, Request, Receiver, replaces: Bool)
     case cancel(RequestKey)
     case setPriority(RequestKey, PriorityClass)
-    /// Of all requests of the handler of this number.
+    /// Changes the priority of all requests of the handler with this number.
     case setHandlerPriority(UInt64, PriorityClass)
-    /// The handler of this number is gone.
+    /// Removes the handler with this number.
     case remove(UInt64)
-    /// Nothing of these handlers is wanted any more, whoever asked for it.
+    /// Removes handlers by name, with the requests of all programs.
     case purge(HandlerPattern, Answer<Int>)
-    /// Something is wanted that outlives the program.
+    /// Submits a durable request.
     indirect case submit(Fetch, Answer<Void>)
-    /// Who submitted it waits no longer.
+    /// Withdraws a submission whose task was cancelled.
     case withdraw(RequestKey, Answer<Void>)
-    /// Somebody listens; the continuation is resumed when the broker knows it.
+    /// Starts a watch. The continuation is resumed when the subscription is active.
     case watch(WatchState, CheckedContinuation<Void, any Error>)
-    /// A watcher has room again.
+    /// Continues a paused watch that has room again.
     case resume(WatchState)
-    /// A watcher is done with a result that it has claimed.
+    /// Acknowledges a claimed result.
     case acknowledge(WatchState, Delivery, Answer<Void>)
-    /// A watcher is gone.
+    /// Ends a watch.
     case endWatch(WatchState)
-    /// What is there is to be counted.
+    /// Requests a census.
     case count(CheckedContinuation<BusCensus, Never>)
-    /// The end.
+    /// Closes the bus.
     case close
 
-    /// Tells who waits that nobody will carry it out.
+    /// Fails the waiting task with ``BusError/Code/closed``.
     func refuse() {
         switch self {
         case .fetch(_, _, let receiver, _): receiver.end(.failed(.closed))
@@ -44,12 +44,12 @@ enum BusCommand: Sendable {
     }
 }
 
-/// What the thread of a bus holds: nothing, when nothing is wanted.
+/// Sizes of the loop's tables. All zero while there are no handlers, requests and watches.
 struct BusCensus: Equatable, Sendable {
     var handlers = 0
     var names = 0
     var requests = 0
     var watches = 0
-    /// Whether its thread knows that there is no connection to a broker.
+    /// Whether the loop has noticed that it is disconnected.
     var isApart = false
 }

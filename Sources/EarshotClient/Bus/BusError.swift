@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import Glibc
 
-/// Why there is no response.
+/// Failure of a request or of the bus.
 ///
 /// ```swift
 /// do {
@@ -12,69 +12,74 @@ internal import Glibc
 /// }
 /// ```
 public struct BusError: Error, Sendable, CustomStringConvertible {
-    /// What kind of trouble it is: a code of `protocols/3-CODES.md`, or one of this library's own. More may come.
+    /// Kind of failure: a code of `protocols/3-CODES.md`, or a code of this library. Later versions may add codes.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
-        /// The code's name on the wire, such as `unknown-host`.
+        /// Name of the code on the wire, such as `unknown-host`.
         public let name: String
+        /// The ``name``.
         public var description: String { name }
 
-        /// The code of this name.
+        /// Creates the code with a name, for codes without a constant.
+        ///
+        /// - Parameter name: name on the wire, in lower case with hyphens.
         public init(_ name: String) {
             self.name = name
         }
 
-        /// No broker runs, or it went and none came for as long as the bus was told to wait.
+        /// No broker runs, or none accepted a connection within the `patience` of
+        /// ``Bus/connect(to:application:patience:lease:)``.
         public static let noBroker = Code("no-broker")
-        /// The broker speaks another version of the protocol.
+        /// The broker supports another version of the protocol.
         public static let version = Code("version")
         /// The bus was closed.
         public static let closed = Code("closed")
-        /// The handler was removed, here or by another program.
+        /// The handler was removed, by this program or by another.
         public static let removed = Code(FailureCode.removed.rawValue)
-        /// ``Handler/replace(with:priority:_:)`` put another request into this one's place.
+        /// ``Handler/replace(with:priority:_:)`` replaced the request.
         public static let replaced = Code("replaced")
-        /// The request cannot be said: a URL, a name or a field that is none.
+        /// The request is invalid: a malformed URL, name, header field or option.
         public static let invalidRequest = Code("invalid-request")
-        /// The broker was lost, and the request is of a method that may not be done twice: nobody knows whether it was.
-        /// Or it was lost before it heard of an acknowledgement.
+        /// The connection was lost during a request whose method is not idempotent: the server may have processed it.
+        /// Also: the connection was lost before an acknowledgement arrived.
         public static let connectionLost = Code("connection-lost")
-        /// The body came and its file could not be read.
+        /// The file of the body cannot be read.
         public static let bodyLost = Code("body-lost")
-        /// What was submitted could not be kept on the broker's disk.
+        /// The broker could not store a durable request on its disk.
         public static let notStored = Code(FailureCode.notStored.rawValue)
-        /// Another request has this ID under this handler.
+        /// Another request under the same handler has this ID.
         public static let idInUse = Code("id-in-use")
-        /// The server answered with a status of 400 or more: see ``BusError/status`` and ``BusError/page``.
+        /// The server responded with a status of 400 or more: see ``BusError/status`` and ``BusError/page``.
         public static let httpStatus = Code(FailureCode.httpStatus.rawValue)
         /// The host name does not exist.
         public static let unknownHost = Code(FailureCode.unknownHost.rawValue)
         /// The server refused the connection.
         public static let connectRefused = Code(FailureCode.connectRefused.rawValue)
-        /// No byte came for as long as ``FetchOptions/timeout`` says.
+        /// The server sent no byte for the time of ``FetchOptions/timeout``.
         public static let timeout = Code(FailureCode.timeout.rawValue)
-        /// ``FetchOptions/deadline`` passed.
+        /// The time of ``FetchOptions/deadline`` passed.
         public static let deadline = Code(FailureCode.deadline.rawValue)
-        /// The body is larger than ``FetchOptions/mostBytes``.
+        /// The decoded body exceeds ``FetchOptions/mostBytes``.
         public static let tooLarge = Code(FailureCode.tooLarge.rawValue)
-        /// The body does not have ``FetchOptions/digest``.
+        /// The body does not match ``FetchOptions/digest``.
         public static let digestMismatch = Code(FailureCode.digestMismatch.rawValue)
-        /// The server's certificate, or the handshake.
+        /// The certificate or the TLS handshake failed.
         public static let tls = Code(FailureCode.tls.rawValue)
-        /// Nothing that may be used is kept, and ``CachePolicy/onlyIfCached`` asks nobody.
+        /// The cache has no usable response, and ``CachePolicy/onlyIfCached`` forbids a transfer.
         public static let notCached = Code(FailureCode.notCached.rawValue)
     }
 
+    /// Kind of failure.
     public let code: Code
-    /// Whether asking again may end better. The bus has tried again by itself as often as ``FetchOptions/retries``
-    /// says.
+    /// Whether the failure is transient, so that a later request can succeed. The broker has already tried
+    /// ``FetchOptions/retries`` times.
     public let isRetryable: Bool
-    /// What the server answered, 400 to 999; nil unless the code is ``Code/httpStatus``.
+    /// HTTP status, 400 to 999; nil unless the code is ``Code/httpStatus``.
     public let status: Int?
-    /// The error page; nil unless the code is ``Code/httpStatus``.
+    /// Response with the server's error page; nil unless the code is ``Code/httpStatus``.
     public let page: Response?
-    /// Attempts made by the broker; 0 if there was none.
+    /// Number of attempts by the broker's workers; 0 if there was none.
     public let attempts: Int
-    /// A sentence for people. It holds nothing that a server sent.
+    /// Sentence for users. It contains no text of a server.
     public let description: String
 
     init(_ code: Code, _ description: String, isRetryable: Bool = false) {
@@ -86,10 +91,10 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         attempts = 0
     }
 
-    /// - Parameter page: The error page with its body.
+    /// - Parameter page: error page with its body.
     init(_ failure: Terminal.Failure, page: Response?) {
         code = Code(failure.code)
-        // A code of a later version is a fault like any other.
+        // Unknown codes of later brokers count as `internal`.
         let known = FailureCode(rawValue: failure.code) ?? .internalError
         isRetryable = known.isRetryable(status: failure.status)
         status = failure.status
@@ -102,7 +107,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         self.init(Code(reply.code), Self.sentence(reply.detail ?? "The broker refused the request."))
     }
 
-    /// Words of the wire, which begin small there and have no full stop.
+    /// Returns text of the wire as a sentence: capitalized, with a full stop.
     static func sentence(_ words: String) -> String {
         words.prefix(1).uppercased() + words.dropFirst() + (words.hasSuffix(".") ? "" : ".")
     }
@@ -119,7 +124,9 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     static let bodyLost = BusError(.bodyLost, "The body came and its file was gone.", isRetryable: true)
     static let replaced = BusError(.replaced, "Another request took the place of this one.")
 
-    /// A body's file that the process cannot open, by the `errno` value.
+    /// Returns the error for a body file that cannot be opened.
+    ///
+    /// - Parameter number: the `errno` value.
     static func cannotOpen(_ number: Int32) -> BusError {
         BusError(.bodyLost, unsafe "The body's file cannot be opened: \(String(cString: strerror(number))).")
     }
@@ -133,7 +140,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
 }
 
 extension BusError {
-    /// What went wrong below: the error itself if it is one of these.
+    /// Converts an error of a lower layer. Returns a `BusError` unchanged.
     init(_ error: any Error) {
         switch error {
         case let error as BusError: self = error

@@ -1,39 +1,39 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// The thread of a bus: carries out what tasks want over a ``ClientConnection``, and tells them what came of it.
+/// Event loop of a bus: executes commands over a ``ClientConnection`` and delivers the results.
 ///
-/// It alone ends receivers, each once: whoever takes one out of `requests` ends it.
+/// Each receiver is ended once, by the code that takes it out of `requests`.
 final class BusLoop {
-    /// How long a broker may take to hear what was said before the end.
+    /// Maximum wait for the broker's answer to the last message before closing.
     private static let farewell = Duration.seconds(1)
 
     private let loop: EventLoop
     private let commands: Mailbox<BusCommand>
-    /// Room for what tasks want; empty between two passes.
+    /// Buffer for commands, empty between two passes.
     private var taken: [BusCommand] = []
     private let settings: BusSettings
-    /// Who waits for the first connection.
+    /// Continuation of ``Bus/connect(to:application:patience:lease:)``; nil once resumed.
     private var greeting: CheckedContinuation<Void, any Error>?
     private var folder: RuntimeFolder?
     private var broker: PrivateBroker?
     private var connection: ClientConnection?
     private var handlers: [UInt64: OpenHandler] = [:]
     private var names: [HandlerID: OpenName] = [:]
-    /// Names that went while there was no broker: one removal says it for all handlers of a name.
+    /// Names removed while disconnected. One REMOVE covers all handlers of a name.
     private var unsaidRemovals: Set<HandlerID> = []
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
     private var answers = OpenAnswers()
     private var patienceTimer: TimerID?
     private var isConnected = false
-    /// Whether the end was asked for, and nothing but what was said before is waited for.
+    /// Whether the bus is closing and waits only for the broker to process earlier messages.
     private var isClosing = false
-    /// Set while there has been no broker for longer than is waited for.
+    /// Error for new requests while disconnected for longer than `patience`; nil otherwise.
     private var absence: BusError?
     private var failure = BusError.closed
 
-    /// Runs a bus to its end on the calling thread. The greeting is resumed when it is connected, or failed.
+    /// Runs a bus on the calling thread until it closes. Resumes `greeting` after the connection, or with an error.
     static func run(
         _ settings: BusSettings, _ commands: Mailbox<BusCommand>, _ greeting: CheckedContinuation<Void, any Error>
     ) {
@@ -61,7 +61,7 @@ final class BusLoop {
             let registration = try loop.add(commands.descriptor, .readable) { [unowned self] _ in
                 commands.heardWake()
             }
-            // Before the connection's hook, so that what is wanted is said in the same pass.
+            // Runs before the connection's hook, which then sends the messages in the same pass.
             _ = loop.addHook { [unowned self] in
                 carryOutCommands()
                 return connection == nil ? rest() : .untilEvent
@@ -119,20 +119,20 @@ final class BusLoop {
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, client: "swift", lease: settings.lease, loop: loop
         ) { [unowned self] event in happened(event) }
-        // After the connection's hook: tasks that it has resumed want the next thing by now.
+        // Runs after the connection's hook: tasks resumed there may have added commands.
         _ = loop.addHook { [unowned self] in rest() }
     }
 
     private func rest() -> EventLoop.Rest { commands.mayRest() ? .untilEvent : .none }
 
-    /// Ends it after this pass.
+    /// Ends the loop after this pass.
     private func stop(_ error: BusError) {
         failure = error
         loop.stop()
     }
 
-    /// Ends it once the broker has dealt with all that was said: an acknowledgement that is under way would be lost
-    /// with the socket.
+    /// Ends the loop when the broker has processed all earlier messages. Otherwise acknowledgements in flight would be
+    /// lost with the socket.
     private func close() {
         endAll()
         guard isConnected, !isClosing else { return stop(.closed) }
@@ -147,7 +147,7 @@ final class BusLoop {
         broker?.end()
     }
 
-    /// Tells all who wait.
+    /// Fails all waiting tasks.
     private func endAll() {
         greeting?.resume(throwing: failure)
         greeting = nil
@@ -163,7 +163,7 @@ final class BusLoop {
     private func carryOutCommands() {
         commands.takeSome(into: &taken)
         for command in taken { carryOut(command) }
-        // They hold who waits.
+        // Commands retain continuations and closures.
         taken.removeAll(keepingCapacity: true)
     }
 
@@ -209,12 +209,12 @@ final class BusLoop {
 
     private func ask(_ fetch: Shared<Fetch>, _ request: Request, _ receiver: Receiver, replaces: Bool) {
         guard let handler = handlers[request.handler.number] else { return receiver.end(.failed(.removed)) }
-        // REPLACE purges a name, CANCEL a request: the other handlers of this name keep theirs.
+        // REPLACE ends all requests of the name. If other handlers share the name, the requests are cancelled singly.
         let replacesName = replaces && handler.name.handlers == 1
         let refusal = refusal(request)
         let old = replaces ? handler.requests.map(\.request.key) : []
         if refusal == nil { connection?.fetch(replacesName ? Self.replacing(fetch.value) : fetch, inPlaceOf: old) }
-        // Also by one that was cancelled meanwhile: they do not count since it was made.
+        // A replacement that was itself cancelled still replaces: the old requests are invalid since it was created.
         for key in old {
             take(key)?.end(.failed(.replaced))
             if refusal != nil || !replacesName { connection?.cancel(key) }
@@ -224,14 +224,14 @@ final class BusLoop {
         handler.name.wasUsed = true
     }
 
-    /// The same in the place of all that its handler wanted.
+    /// Returns a copy that replaces all requests of its handler.
     private static func replacing(_ fetch: Fetch) -> Shared<Fetch> {
         var fetch = fetch
         fetch.options.replacesHandler = true
         return Shared(fetch)
     }
 
-    /// Why it is not asked for.
+    /// Returns the ending of a request that must not start; nil if it may.
     private func refusal(_ request: Request) -> Ending? {
         request.renew()
         if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
@@ -242,7 +242,8 @@ final class BusLoop {
         guard let handler = handlers.removeValue(forKey: number) else { return }
         handler.name.handlers -= 1
         let isLast = handler.name.handlers == 0
-        // While there is no broker that knows a name of this bus alone, removals of such would pile up without end.
+        // A disconnected broker does not know names of this bus, so removals of those are not queued: the queue would
+        // be unbounded.
         let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
         let old = handler.requests.map(\.request.key)
         for key in old {
@@ -250,7 +251,7 @@ final class BusLoop {
             if !purges { connection?.cancel(key) }
         }
         if isLast { names[handler.state.name] = nil }
-        // Of a name that others know they may have asked for something.
+        // Other programs may have requests under a named handler.
         guard purges, handler.name.wasUsed || handler.state.isNamed else { return }
         if isConnected || unsaidRemovals.insert(handler.state.name).inserted {
             say(.handler(handler.state.name), nil, old)
@@ -262,7 +263,7 @@ final class BusLoop {
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
         if let absence { return answer.tell(.failure(absence)) }
         for handler in handlers.values where pattern.matches(handler.state.name) {
-            // A response that is on its way to an actor is not wanted either.
+            // Also invalidates responses that wait for an actor.
             handler.state.purge()
             for open in handler.requests { take(open.request.key)?.end(.failed(.removed)) }
         }
@@ -270,7 +271,7 @@ final class BusLoop {
         say(pattern, answer)
     }
 
-    /// - Parameter old: all that is wanted of it, if that is known.
+    /// - Parameter old: all open requests of the handler; nil if unknown.
     private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) {
         answers.removing(removal, answer)
         connection?.remove(removal, old)
@@ -298,7 +299,7 @@ final class BusLoop {
         }
     }
 
-    /// Takes a request out of the tables: its receiver is the caller's to end.
+    /// Removes a request from the tables. The caller must end the returned receiver.
     private func take(_ key: RequestKey) -> Receiver? {
         guard let open = requests.removeValue(forKey: key) else { return nil }
         open.handler.remove(open)
@@ -313,7 +314,7 @@ final class BusLoop {
         case .progress(let progress): progressed(progress)
         case .refused(let reply):
             guard let handler = reply.handler, let request = reply.request else { return }
-            // Other messages about a request may be late: it has ended, and its end tells.
+            // Errors of other verbs refer to a request that has ended or will end by its terminal.
             guard reply.verb == nil || reply.verb == "FETCH" else { return }
             let key = RequestKey(handler, request)
             if answers.refused(key, BusError(reply)) { return }
@@ -329,7 +330,7 @@ final class BusLoop {
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
         let key = delivery.key
         guard let open = requests.removeValue(forKey: key) else {
-            // What others asked for under a name of ours, what was wanted until now, or a submission that is refused.
+            // A request of another program under a shared name, a request removed meanwhile, or a refused submission.
             connection?.finish(delivery)
             if case .failed(let failure) = delivery.terminal.outcome {
                 answers.refused(key, BusError(failure, page: nil))
@@ -384,7 +385,8 @@ final class BusLoop {
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in giveUp() }
     }
 
-    /// Nobody came. What is awaited ends; what is asked for when a broker comes after all is carried out.
+    /// Fails all waiting tasks after `patience` without a broker. The loop continues to reconnect and serves later
+    /// requests.
     private func giveUp() {
         patienceTimer = nil
         let error =

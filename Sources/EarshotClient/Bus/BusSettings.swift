@@ -1,8 +1,8 @@
-/// What a bus is told when it connects.
+/// Parameters of ``Bus/connect(to:application:patience:lease:)``.
 struct BusSettings: Sendable {
     let broker: BrokerChoice
-    /// Nil for ever.
+    /// Maximum time without a broker; nil for no limit.
     let patience: Duration?
-    /// Zero for none.
+    /// Lease; zero for none.
     let lease: Duration
 }

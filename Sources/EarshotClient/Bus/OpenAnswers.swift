@@ -1,19 +1,19 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Who waits for the broker's word on a removal or a submission.
+/// Tasks that wait for the broker's answer to a removal or a submission.
 struct OpenAnswers {
     private struct Removal {
         let pattern: HandlerPattern
-        /// Nil for that of a handler that is gone.
+        /// Nil if no task waits, as after the end of a handler.
         let answer: Answer<Int>?
     }
 
-    /// In the order in which they were said, which is that of their answers.
+    /// In the order of sending, which is the order of the answers.
     private var removals = Deque<Removal>()
     private var submissions: [RequestKey: Answer<Void>] = [:]
 
-    /// A removal was said; nobody may wait for it.
+    /// Records a sent removal.
     mutating func removing(_ pattern: HandlerPattern, _ answer: Answer<Int>?) {
         removals.append(Removal(pattern: pattern, answer: answer))
     }
@@ -23,14 +23,14 @@ struct OpenAnswers {
         removals.remove(at: index).answer?.tell(.success(count))
     }
 
-    /// - Returns: false if the same one is on its way: then nothing is noted.
+    /// - Returns: false if a submission with this key is pending; then nothing is recorded.
     mutating func submitting(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
         guard submissions[key] == nil else { return false }
         submissions[key] = answer
         return true
     }
 
-    /// - Returns: whether it was one that is on its way.
+    /// - Returns: whether a submission with this key was pending.
     @discardableResult
     mutating func refused(_ key: RequestKey, _ error: BusError) -> Bool {
         guard let answer = submissions.removeValue(forKey: key) else { return false }
@@ -38,34 +38,34 @@ struct OpenAnswers {
         return true
     }
 
-    /// It is on the disk.
+    /// Completes a submission that the broker has stored.
     ///
-    /// - Returns: whether it is to be withdrawn, since its task went before it was told.
+    /// - Returns: whether it must be cancelled, because its task was cancelled first.
     mutating func accepted(_ key: RequestKey) -> Bool {
         guard let answer = submissions.removeValue(forKey: key) else { return false }
         answer.tell(.success(()))
         return answer.wasGivenUp
     }
 
-    /// Its task waits no longer.
+    /// Forgets a submission whose task was cancelled.
     ///
-    /// - Returns: false if it was answered before.
+    /// - Returns: false if the answer arrived first.
     mutating func withdraw(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
         guard submissions[key] === answer else { return false }
         submissions[key] = nil
         return true
     }
 
-    /// Ends submissions under what is removed: no answer comes to them.
+    /// Fails submissions under a removed name: the broker sends no answer to them.
     mutating func purge(_ pattern: HandlerPattern) {
         for key in submissions.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
     }
 
-    /// Ends all.
+    /// Fails all waiting tasks.
     ///
-    /// - Returns: the submissions that were on their way.
+    /// - Returns: keys of the pending submissions.
     mutating func fail(_ error: BusError) -> [RequestKey] {
-        // The answers may come all the same, and tell nobody.
+        // The removals stay in the table so that late answers match; a second delivery has no effect.
         for removal in removals { removal.answer?.tell(.failure(error)) }
         for answer in submissions.values { answer.tell(.failure(error)) }
         defer { submissions = [:] }

@@ -1,13 +1,19 @@
-/// How a private broker is started.
+/// Options of a private broker.
 public struct PrivateBrokerOptions: Sendable {
-    /// The path of the program `earshot`; nil to look for it in the folders of `PATH`.
+    /// Path of the program `earshot`; nil searches the folders of `PATH`.
     public var program: String?
-    /// Worker processes at most, at least 1; nil for as many as the settings say.
+    /// Maximum number of worker processes, at least 1; nil for the broker's default.
     public var mostWorkers: Int?
-    /// The folder of its cache, made if it is not there; nil for no cache. A folder that another broker uses is left to
-    /// that one.
+    /// Folder of the cache, created if missing; nil for no cache. A folder in use by another broker is not used, and
+    /// then the private broker has no cache.
     public var cacheFolder: String?
 
+    /// Creates options for ``BrokerChoice/privateBroker(_:)``.
+    ///
+    /// - Parameters:
+    ///   - program: path of the program `earshot`; nil searches `PATH`.
+    ///   - mostWorkers: maximum number of worker processes; nil for the broker's default.
+    ///   - cacheFolder: folder of the cache; nil for no cache.
     public init(program: String? = nil, mostWorkers: Int? = nil, cacheFolder: String? = nil) {
         self.program = program
         self.mostWorkers = mostWorkers
