@@ -4,58 +4,61 @@ public import EarshotWire
 internal import Glibc
 internal import ZMTP
 
-/// A client of the bus, in a loop of its owner's.
+/// Client of the bus on an event loop of its owner.
 ///
-/// What is asked for outlives the connection: when the broker goes, another socket is made, HELLO said and everything
-/// still wanted asked for again, until it has its terminal, which is delivered once. All calls and all events are on
-/// the loop's thread. When this object goes its requests do too: the broker purges what a vanished client wanted, with
-/// a lease after that time, unless it has said goodbye by ``close()``.
+/// Requests outlive the connection. After a disconnection the client reconnects with exponential backoff of 10 to 100
+/// ms, sends HELLO and repeats every open request. Each request ends in one terminal. All calls and events happen on
+/// the loop's thread.
+///
+/// The broker drops the requests when this object closes or its process ends; with a lease and without ``close()``,
+/// after the lease.
 public final class ClientConnection {
-    /// Messages taken in one pass: no peer starves the timers.
+    /// Maximum messages per pass, so that a fast broker cannot delay timers.
     private static let messagesPerPass = 256
-    /// Milliseconds between two tries to connect: at first, and at most.
+    /// First and maximum delay of a reconnection, in milliseconds.
     private static let reconnectMilliseconds = 10...100
-    /// How long a farewell may take to leave.
+    /// Maximum time to send BYE before the socket closes.
     private static let farewellMilliseconds: Int32 = 100
-    /// Bytes of a frame at most: a body in memory has 16 MiB, an answer about a million requests some hundred.
+    /// Maximum frame size in bytes. Bodies in memory have up to 16 MiB, the answer about a million requests some
+    /// hundred.
     private static let frameBytes = 1 << 30
-    /// Messages that wait in the stream for the kernel to take them; more wait here.
+    /// Maximum messages in the stream that the kernel has not taken. Later ones wait in `outbox`.
     private static let unsentMessages = 1_000
-    /// Bytes of a head that are left for what is said besides later: that it replaces, and another class.
+    /// Head bytes reserved for fields that a repetition adds: `asked`, or another priority.
     private static let addedBytes = 64
-    /// What keeps a process from having a socket, whoever is at its other end. Others pass when a broker comes.
+    /// Errors of this process rather than of the broker: a later attempt cannot succeed.
     private static let obstacles: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
 
     private let loop: EventLoop
     private let path: String
     private let onEvent: (ClientEvent) -> Void
     private var core: ClientCore
-    /// Thrown away as a whole, so that nothing said over the old one survives into the next.
+    /// Replaced with each connection, so that no bytes of the old one survive.
     private var stream: MessageStream?
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
     private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
     private var reconnectTimer: TimerID?
-    /// The folder of bodies that are files; nil before a broker has told.
+    /// Folder of body files; nil until a broker has named it.
     public var spool: String? { core.spool }
-    /// Whether what the broker says is left unread. Nothing is lost by it: a full window stops the broker.
+    /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
     public var isPaused = false { didSet { stream?.isReading = !isPaused } }
-    /// What ended the connection for good.
+    /// Error that ended the connection for good; nil while it runs.
     public private(set) var failure: (any Error)?
 
-    /// Begins to connect to a broker's endpoint `bus`, be there one or not.
+    /// Starts to connect to a broker. The broker may start later.
     ///
     /// - Parameters:
-    ///   - endpoint: `ipc://` and the path of the broker's socket.
-    ///   - client: this instance's name in the broker's reports, 1 to 64 bytes of visible ASCII.
-    ///   - window: terminals that may be unfinished at once, 1 to 4,096.
-    ///   - lease: how long the broker keeps what this client wants when the connection breaks, to the millisecond and
-    ///     at most an hour, so that nothing is fetched twice for that. It also keeps it so long for a process that was
-    ///     killed.
-    ///   - finishesNone: whether the consumer has to finish each delivery, else only those whose bodies are files.
-    ///   - onEvent: called for each event; it may call this object.
-    /// - Throws: `SystemError` when there are no sockets to be had, `ClientError` for another kind of endpoint.
+    ///   - endpoint: `ipc://` and the path of the broker's socket `bus`.
+    ///   - client: name of this client in the broker's status, 1 to 64 visible ASCII bytes.
+    ///   - window: maximum unacknowledged terminals, 1 to 4,096.
+    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
+    ///     milliseconds. It also applies when the process is killed.
+    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - loop: event loop that runs the connection.
+    ///   - onEvent: closure called for each event. It may call this object.
+    /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
     public init(
         endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
         finishesNone: Bool = false, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
@@ -69,7 +72,7 @@ public final class ClientConnection {
         var hello = Hello(client: client, window: window)
         hello.leaseMilliseconds = Int(
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
-        // A lease is for a client with a name.
+        // A lease requires a client name.
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
         core = ClientCore(hello: hello, finishesNone: finishesNone)
         try connect()
@@ -78,7 +81,7 @@ public final class ClientConnection {
 
     deinit { close() }
 
-    /// Leaves: the broker purges what this client wanted. Nothing is told any more.
+    /// Closes the connection. The broker drops the requests; no event follows.
     public func close() {
         if let hook { loop.removeHook(hook) }
         if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
@@ -92,27 +95,33 @@ public final class ClientConnection {
         stream = nil
     }
 
-    // MARK: What is wanted
+    // MARK: Requests
 
-    /// Asks for a URL. Its end comes as ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/refused(_:)``; with
-    /// `subscribes: false` it is the handler's affair and this client hears nothing of it, but of a durable one
-    /// ``ClientEvent/accepted(_:)``, or the terminal that says why not.
+    /// Requests a URL.
     ///
-    /// - Throws: `ClientError` when it cannot be said on the wire.
+    /// The request ends with ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/refused(_:)``. With `subscribes: false`
+    /// the terminal goes to other subscribers of the handler. Then this client only gets ``ClientEvent/accepted(_:)``
+    /// for a durable request, or the terminal that states its refusal.
+    ///
+    /// - Parameter fetch: the request.
+    /// - Throws: `ClientError` if the request exceeds a limit of the protocol.
     public func fetch(_ fetch: Fetch) throws(ClientError) {
         try Self.check(fetch)
         self.fetch(Shared(fetch))
     }
 
-    /// As ``fetch(_:)``, of what has been checked.
+    /// Requests a URL with a checked message.
     ///
-    /// - Parameter old: all that is wanted of its handler, if it replaces that; nil to look for it, in O(requests).
+    /// - Parameter old: open requests of the handler, if this one replaces them; nil searches all requests in
+    ///   O(requests).
     func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
         setClock()
         carryOut(core.fetch(fetch, inPlaceOf: old))
     }
 
-    /// - Throws: `ClientError` when a request cannot be said on the wire.
+    /// Checks a request against the limits of the protocol.
+    ///
+    /// - Throws: `ClientError` if the request exceeds a limit.
     static func check(_ fetch: Fetch) throws(ClientError) {
         guard (1...WireLimits.urlBytes).contains(fetch.url.utf8.count),
             fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -129,55 +138,75 @@ public final class ClientConnection {
         }
     }
 
-    /// Returns whether the head is far below its limit. That is cheaper to find out than its length.
+    /// Returns whether the head is far below its limit, without encoding it.
     private static func hasShortHead(_ fetch: Fetch) -> Bool {
         fetch.url.utf8.count + fetch.httpFields.count + fetch.options.textBytes <= WireLimits.headBytes / 2
     }
 
-    /// No longer wants one request. Answered by ``ClientEvent/cancelled(_:)``, be there such a request or not.
+    /// Cancels a request. ``ClientEvent/cancelled(_:)`` follows, also for an unknown request.
+    ///
+    /// - Parameter key: handler and ID of the request.
     public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
 
-    /// No longer wants anything of a handler, or of those below a name. Answered by ``ClientEvent/removed(_:count:)``.
+    /// Removes a handler, or all handlers below a name. ``ClientEvent/removed(_:count:)`` follows.
+    ///
+    /// - Parameter pattern: handler name, or a name that ends in `/`.
     public func remove(_ pattern: HandlerPattern) { remove(pattern, nil) }
 
-    /// As ``remove(_:)``.
+    /// Removes handlers whose open requests are known.
     ///
-    /// - Parameter old: all that is wanted of it; nil to look for it, in O(requests).
+    /// - Parameter old: open requests of the handlers; nil searches all requests in O(requests).
     func remove(_ pattern: HandlerPattern, _ old: [RequestKey]?) { carryOut(core.remove(pattern, old)) }
 
-    /// Hears what others ask for under a handler, or under those below a name.
+    /// Subscribes to the terminals of a handler, or of all handlers below a name.
+    ///
+    /// - Parameter pattern: handler name, or a name that ends in `/`.
     public func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }
 
-    /// No longer hears it.
+    /// Ends a subscription.
+    ///
+    /// - Parameter pattern: pattern of the subscription.
     public func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
 
-    /// Changes a waiting request's class.
+    /// Changes the priority of a queued request.
+    ///
+    /// - Parameters:
+    ///   - key: handler and ID of the request.
+    ///   - priority: the new class.
     public func setPriority(_ key: RequestKey, _ priority: PriorityClass) {
         carryOut(core.setPriority(key, priority))
     }
 
-    /// Asks the broker about itself. Answered by ``ClientEvent/answer(_:json:)``.
+    /// Queries the state of the broker. ``ClientEvent/answer(_:json:)`` follows.
     ///
-    /// - Parameter page: part of the answer's table.
+    /// - Parameters:
+    ///   - query: subject of the query.
+    ///   - page: part of the answer's table.
     public func query(_ query: Query, _ page: QueryPage = QueryPage()) { carryOut(core.query(query, page)) }
 
-    /// Changes a setting of the broker. Answered by ``ClientEvent/changed(_:)``, or ``ClientEvent/refused(_:)`` with
-    /// the code `bad-setting` and a sentence about what is possible.
+    /// Changes a setting of the broker. ``ClientEvent/changed(_:)`` follows, or ``ClientEvent/refused(_:)`` with the
+    /// code `bad-setting` and the permitted values.
+    ///
+    /// - Parameter setting: name and value.
     public func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
 
-    /// Says that a delivery's file has been read: it may vanish from now on.
+    /// Finishes a delivery, so that it can be acknowledged. The broker may then delete its file.
+    ///
+    /// - Parameter delivery: a delivery of this connection. Others have no effect.
     public func finish(_ delivery: Delivery) { core.finish(delivery.id) }
 
-    /// Whether the broker still waits for the acknowledgement of a delivery: not one that came by a connection that is
-    /// gone.
+    /// Returns whether a delivery belongs to the current session. Deliveries of lost sessions cannot be acknowledged.
     func isDue(_ delivery: Delivery) -> Bool { core.isDue(delivery.id) }
 
-    /// Acknowledges at once what has been finished, which otherwise is done when the pass ends.
+    /// Acknowledges finished deliveries now instead of at the end of the pass.
     func acknowledge() { carryOut(core.passEnded()) }
 
-    /// Says that a delivery's file could not be read (a broker that restarts sweeps its spool), and asks again.
+    /// Repeats the request of a delivery whose file cannot be read, as after a restart of the broker, which empties the
+    /// spool.
     ///
-    /// - Returns: false when it has been lost too often or was not asked for by this client: then that was its end.
+    /// - Parameter delivery: delivery with an unreadable file.
+    /// - Returns: false if the request is not repeated: it lost its file too often, is not idempotent, or belongs to
+    ///   another client. The delivery is then its end.
     public func askAgain(_ delivery: Delivery) -> Bool {
         guard let actions = core.askAgain(delivery) else { return false }
         carryOut(actions)
@@ -191,7 +220,7 @@ public final class ClientConnection {
     private func pass() -> EventLoop.Rest {
         setClock()
         let isAll = takeMessages()
-        // What is not read of a broker that is gone is not waited for.
+        // A paused connection whose peer has hung up is not read to its end.
         if let stream, stream.isEnded || stream.isHungUp && isPaused { disconnect() }
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
@@ -199,13 +228,15 @@ public final class ClientConnection {
         return isAll && reports.isEmpty ? .untilEvent : .none
     }
 
-    /// - Returns: whether the loop will tell of what comes next.
+    /// Processes up to `messagesPerPass` messages.
+    ///
+    /// - Returns: whether no message is left, so that the loop may wait for the next event.
     private func takeMessages() -> Bool {
         for _ in 0..<Self.messagesPerPass {
             guard !isPaused, let message = stream?.next() else { return true }
             do throws(WireError) {
                 let actions = core.received(try BrokerMessage(head: message.head))
-                // A terminal's or an answer's.
+                // Only terminals and answers have a body.
                 carryOut(actions, body: message.body ?? [])
             } catch {
                 reports.append(.refused(ErrorReply(error)))
@@ -215,7 +246,7 @@ public final class ClientConnection {
     }
 
     private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
-        // A loop over the array itself would retain and release everything that each action holds.
+        // A span avoids a retain and release of all fields of each action.
         let span = actions.span
         for index in span.indices {
             switch span[index] {
@@ -242,7 +273,7 @@ public final class ClientConnection {
         }
     }
 
-    /// Says what there is to say, as far as the kernel takes it; the loop wakes when it takes more.
+    /// Sends queued messages as far as the kernel takes them. The loop wakes when it takes more.
     private func flush() {
         guard let stream else { return }
         repeat {
@@ -270,7 +301,7 @@ public final class ClientConnection {
         carryOut(core.linkOpened())
     }
 
-    /// Drops the connection and what was to go over it, and sets the next try.
+    /// Closes the connection, drops its queued messages and schedules a reconnection.
     private func disconnect() {
         guard stream != nil else { return }
         stream = nil

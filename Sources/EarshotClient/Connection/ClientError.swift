@@ -1,21 +1,22 @@
 internal import EarshotLoop
 
-/// Why a client could not be made, or would not take a request.
+/// Failure to create a client or to accept a request.
 public struct ClientError: Error, Equatable, CustomStringConvertible {
-    /// What kind of trouble it is; more may come.
+    /// Kind of failure. Later versions may add codes.
     public struct Code: Hashable, Sendable {
         let name: String
 
-        /// The request cannot be said on the wire: see the description.
+        /// The request exceeds a limit of the protocol; the description states which.
         public static let invalidRequest = Code(name: "invalid-request")
-        /// The runtime or spool folder cannot be used.
+        /// The runtime or spool folder is unusable.
         public static let folder = Code(name: "folder")
-        /// A path does not fit into a socket's address.
+        /// A path exceeds the length of a socket address.
         public static let pathTooLong = Code(name: "path-too-long")
     }
 
+    /// Kind of failure.
     public let code: Code
-    /// A sentence; holds paths of this machine, nothing a peer supplied.
+    /// Text for users. It may contain paths of this machine, but no text of a peer.
     public let description: String
 
     init(_ code: Code, _ description: String) {

@@ -1,22 +1,23 @@
 public import EarshotWire
 
-/// A terminal as its consumer gets it.
+/// Terminal of a request as delivered to its consumer.
 ///
-/// Where the body is a file (`terminal.response?.file`), the path is good until the delivery is finished: call
-/// ``ClientConnection/finish(_:)`` when done with it, or ``ClientConnection/askAgain(_:)`` when it could not be opened.
-/// A delivery without a file finishes by itself unless the connection was made with `finishesNone`. Finishing the terminal
-/// of a durable request (`terminal.isDurable`) removes its result from the broker's disk.
+/// If the body is a file (`terminal.response?.file`), its path is valid until the delivery is finished. Call
+/// ``ClientConnection/finish(_:)`` after reading it, or ``ClientConnection/askAgain(_:)`` if it cannot be opened. A
+/// delivery without a file needs no call, unless the connection was created with `finishesNone`. Finishing a durable
+/// terminal (`terminal.isDurable`) deletes its result from the broker's disk.
 public struct Delivery: Equatable, Sendable {
-    /// Names a delivery for finishing it: the number of the connection it came by, and its sequence number there.
+    /// Identity of a delivery: number of its session, and its sequence number there.
     public struct ID: Hashable, Sendable {
         let link: UInt64
         let sequence: UInt64
     }
 
+    /// Identity of the delivery.
     public let id: ID
     private let ended: Shared<Terminal>
     private let asked: Shared<Fetch>?
-    /// Times the same request's file was gone before.
+    /// Number of earlier deliveries of this request whose file was missing.
     let losses: Int
 
     init(id: ID, _ terminal: consuming Terminal, of request: OpenRequest?) {
@@ -26,15 +27,15 @@ public struct Delivery: Equatable, Sendable {
         losses = request?.losses ?? 0
     }
 
-    /// How it ended.
+    /// The terminal.
     public var terminal: Terminal { ended.value }
 
-    /// What was asked for; nil for what somebody else asked for and this client hears as a watcher.
+    /// The request; nil for a request of another client.
     public var fetch: Fetch? { asked?.value }
 
-    /// The request that ended.
+    /// Handler and ID of the request.
     public var key: RequestKey { RequestKey(ended.value.handler, ended.value.request) }
 
-    /// Whether the body is a file that has to be finished.
+    /// Whether the body is a file, so that the consumer must finish the delivery.
     public var isFile: Bool { terminal.response?.file != nil }
 }
