@@ -1,27 +1,28 @@
 internal import EarshotWire
 
-/// What the client's core asks its shell to do, in this order.
+/// Action that the core requests of its shell. Actions are executed in order.
 enum ClientAction: Equatable {
-    /// Over the connection that stands; dropped with it.
+    /// Send over the current connection; discarded with it.
     indirect case send(ClientMessage)
-    /// Hand the terminal, and the body that came with it, to the consumer.
+    /// Deliver the terminal, with the body that came in its message, to the consumer.
     case deliver(Delivery)
+    /// Report an event to the consumer.
     indirect case report(ClientReport)
-    /// Close the connection and make another.
+    /// Close the connection and open another one.
     case reconnect
 }
 
-/// What the client's core tells besides terminals.
+/// Event of the core other than a terminal.
 enum ClientReport: Equatable {
     case accepted(RequestKey)
     case progress(Progress)
     case cancelled(RequestKey)
     case removed(HandlerPattern, count: Int)
-    /// The body that came with it is the answer.
+    /// The message's body is the answer.
     case answered(Query)
-    /// In the broker's normal form.
+    /// In the broker's canonical form.
     case changed(SettingWords)
-    /// The broker refused something; a request named in it is over.
+    /// The broker refused a message. A request named in it has ended.
     case refused(ErrorReply)
     case state(ClientState)
 }

@@ -1,7 +1,7 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// What the broker's messages mean to what is wanted.
+/// Handling of broker messages.
 extension ClientCore {
     mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
         refusals = 0
@@ -26,7 +26,7 @@ extension ClientCore {
         return actions
     }
 
-    /// The end of a request that is not asked again.
+    /// Returns the report that ends a request which must not be repeated.
     private static func connectionLost(_ key: RequestKey) -> ErrorReply {
         var reply = ErrorReply(
             code: "connection-lost", detail: "the broker was lost, and what may have been done is not asked again")
@@ -36,7 +36,7 @@ extension ClientCore {
         return reply
     }
 
-    /// Nothing of what was under way counts any more: the next session begins anew.
+    /// Ends the session: the next connection starts a new one and repeats all open requests.
     mutating func endSession() {
         link += 1
         token = nil
@@ -53,7 +53,7 @@ extension ClientCore {
         waiting.removeAll()
     }
 
-    /// Forgets the submissions that were said, as far as they must not be done twice.
+    /// Moves sent submissions that are not idempotent to `lostSubmissions`.
     private mutating func loseSubmissions() {
         awaited.removeAll { question in
             guard case .submission(let fetch) = question.what, question.wasSaid, !fetch.options.isRepeatable else {
@@ -66,9 +66,9 @@ extension ClientCore {
 
     mutating func terminalReceived(_ terminal: consuming Terminal) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
-        // The refusal of a submission has no number.
+        // The refusal of a submission has no sequence number.
         guard terminal.sequence == 0 || ledger.receive(terminal.sequence, of: key) else { return [] }
-        // Looked for once: names are long.
+        // One lookup: hashing names of up to 200 bytes costs time.
         let place = requests.index(forKey: key)
         if let place { heard(requests.values[place].number) }
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
@@ -77,7 +77,7 @@ extension ClientCore {
             case .failed(let failure): failure.code == "stopping" && (place != nil || isSubmitted(key))
             case .result: false
             }
-        // A broker that is about to end has not answered: the next one will.
+        // A draining broker refuses requests with `stopping`. The next broker answers them.
         if isStale(key) || isRefusedByDraining {
             ledger.finish(terminal.sequence)
             if isRefusedByDraining {
@@ -92,7 +92,8 @@ extension ClientCore {
         return [.deliver(Delivery(id: id, terminal, of: request))]
     }
 
-    /// Whether a message about `key` is of before its cancellation or removal: the answer to that is still to come.
+    /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
+    /// pending.
     func isStale(_ key: RequestKey) -> Bool {
         awaited.contains { question in
             switch question.what {
@@ -103,7 +104,7 @@ extension ClientCore {
         }
     }
 
-    /// A durable request is the broker's affair now.
+    /// Ends the wait for the answer to a submission.
     private mutating func settleSubmission(_ key: RequestKey) {
         if awaited.isEmpty { return }
         awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
@@ -121,8 +122,8 @@ extension ClientCore {
     mutating func answered(_ query: Query) -> [ClientAction] {
         guard let index = awaited.firstIndex(where: { $0.what.asks(query) }) else { return [] }
         heard(awaited[index].number)
-        // In order on one connection: what was submitted before the query was taken in before its answer, but what is
-        // durable is not on the disk by that.
+        // Messages are processed in order: the answer to a query proves that earlier submissions arrived. It does not
+        // prove that durable ones are on disk.
         let earlier = awaited[..<index].filter { entry in
             if case .submission(let fetch) = entry.what { fetch.options.isDurable } else { true }
         }
@@ -133,12 +134,12 @@ extension ClientCore {
     mutating func refused(_ reply: ErrorReply) -> [ClientAction] {
         switch reply.code {
         case "hello-required":
-            // Once for each message that was under way; the first is enough.
+            // One ERROR comes for each message in flight. Only the first one has an effect.
             guard phase == .ready else { return [] }
             endSession()
             return linkOpened()
         case "session-in-use":
-            // The broker has not seen the end of the old connection yet.
+            // The broker has not noticed the end of the old connection.
             refusals += 1
             if refusals >= Self.mostRefusals { token = nil }
             return [.reconnect]
@@ -148,7 +149,7 @@ extension ClientCore {
         }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
-            // It refuses the request that this one replaces.
+            // The refusal concerns the replaced request with the same ID.
             guard !awaited.contains(where: { $0.what == .replacement(key) }) else { return [] }
             requests[key] = nil
             waiting.remove(key)
@@ -174,14 +175,16 @@ extension ClientCore {
             request.waitsFor = sequence
             waiting.insert(key)
             guard fetch.value.options.replacesHandler else { return actions }
-            // What is asked for meanwhile comes before it, and must not be purged by it.
+            // Later requests precede this one on the wire, so its own REPLACE would purge them: a REMOVE is sent first.
             request.wasSaid = true
             return actions + ask(.remove(.handler(key.handler)))
         }
         return isDraining ? actions : actions + say(&request)
     }
 
-    /// - Returns: those of them that were said in this session, and have no terminal.
+    /// Forgets the open requests of a pattern.
+    ///
+    /// - Returns: keys of the requests sent in this session.
     @discardableResult
     mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> [RequestKey] {
         var said: [RequestKey] = []
@@ -192,8 +195,9 @@ extension ClientCore {
         return said
     }
 
-    /// The answer to the first CANCEL of this request.
-    /// - Returns: whether the consumer said it.
+    /// Settles the first CANCEL of a request.
+    ///
+    /// - Returns: whether the consumer requested it.
     mutating func settleCancel(_ key: RequestKey) -> Bool {
         guard let index = awaited.firstIndex(where: { [.cancel(key), .replacement(key)].contains($0.what) }) else {
             return false
@@ -209,7 +213,7 @@ extension ClientCore {
         return true
     }
 
-    /// Answers come in the order of the questions, and in a normal form of their own.
+    /// Answers come in the order of the SETs, with the setting in canonical form.
     mutating func settleSetting() -> Bool {
         guard let index = awaited.firstIndex(where: { if case .setting = $0.what { true } else { false } }) else {
             return false
@@ -220,7 +224,7 @@ extension ClientCore {
 }
 
 extension ClientCore.Awaited {
-    /// What it was said with.
+    /// The message that carries it.
     var message: ClientMessage {
         switch self {
         case .cancel(let key), .replacement(let key): .cancel(key.handler, key.request)

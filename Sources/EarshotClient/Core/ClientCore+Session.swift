@@ -1,19 +1,19 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// One session over several connections: what was said in it is numbered, so that only what the broker has not heard is
-/// said again. Replies are counted, so that the broker sends those again that were lost.
+/// One session over several connections. Sent messages are numbered, so that after a resumption only those are repeated
+/// that the broker did not receive. Replies are counted, so that the broker repeats those that were lost.
 extension ClientCore {
-    // MARK: Saying
+    // MARK: Sending
 
-    /// Says something at once, or not at all: what waits for a connection has its number all the same, so that it is
-    /// among what was not heard.
+    /// Sends a message, or only counts it while disconnected: its number marks it as not received, so the resumption
+    /// sends it.
     mutating func say(_ message: ClientMessage) -> [ClientAction] {
         said += 1
         return phase == .ready ? [.send(message)] : []
     }
 
-    /// Says something that is answered.
+    /// Sends a message that the broker answers.
     mutating func ask(_ what: Awaited) -> [ClientAction] {
         awaited.append(Question(what: what, number: .max, wasSaid: false))
         return sayQuestion(awaited.endIndex - 1)
@@ -37,12 +37,12 @@ extension ClientCore {
         return say(request.takeMessage(at: milliseconds))
     }
 
-    /// Says something that is not answered.
+    /// Sends a message without an answer.
     mutating func notify(_ message: ClientMessage) -> [ClientAction] {
         let actions = say(message)
         guard token != nil else { return actions }
         notices.append(Notice(message: message, number: said))
-        // What may be lost is not known any more: the next connection begins anew.
+        // Too many notices may be lost: the next connection starts a new session.
         if notices.count > Self.mostNotices {
             notices = []
             token = nil
@@ -50,24 +50,25 @@ extension ClientCore {
         return actions
     }
 
-    /// The broker has heard all up to this message.
+    /// Records that the broker received all messages up to a number.
     mutating func heard(_ number: UInt64) {
         guard number < .max else { return }
         while let first = notices.first, first.number <= number { notices.removeFirst() }
         if !replaced.isEmpty { replaced = replaced.filter { $0.value > number } }
     }
 
-    // MARK: Going on
+    // MARK: Resumption
 
-    /// Resumes the session, of which the broker has heard so many messages. What it has not heard is said again, in its
-    /// order. The replies that were lost follow; an older broker does not keep them, so they are settled or asked for
-    /// again.
+    /// Resumes a session in which the broker received `heard` messages.
+    ///
+    /// Repeats the messages after those in their order. The broker then repeats lost replies. An older broker does not
+    /// store replies, so its answers are settled or requested again.
     mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         token = welcome.token
         spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
-        // Their terminals come again after the WELCOME, whatever was heard.
+        // Terminals of replaced requests are repeated after WELCOME.
         for key in replaced.keys { replaced[key] = .max }
         self.heard(heard)
         let isAnswered = welcome.replies != nil
@@ -80,7 +81,7 @@ extension ClientCore {
         }
         for (key, request) in requests where request.number > heard && request.waitsFor == nil {
             if request.number < .max { requests[key]?.wasSaid = false }
-            // What was never asked for comes last, in its order.
+            // Requests never sent come last, in the order of their creation.
             let number = request.number == .max ? (UInt64.max >> 1) + request.order : request.number
             unheard.append((number, { $0.sayRequest(key) }))
         }
@@ -98,8 +99,8 @@ extension ClientCore {
         return sayQuestion(awaited.endIndex - 1)
     }
 
-    /// Settles what the broker has heard and will not answer: submissions, which have no answer, and with an older
-    /// broker removals. Said again, the answer to a removal would be that there is nothing.
+    /// Settles messages that the broker received and does not answer: submissions without `durable`, and with an older
+    /// broker cancellations and removals. The answer to a repeated removal would be that there is nothing to remove.
     private mutating func settleHeard(_ heard: UInt64, isAnswered: Bool) -> [ClientAction] {
         var actions: [ClientAction] = []
         awaited.removeAll { question in
@@ -112,7 +113,7 @@ extension ClientCore {
             case .remove(let pattern):
                 guard !isAnswered else { return false }
                 actions.append(.report(.removed(pattern, count: 0)))
-            // Whether it is on the disk is not known: asked again, the answer is the same.
+            // A durable submission may not be on disk. It is idempotent and therefore repeated.
             case .submission(let fetch): return !fetch.options.isDurable
             case .query, .setting: return false
             }

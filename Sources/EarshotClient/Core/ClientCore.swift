@@ -1,94 +1,95 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// What a client wants, and how far it has got: decides what to say over whatever connection there is.
+/// State machine of a client: open requests, subscriptions and answers, over any number of connections.
 ///
-/// All that is wanted outlives connections and brokers. After each WELCOME everything is said again: first the
-/// subscriptions, then what awaits an answer, then each open request; asking twice for one request is one request. So
-/// each terminal is delivered once. With a lease the WELCOME may tell that the broker has kept the session: then only
-/// what it has not heard is said again, terminals that come a second time are known by their numbers, and the broker
-/// sends the replies again that this client did not receive.
+/// All of them outlive connections and brokers. After each WELCOME the core repeats the subscriptions, then the
+/// messages that await an answer, then each open request. A repeated request is idempotent, and its terminal is
+/// delivered once.
+///
+/// With a lease, WELCOME may state that the broker kept the session. Then the core repeats only the messages that the
+/// broker did not receive. It recognises repeated terminals by their sequence numbers, and the broker repeats lost
+/// replies.
 struct ClientCore {
-    /// `apart -> greeting -> ready`, and from both back to `apart`.
+    /// State of the connection: `apart -> greeting -> ready`, and from both back to `apart`.
     enum Phase: Equatable {
-        /// No connection.
+        /// Disconnected.
         case apart
-        /// HELLO was said, WELCOME is awaited.
+        /// HELLO is sent; WELCOME is pending.
         case greeting
-        /// What is wanted is said at once.
+        /// WELCOME was received. Messages are sent immediately.
         case ready
     }
 
-    /// What was said and has its answer to come, in the order it was said.
+    /// Message whose answer is pending.
     enum Awaited: Equatable {
         case cancel(RequestKey)
-        /// The removal of a request whose ID is used again: what comes before its answer is of the old request.
+        /// Cancellation of a request whose ID is used again. Messages before its answer concern the old request.
         case replacement(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
         case setting(SettingWords)
-        /// A request that is not ours to hear of; the answer to a later query tells that it was taken in.
+        /// Request without subscription. The answer to a later query proves that it arrived.
         case submission(Fetch)
 
-        /// Whether it is this question, about any page: answers come in order.
+        /// Returns whether this is a query of that kind, about any page. Answers come in order.
         func asks(_ query: Query) -> Bool {
             if case .query(query, _) = self { true } else { false }
         }
     }
 
-    /// One of those.
+    /// A message that awaits an answer.
     struct Question {
         let what: Awaited
-        /// With which message of the session it was, or will be, said.
+        /// Number of its message in the session.
         var number: UInt64
-        /// Whether it was said, in whatever session.
+        /// Whether it was sent, in any session.
         var wasSaid: Bool
     }
 
-    /// What is said and not answered, but that must not be lost.
+    /// Message without an answer that must not be lost.
     struct Notice {
         let message: ClientMessage
         var number: UInt64
     }
 
-    /// Notices kept at most; a session of which more may be lost is not gone on with.
+    /// Maximum stored notices. A session with more of them is not resumed.
     static let mostNotices = 1_000
-    /// How often the connection that is gone may still stand in the broker's eyes before another session is begun.
+    /// Maximum refusals of a resumption with `session-in-use` before a new session is started.
     static let mostRefusals = 100
 
     let hello: Hello
-    /// Whether the consumer finishes every delivery, not only those whose bodies are files.
+    /// Whether the consumer finishes every delivery; otherwise only those whose body is a file.
     let finishesNone: Bool
-    /// The shell's clock, which it sets before each call that may ask for something.
+    /// Time of the shell in milliseconds, set before each call that may send a request.
     var milliseconds = 0
     var phase = Phase.apart
     var isDraining = false
     var requests: [RequestKey: OpenRequest] = [:]
     var lastOrder: UInt64 = 0
-    /// Requests that others have replaced, whose terminals may still come: until the broker has heard the message of
-    /// that number.
+    /// Replaced requests whose terminals may still arrive, with the number of the message that proves the replacement
+    /// once the broker has received it.
     var replaced: [RequestKey: UInt64] = [:]
-    /// Requests with `waitsFor`, so that an acknowledgement need not look at all.
+    /// Requests with `waitsFor`, so that an acknowledgement does not search all requests.
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
     var awaited = Deque<Question>()
-    /// Submissions over connections that are gone, which must not be done twice.
+    /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
-    /// Counts sessions, so that what is finished late is not taken for one of the next.
+    /// Number of sessions. It distinguishes late deliveries of a lost session.
     var link: UInt64 = 0
-    /// What the next connection goes on with; nil if there is nothing to go on with.
+    /// Token to resume the session; nil if the next connection starts a new one.
     var token: SessionToken?
-    /// The folder of bodies that are files, as the last broker told.
+    /// Folder of body files, as named by the last broker.
     var spool: String?
-    /// Messages said in the session, those that wait for a connection included.
+    /// Messages of the session, including those that wait for a connection.
     var said: UInt64 = 0
     /// Replies received in the session.
     var replies: UInt64 = 0
-    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have heard, oldest first; kept while there is a
-    /// lease.
+    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have received, oldest first. Empty without a lease.
     var notices = Deque<Notice>()
-    /// Times in a row that the session's connection was still standing.
+    /// Consecutive refusals of a resumption with `session-in-use`.
     var refusals = 0
 
     init(hello: Hello, finishesNone: Bool = false) {
@@ -98,7 +99,7 @@ struct ClientCore {
 
     // MARK: The connection
 
-    /// A connection was begun; what is sent waits until it stands.
+    /// Handles a new connection. Messages wait in the shell until it is established.
     mutating func linkOpened() -> [ClientAction] {
         phase = .greeting
         var hello = hello
@@ -107,7 +108,7 @@ struct ClientCore {
         return [.send(.hello(hello))]
     }
 
-    /// The connection is gone, and with it all that was under way; without a lease the session is.
+    /// Handles the loss of the connection. Without a lease this ends the session.
     mutating func linkLost() -> [ClientAction] {
         let wasApart = phase == .apart
         phase = .apart
@@ -116,14 +117,14 @@ struct ClientCore {
         return wasApart ? [] : [.report(.state(.apart))]
     }
 
-    /// The client ends: the broker need not keep what it wanted.
+    /// Ends the client: BYE ends the lease.
     mutating func left() -> [ClientAction] {
         guard phase == .ready, token != nil else { return [] }
         token = nil
         return [.send(.bye)]
     }
 
-    /// A message of the broker arrived.
+    /// Handles a message of the broker.
     mutating func received(_ message: consuming BrokerMessage) -> [ClientAction] {
         if phase == .ready, message.isReply { replies += 1 }
         switch consume message {
@@ -148,7 +149,7 @@ struct ClientCore {
         }
     }
 
-    /// A pass has ended: what was finished in it is acknowledged in one.
+    /// Acknowledges all deliveries finished in a pass with one ACK.
     mutating func passEnded() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
         var actions = say(.acknowledge(sequence))
@@ -161,11 +162,12 @@ struct ClientCore {
         return actions
     }
 
-    // MARK: What the consumer wants
+    // MARK: Calls of the consumer
 
-    /// A request, to be heard of until its terminal; or a submission, if it says `subscribes: false`.
+    /// Starts a request, or a submission if `subscribes` is false.
     ///
-    /// - Parameter old: all that is wanted of its handler, if it replaces that; nil to look for it, in O(requests).
+    /// - Parameter old: open requests of the handler, if this one replaces them; nil searches all requests in
+    ///   O(requests).
     mutating func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) -> [ClientAction] {
         guard fetch.value.options.subscribes else {
             return ask(.submission(fetch.value))
@@ -181,12 +183,13 @@ struct ClientCore {
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
         let request = requests.removeValue(forKey: key)
         waiting.remove(key)
-        // What nobody has heard of needs no words: while there is no broker they would pile up without end.
+        // The broker does not know the request: no CANCEL, because those would accumulate without bound while
+        // disconnected.
         if request?.isUnheard == true { return [.report(.cancelled(key))] }
         return ask(.cancel(key))
     }
 
-    /// - Parameter old: all that is wanted of it; nil to look for it, in O(requests).
+    /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
     mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction] {
         forget(pattern, old)
         return ask(.remove(pattern))
@@ -219,25 +222,24 @@ struct ClientCore {
         ask(.setting(setting))
     }
 
-    /// Whether a delivery is of the session that there is.
+    /// Returns whether a delivery belongs to the current session.
     func isDue(_ id: Delivery.ID) -> Bool { id.link == link }
 
-    /// The consumer is done with a delivery. Late ones, of a connection that is gone, mean nothing.
+    /// Finishes a delivery. Deliveries of earlier sessions have no effect.
     mutating func finish(_ id: Delivery.ID) {
         guard isDue(id) else { return }
         ledger.finish(id.sequence)
     }
 
-    /// The consumer could not read the delivery's file: asks again for what was asked.
+    /// Repeats the request of a delivery whose file the consumer cannot read.
     ///
-    /// - Returns: nil when that has happened too often, when it must not be done twice, or when it was not this
-    ///   client's.
+    /// - Returns: nil if the request lost its file too often, is not idempotent, or belongs to another client.
     mutating func askAgain(_ delivery: Delivery) -> [ClientAction]? {
         finish(delivery.id)
         guard var fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
             return nil
         }
-        // It has replaced what was there before it, and must not purge what was asked for since.
+        // The first attempt replaced the earlier requests of the handler. A second REPLACE would purge later ones.
         fetch.options.replacesHandler = false
         return ask(Shared(fetch), losses: delivery.losses + 1)
     }

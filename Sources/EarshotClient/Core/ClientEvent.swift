@@ -1,25 +1,29 @@
 public import EarshotWire
 
-/// What a ``ClientConnection`` tells its consumer, always from the loop and never from inside a call of the consumer.
+/// Event of a ``ClientConnection``. Events come from the loop, never from inside a call of the consumer.
 public enum ClientEvent: Sendable {
-    /// The end of a request, own or watched, once. `body` is its content if it came inline, else empty.
+    /// A request ended, of this client or of a subscribed handler. `body` is the inline content, else empty.
     ///
-    /// If ``Delivery/isFile``, the consumer must finish it: see there.
+    /// If ``Delivery/isFile`` is true, the consumer must finish the delivery.
     case terminal(Delivery, body: [UInt8])
-    /// A durable request is on the broker's disk: it runs without this client.
+    /// A durable request is on the broker's disk and no longer needs this client.
     case accepted(RequestKey)
+    /// A transfer has received more bytes.
     case progress(Progress)
-    /// After this nothing of the request follows.
+    /// A request was cancelled. No further event concerns it.
     case cancelled(RequestKey)
-    /// After this nothing of what was removed follows. `count` requests were.
+    /// Handlers were removed, with `count` open requests. No further event concerns these.
     case removed(HandlerPattern, count: Int)
-    /// A query's answer, JSON.
+    /// Answer to a query, as JSON.
     case answer(Query, json: [UInt8])
-    /// A setting was changed; in normal form.
+    /// A setting was changed, in canonical form.
     case changed(SettingWords)
-    /// The broker refused a message, or sent one that this version cannot read. If it names a request, that is over,
-    /// without a terminal. `connection-lost` is this library's own code: the broker was lost, and the request is of a
-    /// method that may not be done twice, so it is not asked again, and nobody knows whether it was done.
+    /// The broker refused a message, or sent a message that this version cannot read.
+    ///
+    /// A request named in the reply has ended without a terminal. The library's own code `connection-lost` means that a
+    /// request which is not idempotent was in flight on a lost connection: the server may have processed it, and it is
+    /// not repeated.
     case refused(ErrorReply)
+    /// The state of the connection changed.
     case state(ClientState)
 }

@@ -1,13 +1,13 @@
 public import EarshotWire
 
-/// How a client stands with its broker.
+/// State of a client's connection to the broker.
 public enum ClientState: Equatable, Sendable {
-    /// No broker answers. What is wanted is remembered, and asked for when one does.
+    /// Disconnected. Open requests are stored and repeated after the reconnection.
     case apart
-    /// A broker answered; all that was wanted before has been asked for.
+    /// Connected. All open requests were sent.
     case connected(BrokerInstance)
-    /// The broker takes nothing new and will end; what it has not answered goes to the next one.
+    /// The broker accepts no new requests and will end. The next broker gets the requests that this one did not answer.
     case draining
-    /// The broker speaks another version of EAR: there is no use in trying again.
+    /// The broker supports another version of the protocol. The client does not try again.
     case incompatible
 }

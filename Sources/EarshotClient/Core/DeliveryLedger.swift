@@ -1,8 +1,8 @@
 internal import DequeModule
 
-/// The terminals of one connection: which came, which their consumer is done with, how far they can be acknowledged.
+/// Terminals of one session: received, finished by the consumer, acknowledged.
 ///
-/// Finishing is O(log n) of those outstanding, which the window bounds; all else is O(1).
+/// Finishing costs O(log n) of the outstanding ones, which the window bounds; all other operations O(1).
 struct DeliveryLedger {
     private struct Entry {
         let sequence: UInt64
@@ -10,15 +10,15 @@ struct DeliveryLedger {
         var isFinished = false
     }
 
-    /// In the order of their numbers, from the first that cannot be acknowledged yet.
+    /// In the order of their numbers, from the first that is not acknowledged.
     private var entries = Deque<Entry>()
     private var lastReceived: UInt64 = 0
     private var lastAcknowledged: UInt64 = 0
     private var sequences: [RequestKey: UInt64] = [:]
 
-    /// Notes a terminal.
+    /// Records a terminal.
     ///
-    /// - Returns: false if it came before.
+    /// - Returns: false for a repetition.
     mutating func receive(_ sequence: UInt64, of key: RequestKey) -> Bool {
         guard sequence > lastReceived else { return false }
         lastReceived = sequence
@@ -27,13 +27,14 @@ struct DeliveryLedger {
         return true
     }
 
-    /// The number up to which all was acknowledged; nil if nothing was.
+    /// Last acknowledged number; nil if there is none.
     var acknowledged: UInt64? { lastAcknowledged > 0 ? lastAcknowledged : nil }
 
-    /// The number under which `key`'s terminal is not acknowledged yet: its ID is not free until it is.
+    /// Returns the number of an unacknowledged terminal of `key`; nil if there is none. The ID is in use until the
+    /// acknowledgement.
     func unacknowledged(_ key: RequestKey) -> UInt64? { sequences[key] }
 
-    /// Nothing happens for one that is not outstanding.
+    /// Finishes a terminal. Has no effect if it is not outstanding.
     mutating func finish(_ sequence: UInt64) {
         guard let first = entries.first, sequence >= first.sequence else { return }
         var (low, high) = (0, entries.count)
@@ -45,7 +46,7 @@ struct DeliveryLedger {
         entries[low].isFinished = true
     }
 
-    /// The number up to which all can be acknowledged now, if that is news.
+    /// Returns the number up to which all terminals are finished; nil if it has not grown.
     mutating func takeAcknowledgement() -> UInt64? {
         while let first = entries.first, first.isFinished {
             entries.removeFirst()

@@ -1,41 +1,42 @@
 internal import EarshotWire
 
-/// A request that is wanted and has no terminal.
+/// Request without a terminal.
 struct OpenRequest: Equatable {
-    /// Times a request is asked again because its file was gone before it was read: a broker can die twice in a row.
+    /// Maximum repetitions of a request whose file was missing: a broker can end twice in succession.
     static let mostLosses = 3
 
     var fetch: Shared<Fetch>
-    /// Requests are said again in the order they were first asked for.
+    /// Position in the order of creation, in which requests are repeated.
     let order: UInt64
-    /// When the consumer asked for it, in milliseconds of `ClientCore.milliseconds`.
+    /// Time of its creation, on the clock of `ClientCore.milliseconds`.
     var askedAt = 0
-    /// Times its file was gone before its consumer could read it.
+    /// Number of deliveries whose file was missing.
     var losses = 0
-    /// Asked for only once the terminal of this number is acknowledged: until then the broker holds the ID taken.
+    /// Number of the terminal that must be acknowledged first, because it occupies the ID; nil if the request can be
+    /// sent.
     var waitsFor: UInt64?
-    /// With which message of the session it was, or will be, asked for.
+    /// Number of its message in the session; `.max` if it was not sent in it.
     var number = UInt64.max
-    /// Whether it was asked for before, over whatever connection. It does not replace its handler's requests twice.
+    /// Whether it was sent over any connection. A repetition does not replace the handler's requests again.
     var wasSaid = false
-    /// Whether it was asked for in a session that is gone, and must not be done twice: nobody knows whether it was.
+    /// Whether it was sent in a lost session and is not idempotent: the server may have processed it.
     var isLost = false
 
-    /// Whether no broker that lives can have heard of it, nor waits for it to purge others.
+    /// Whether the broker neither knows the request nor has to purge others for it.
     var isUnheard: Bool {
         number == .max && waitsFor == nil && !options.isDurable && !(options.replacesHandler && !wasSaid)
     }
 
     private var options: Fetch.Options { fetch.value.options }
 
-    /// The session that it was asked in is gone.
+    /// Handles the loss of its session.
     mutating func sessionLost() {
         isLost = isLost || wasSaid && !options.isRepeatable
         number = .max
     }
 
-    /// What to say now. Said again, it tells the broker since when the request has been open: an answer of that time
-    /// may serve it.
+    /// Returns the FETCH to send. A repetition states the age of the request, so that the broker may serve it with a
+    /// response of that time.
     mutating func takeMessage(at now: Int) -> ClientMessage {
         defer { wasSaid = true }
         guard wasSaid else { return .fetch(fetch.value) }

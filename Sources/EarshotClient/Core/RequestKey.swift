@@ -1,10 +1,17 @@
 public import EarshotWire
 
-/// What names a request among all of a broker's: its handler, and the ID chosen by the client.
+/// Identity of a request in the broker: its handler, and the ID chosen by the client.
 public struct RequestKey: Hashable, Sendable {
+    /// Handler of the request.
     public var handler: HandlerID
+    /// ID of the request under its handler.
     public var request: RequestID
 
+    /// Creates a key.
+    ///
+    /// - Parameters:
+    ///   - handler: handler of the request.
+    ///   - request: ID of the request under its handler.
     public init(_ handler: HandlerID, _ request: RequestID) {
         self.handler = handler
         self.request = request

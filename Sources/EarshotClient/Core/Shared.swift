@@ -1,4 +1,4 @@
-/// A large value that is handed from one to the next without being copied each time.
+/// Reference to a large immutable value, passed without copies.
 final class Shared<Value: Sendable & Equatable>: Sendable, Equatable {
     let value: Value
 
