@@ -1,8 +1,9 @@
-/// Responses that are delivered to a function instead of being awaited.
+/// Delivery of responses to a closure.
 extension Handler {
-    /// Fetches a URL and calls `deliver` on the main actor, once, unless it is not wanted any more by then: on that
-    /// actor nothing is delivered after ``remove()``, ``Request/cancel()``, ``replace(with:priority:_:)`` or the
-    /// handler's end.
+    /// Fetches a URL and calls `deliver` on the main actor, at most once.
+    ///
+    /// The closure is not called after ``remove()``, ``Request/cancel()`` or ``replace(with:priority:_:)`` on the main
+    /// actor, nor after the end of the handler.
     ///
     /// ```swift
     /// try handler.fetch(url, replaces: true, onMain: { result in
@@ -10,10 +11,15 @@ extension Handler {
     /// })
     /// ```
     ///
-    /// - Parameter replaces: whether it takes the place of all that the handler wanted before.
-    /// - Returns: what cancels it; it goes on without.
-    /// - Throws: ``BusError``: ``BusError/Code/invalidRequest``, ``BusError/Code/removed`` or ``BusError/Code/closed``.
-    ///   Then `deliver` is not called.
+    /// - Parameters:
+    ///   - url: as for ``fetch(_:priority:_:)``.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: further options of the request.
+    ///   - replaces: whether the request replaces all earlier ones of the handler.
+    ///   - deliver: closure that gets the response or the failure.
+    /// - Returns: handle to cancel the request. The request does not depend on it.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest``, ``BusError/Code/removed`` or
+    ///   ``BusError/Code/closed``. Then `deliver` is not called.
     @discardableResult
     public func fetch(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions(), replaces: Bool = false,
@@ -26,10 +32,21 @@ extension Handler {
         }
     }
 
-    /// Fetches a URL and calls `deliver` on an actor, otherwise as
-    /// ``fetch(_:priority:_:replaces:onMain:)``.
+    /// Fetches a URL and calls `deliver` on an actor, at most once.
     ///
-    /// - Parameter actor: where `deliver` is called; it is given to it.
+    /// The closure is not called after ``remove()``, ``Request/cancel()`` or ``replace(with:priority:_:)`` on that
+    /// actor, nor after the end of the handler.
+    ///
+    /// - Parameters:
+    ///   - url: as for ``fetch(_:priority:_:)``.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: further options of the request.
+    ///   - replaces: whether the request replaces all earlier ones of the handler.
+    ///   - actor: actor on which `deliver` runs, and its first argument.
+    ///   - deliver: closure that gets the response or the failure.
+    /// - Returns: handle to cancel the request. The request does not depend on it.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest``, ``BusError/Code/removed`` or
+    ///   ``BusError/Code/closed``. Then `deliver` is not called.
     @discardableResult
     public func fetch<Home: Actor>(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions(), replaces: Bool = false,
@@ -51,7 +68,8 @@ extension Handler {
         return request
     }
 
-    /// Looks and calls in one step of the actor, so that a removal there comes before both or after both.
+    /// Checks the request and calls the closure in one step of the actor, so that a removal on the actor precedes both
+    /// or follows both.
     private static func call<Home: Actor>(
         on actor: isolated Home, _ request: Request, _ result: Result<Response, BusError>,
         _ deliver: (isolated Home, Result<Response, BusError>) -> Void

@@ -1,10 +1,10 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// A name under which a program wants results, and the life of what it wants: when it goes, so does all of it.
+/// Owner of requests: when it ends, its requests end.
 ///
-/// A view, a cell or a page has one for as long as it is shown. When the last reference goes, or by ``remove()``, the
-/// broker forgets what waits and cuts off what runs, unless somebody else wants the same.
+/// A view, a cell or a page has a handler while it is visible. With the last reference, or by ``remove()``, the broker
+/// drops its queued requests and aborts its transfers, except those that other handlers share.
 ///
 /// ```swift
 /// @MainActor final class Cell {
@@ -20,7 +20,7 @@ internal import EarshotWire
 /// }
 /// ```
 ///
-/// A task that awaits one of its functions holds the handler: drop the handler by ``remove()`` or cancel the task.
+/// A task that awaits a function of a handler retains the handler. Use ``remove()`` or cancel the task to end it.
 public final class Handler: Sendable {
     let state: HandlerState
     let bus: Bus
@@ -33,26 +33,36 @@ public final class Handler: Sendable {
 
     deinit { remove() }
 
-    /// Its name on the bus, by which others can watch and remove it.
+    /// Name on the bus, by which other programs can watch and remove the handler.
     public var name: String { state.name.description }
 
-    /// Wants nothing any more, for good. What is awaited ends as ``BusError/Code/removed``, and no function is called
-    /// any more on the actor that calls this. If the program has other handlers of this name, their requests go on.
+    /// Removes the handler permanently. Has no effect on a removed handler.
+    ///
+    /// Waiting tasks fail with ``BusError/Code/removed``, and so do later requests. No closure is called afterwards on
+    /// the actor that calls this. Requests of other handlers with the same name continue.
     public func remove() {
         state.remove { bus.commands.put(.remove(state.number)) }
     }
 
-    /// Changes the class of all that it waits for.
+    /// Changes the priority of all queued requests of the handler.
+    ///
+    /// - Parameter priority: the new class.
     public func setPriority(_ priority: Priority) {
         bus.commands.put(.setHandlerPriority(state.number, priority.wire))
     }
 
-    /// Fetches a URL. Cancelling the task cancels the request: a running transfer is cut off at its socket, unless
-    /// somebody else wants the same. It is asked for before the task waits for the first time: what an actor's tasks
-    /// fetch is asked for in the order in which they call this.
+    /// Fetches a URL and returns the response with its whole body.
     ///
-    /// - Parameter url: 1 to 8,192 bytes of UTF-8 without spaces, `http` or `https`, or a scheme that a worker
-    ///   registers.
+    /// The request starts before the task suspends, so requests of one actor start in the order of the calls.
+    /// Cancelling the task cancels the request. The broker then drops it from the queue or aborts the transfer, unless
+    /// other requests share it.
+    ///
+    /// - Parameters:
+    ///   - url: 1 to 8,192 bytes of UTF-8 without spaces and control characters: `http`, `https`, or a scheme of a
+    ///     registered worker.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: further options of the request.
+    /// - Returns: a response with a status below 400.
     /// - Throws: ``BusError``; `CancellationError` when the task is cancelled.
     public nonisolated(nonsending) func fetch(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions()
@@ -60,21 +70,34 @@ public final class Handler: Sendable {
         try await response(url, priority, options, replaces: false)
     }
 
-    /// Fetches a URL in the place of all that the handler wanted before: the reused cell. What was awaited ends as
-    /// ``BusError/Code/replaced``.
+    /// Fetches a URL and replaces all earlier requests of the handler, for views that are reused.
     ///
-    /// - Throws: as ``fetch(_:priority:_:)``.
+    /// The replaced calls fail with ``BusError/Code/replaced``.
+    ///
+    /// - Parameters:
+    ///   - url: as for ``fetch(_:priority:_:)``.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: further options of the request.
+    /// - Returns: a response with a status below 400.
+    /// - Throws: ``BusError``; `CancellationError` when the task is cancelled.
     public nonisolated(nonsending) func replace(
         with url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions()
     ) async throws -> Response {
         try await response(url, priority, options, replaces: true)
     }
 
-    /// Fetches a URL piece by piece, while it arrives. It begins at once, and ends with the download's or the handler's
-    /// life: the download does not hold the handler.
+    /// Starts a download, whose body can be read while it arrives.
     ///
-    /// - Parameter replaces: whether it takes the place of all that the handler wanted before.
-    /// - Throws: ``BusError``: ``BusError/Code/invalidRequest``, ``BusError/Code/removed`` or ``BusError/Code/closed``.
+    /// The download ends with its own last reference or with the handler. It does not retain the handler.
+    ///
+    /// - Parameters:
+    ///   - url: as for ``fetch(_:priority:_:)``.
+    ///   - priority: class of the request in the broker's queue.
+    ///   - options: further options of the request.
+    ///   - replaces: whether the request replaces all earlier ones of the handler.
+    /// - Returns: the running download.
+    /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest``, ``BusError/Code/removed`` or
+    ///   ``BusError/Code/closed``.
     public func download(
         _ url: String, priority: Priority = .normal, _ options: FetchOptions = FetchOptions(), replaces: Bool = false
     ) throws -> Download {
@@ -86,8 +109,10 @@ public final class Handler: Sendable {
         return Download(request, progress)
     }
 
-    /// - Parameter caller: on whose actor all of it goes until it waits: a closure that is not isolated to it would be
-    ///   begun somewhere else, and what one actor asks for be asked in any order.
+    /// Runs a request to its end.
+    ///
+    /// - Parameter caller: actor on which the request starts. A closure without its isolation would start elsewhere,
+    ///   and requests of one actor could start in any order.
     private func response(
         _ url: String, _ priority: Priority, _ options: FetchOptions, replaces: Bool,
         _ caller: isolated (any Actor)? = #isolation
@@ -97,7 +122,7 @@ public final class Handler: Sendable {
         let fetch = Shared(try options.request(key, url, priority))
         let request = Request(key, state, bus.commands)
         let response = try await withTaskCancellationHandler {
-            // What makes the closure the caller's.
+            // Captures the isolation: the closure runs on the caller's actor.
             _ = caller
             return try await withCheckedThrowingContinuation { continuation in
                 do throws(BusError) {
@@ -109,7 +134,7 @@ public final class Handler: Sendable {
         } onCancel: {
             request.cancel()
         }
-        // On the caller's actor: a removal there is before this or after it.
+        // This check runs on the caller's actor: a removal there precedes or follows it.
         if let obstacle = request.obstacle { throw obstacle }
         return response
     }

@@ -2,24 +2,24 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Synchronization
 
-/// A handler as all who deal with it know it: whether it was removed, and which of its requests still count.
+/// State of a handler shared by all threads: whether it is removed, and which of its requests are valid.
 final class HandlerState: Sendable {
     private struct State {
-        /// Why requests of an earlier epoch do not count.
+        /// Error of requests of earlier epochs.
         var reason = BusError.replaced
         var isRemoved = false
-        /// The first epoch in which nothing of before counted; those behind it came by purges.
+        /// Epoch of the last replacement. Later epochs come from purges.
         var first: UInt64 = 0
     }
 
-    /// Unlike the name, of this handler alone: a program may make two of one name.
+    /// Number unique to this handler. Several handlers may share a name.
     let number: UInt64
     let name: HandlerID
-    /// Whether the program chose the name, so that others may know it.
+    /// Whether the program chose the name, so that other programs may use it.
     let isNamed: Bool
     private let state = Mutex(State())
-    /// Requests of an earlier one were replaced or removed. Changes with the lock, and is read without: what a request
-    /// needs most often is to know that it counts.
+    /// Requests of earlier epochs were replaced or removed. Written under the lock; read without it, because every
+    /// request checks it.
     private let epoch = Atomic<UInt64>(0)
 
     init(_ number: UInt64, _ name: HandlerID, isNamed: Bool) {
@@ -28,10 +28,12 @@ final class HandlerState: Sendable {
         self.isNamed = isNamed
     }
 
-    /// Calls `send` with the epoch of a new request. What is sent here and in `remove` is sent in the order of the
-    /// changes, so `send` puts into a mailbox, and does nothing else.
+    /// Calls `send` with the epoch of a new request.
     ///
-    /// - Parameter replaces: whether requests of before shall not count any more.
+    /// Calls of `send` here and in `remove` have the order of the state changes. `send` therefore only adds to a
+    /// mailbox.
+    ///
+    /// - Parameter replaces: whether earlier requests become invalid.
     /// - Throws: ``BusError/removed``; then `send` was not called.
     func begin<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
         let answer: Answer? = state.withLock(of: self) { state in
@@ -43,7 +45,7 @@ final class HandlerState: Sendable {
         return answer
     }
 
-    /// From now on none of its requests counts. Calls `send` unless it was removed before.
+    /// Invalidates all requests permanently. Calls `send` unless the handler was already removed.
     func remove(_ send: () -> Void) {
         state.withLock(of: self) { state in
             guard !state.isRemoved else { return }
@@ -53,17 +55,19 @@ final class HandlerState: Sendable {
         }
     }
 
-    /// From now on none of its requests of before counts. Called by the loop.
+    /// Invalidates all earlier requests. Called by the loop.
     func purge() { state.withLock(of: self) { forget(.removed, &$0) } }
 
-    /// Why a request of that epoch does not count any more; nil if it does.
+    /// Returns the error of a request that is invalid; nil if it is valid.
     func obstacle(_ epoch: UInt64) -> BusError? {
         guard self.epoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
         return state.withLock(of: self) { $0.isRemoved ? .removed : $0.reason }
     }
 
-    /// The epoch of a request of that one which is carried out now: purges since were carried out before it, so they
-    /// are of before. Nil if it keeps its own.
+    /// Returns the new epoch of a request that the loop starts now; nil if it keeps its own.
+    ///
+    /// The loop executed all purges so far before this request, so they do not concern it. Replacements and removals
+    /// do.
     func renewed(_ epoch: UInt64) -> UInt64? {
         let current = self.epoch.load(ordering: .sequentiallyConsistent)
         guard current != epoch else { return nil }

@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// A handler that is alive, as the thread of its bus knows it.
+/// Loop's record of a live handler.
 final class OpenHandler {
     let state: HandlerState
     let name: OpenName
-    /// What has not ended, in no order.
+    /// Open requests, unordered.
     private(set) var requests: [OpenReceiver] = []
 
     init(_ state: HandlerState, _ name: OpenName) {
@@ -12,14 +12,14 @@ final class OpenHandler {
         self.name = name
     }
 
-    /// Begins a request.
+    /// Adds a request.
     func add(_ request: Request, _ receiver: Receiver) -> OpenReceiver {
         let open = OpenReceiver(request, receiver, self, at: requests.count)
         requests.append(open)
         return open
     }
 
-    /// Forgets one of its requests. O(1): the last one takes its place.
+    /// Removes a request in O(1): the last one moves to its index.
     func remove(_ open: OpenReceiver) {
         let last = requests.removeLast()
         guard last !== open else { return }
@@ -28,19 +28,19 @@ final class OpenHandler {
     }
 }
 
-/// A name, and how many handlers have it.
+/// A handler name and the number of its handlers.
 final class OpenName {
     var handlers = 0
-    /// Whether anything was asked for under it by this bus: else the broker knows nothing of one that it made itself.
+    /// Whether this bus made a request under the name. Otherwise the broker does not know a generated name.
     var wasUsed = false
 }
 
-/// A request that has not ended.
+/// An open request.
 final class OpenReceiver {
     let request: Request
     let receiver: Receiver
     unowned let handler: OpenHandler
-    /// Where it is among its handler's.
+    /// Index in the handler's `requests`.
     fileprivate var place: Int
 
     fileprivate init(_ request: Request, _ receiver: Receiver, _ handler: OpenHandler, at place: Int) {

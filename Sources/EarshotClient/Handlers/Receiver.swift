@@ -1,9 +1,10 @@
-/// Who is told how a request ended. The loop owns it, and ends it once.
+/// Destination of a request's ending. The loop owns it and ends it once.
 enum Receiver: Sendable {
-    /// A task that waits.
+    /// A waiting task.
     case task(CheckedContinuation<Response, any Error>)
-    /// A function, which looks on its own actor whether the request is still wanted.
+    /// A closure, which checks on its own actor whether the request is still valid.
     case function(@Sendable (Result<Response, BusError>) async -> Void)
+    /// A download with any number of readers.
     case download(Observed<DownloadState>)
 
     func end(_ ending: Ending) {
