@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// A terminal with its body in hand: the file is open, so that the terminal can be acknowledged.
+/// Terminal with its body. The file is open, so the terminal can be acknowledged.
 enum DeliveredEnding {
     case response(Response)
     case failed(BusError)
-    /// The body's file is not there: it can be asked for again.
+    /// The body's file is missing. The request can be repeated.
     case isGone
 
     init(_ delivery: Delivery, _ bytes: [UInt8]) {

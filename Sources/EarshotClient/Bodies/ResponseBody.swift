@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// The decoded body of a response: bytes in memory, or a file in the broker's spool.
+/// Decoded body of a response: bytes in memory, or an open file of the broker.
 ///
-/// A file can be read as long as a copy of this value exists, also after the broker has ended.
+/// A file remains readable while a copy of this value exists, even after the end of the broker.
 public struct ResponseBody: Sendable {
-    /// Bytes read by one call.
+    /// Maximum bytes per read.
     static let pieceBytes = 128 << 10
 
     private enum Storage {
@@ -12,9 +12,9 @@ public struct ResponseBody: Sendable {
         case file(SpoolFile)
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     public let count: Int
-    /// Of whose bytes it is, if that was told.
+    /// Identity of the content, if the broker stated it.
     let generation: Generation?
     private let storage: Storage
 
@@ -30,8 +30,9 @@ public struct ResponseBody: Sendable {
         storage = .file(file)
     }
 
-    /// A path under which the body can be opened by this process and by others of the user, for as long as a copy of
-    /// this value exists; nil if the body is in memory. It cannot be renamed or linked: copy from it.
+    /// Path of the body's file, for this process and other processes of the user; nil if the body is in memory.
+    ///
+    /// The path is valid while a copy of this value exists. Copy the file from it: it cannot be renamed or hard-linked.
     public var path: String? {
         switch storage {
         case .bytes: nil
@@ -39,9 +40,10 @@ public struct ResponseBody: Sendable {
         }
     }
 
-    /// All of it, in memory.
+    /// Returns the whole body in memory.
     ///
-    /// - Throws: ``BusError`` with ``BusError/Code/bodyLost`` when the disk does; `CancellationError`.
+    /// - Returns: ``count`` bytes.
+    /// - Throws: ``BusError`` with ``BusError/Code/bodyLost`` if the file cannot be read; `CancellationError`.
     public func bytes() async throws -> [UInt8] {
         if case .bytes(let bytes) = storage { return bytes }
         var all: [UInt8] = []
@@ -53,10 +55,10 @@ public struct ResponseBody: Sendable {
         return all
     }
 
-    /// It in pieces of up to 128 KiB, read when they are asked for. Throws as ``bytes()``.
+    /// The body in pieces of up to 128 KiB, read on demand. Reading throws as ``bytes()``.
     public var pieces: Pieces { Pieces(body: self) }
 
-    /// The next bytes from `offset` on, which is below `count`.
+    /// Returns the next bytes from `offset`, which must be below `count`.
     func piece(at offset: Int) throws(BusError) -> [UInt8] {
         switch storage {
         case .bytes(let bytes): return Array(bytes[offset...].prefix(Self.pieceBytes))
@@ -67,7 +69,7 @@ public struct ResponseBody: Sendable {
         }
     }
 
-    /// Whether it is in memory, and its first `bytes` are those of a file.
+    /// Returns whether the body is in memory and begins with the first `bytes` of a file.
     func begins(with file: SpoolFile, _ bytes: Int) -> Bool {
         guard case .bytes(let all) = storage, bytes <= all.count else { return false }
         var offset = 0
@@ -79,16 +81,16 @@ public struct ResponseBody: Sendable {
         return true
     }
 
-    /// A body piece by piece.
+    /// Sequence of the pieces of a body.
     public struct Pieces: AsyncSequence, Sendable {
-        /// 1 to 131,072 bytes.
+        /// A piece of 1 to 131,072 bytes.
         public typealias Element = [UInt8]
         let body: ResponseBody
 
-        /// From the beginning.
+        /// Returns an iterator that starts at the first byte.
         public func makeAsyncIterator() -> Iterator { Iterator(body: body) }
 
-        /// Where one reader is.
+        /// Position of a reader.
         public struct Iterator: AsyncIteratorProtocol {
             let body: ResponseBody
             private var offset = 0
@@ -97,7 +99,11 @@ public struct ResponseBody: Sendable {
                 self.body = body
             }
 
-            /// The next piece; nil at the end.
+            /// Returns the next piece; nil at the end of the body.
+            ///
+            /// - Parameter actor: actor of the caller.
+            /// - Returns: 1 to 131,072 bytes, or nil.
+            /// - Throws: ``BusError`` with ``BusError/Code/bodyLost`` if the file cannot be read; `CancellationError`.
             public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
                 try Task.checkCancellation()
                 guard offset < body.count else { return nil }
@@ -106,7 +112,7 @@ public struct ResponseBody: Sendable {
                 return piece
             }
 
-            /// Off the caller's actor: a disk may be slow.
+            /// Reads outside the caller's actor, because a disk can be slow.
             @concurrent private static func read(_ body: ResponseBody, _ offset: Int) async throws -> [UInt8] {
                 try body.piece(at: offset)
             }

@@ -1,21 +1,23 @@
 internal import Glibc
 
-/// A file of the spool that was opened, and is there as long as this is, whatever becomes of its names.
+/// Open file of the spool. It exists as long as this object, even if its names are removed.
 ///
-/// So a terminal is acknowledged as soon as it has come: one that waited for its reader would hold up all later ones,
-/// since acknowledgements are in order.
+/// A terminal can therefore be acknowledged on arrival. Acknowledgements are cumulative, so one that waited for its
+/// reader would delay all later ones.
 final class SpoolFile: Sendable {
-    /// Why a file could not be opened.
+    /// Failure to open a file.
     enum Failure: Error {
-        /// It is not there, or is not what was told: its name may have changed, or a broker has emptied its spool.
+        /// The file is missing, or not the announced one: it was renamed, or a broker emptied its spool.
         case isGone
-        /// The process cannot open it: the `errno` value.
+        /// The process cannot open the file: the `errno` value.
         case cannotOpen(Int32)
     }
 
     private let descriptor: Int32
 
-    /// - Parameter length: bytes that it must have; nil while it grows.
+    /// Opens a file.
+    ///
+    /// - Parameter length: required length in bytes; nil for a file that grows.
     init(_ path: String, length: Int?) throws(Failure) {
         descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -30,12 +32,12 @@ final class SpoolFile: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// A name by which any program of the user can open the file while this process has it open: proc(5).
+    /// Path by which processes of the user can open the file while this process has it open, see proc(5).
     var path: String { "/proc/\(getpid())/fd/\(descriptor)" }
 
-    /// At most `count` bytes from `offset` on; none at the end.
+    /// Returns up to `count` bytes from `offset`; none at the end.
     ///
-    /// - Throws: `BusError`, ``BusError/Code/bodyLost``, when the disk does.
+    /// - Throws: `BusError` with ``BusError/Code/bodyLost`` if the file cannot be read.
     func read(at offset: Int, count: Int) throws(BusError) -> [UInt8] {
         var number: Int32 = 0
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
