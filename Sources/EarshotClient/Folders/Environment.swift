@@ -1,9 +1,11 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// The process's environment.
+/// Environment of the process.
 public enum Environment {
-    /// A variable that is set and not empty. Bytes that are not UTF-8 are kept: ``ByteText``.
+    /// Returns a variable; nil if it is unset or empty. Bytes that are not UTF-8 are kept in the form of `ByteText`.
+    ///
+    /// - Parameter name: name of the variable.
     public static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name) else { return nil }
         let text = unsafe ByteText.text(cString: value)

@@ -1,10 +1,11 @@
-/// Names for files made of URLs, safe in any folder, and each given once.
+/// Unique file names derived from URLs, safe in any folder.
 ///
-/// A name is the last segment of the URL's path, its percent signs decoded where that gives text. It has no separators
-/// and no invisible, control or direction characters (`TerminalText.isControl`), begins with neither dot nor dash, and is at most 200 bytes long; `download`
-/// where nothing is left. A name given before, in any case of letters, is followed by a number: `name-2.ext`.
+/// A name is the last segment of the URL's path, percent-decoded if that gives valid text. Separators and invisible,
+/// control and direction characters (`TerminalText.isControl`) are replaced by `_`, and leading dots, dashes and spaces
+/// are removed. A name has at most 200 bytes, and `download` stands for an empty one. A repeated name, compared without
+/// case, gets a number: `name-2.ext`.
 package struct FileNames {
-    /// Leaves room in the 255 bytes of a file's name for a number and a temporary ending.
+    /// Maximum bytes of a name. Leaves room for a number and a temporary suffix in the 255 bytes of a file name.
     static let mostBytes = 200
 
     private var given: Set<String> = []
@@ -12,7 +13,7 @@ package struct FileNames {
 
     package init() {}
 
-    /// The next file's name.
+    /// Returns a unique name for the file of a URL.
     package mutating func name(for url: String) -> String {
         let name = FileNames.plainName(of: url) ?? FileNames.safe(FileNames.lastSegment(url))
         if given.insert(name.lowercased()).inserted { return name }
@@ -27,7 +28,7 @@ package struct FileNames {
         }
     }
 
-    /// What stands behind the last slash of the path.
+    /// Returns the text after the last slash of the path.
     private static func lastSegment(_ url: String) -> Substring {
         var path = url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         if let authority = authority(of: path) {
@@ -39,7 +40,7 @@ package struct FileNames {
         return Substring(path[(slash.map { path.index(after: $0) } ?? path.startIndex)...])
     }
 
-    /// What is behind the first `://`.
+    /// Returns the index after the first `://`.
     private static func authority(of path: Substring.UTF8View) -> Substring.Index? {
         var rest = path
         while let colon = rest.firstIndex(of: UInt8(ascii: ":")) {
@@ -49,8 +50,8 @@ package struct FileNames {
         return nil
     }
 
-    /// The last segment if it is a name as it is: most are, and to look at each character takes ten times as long.
-    /// Nil for what needs another look.
+    /// Returns the last segment if it needs no change, which is the usual case and ten times as fast as a check of each
+    /// character; nil otherwise.
     private static func plainName(of url: String) -> String? {
         let bytes = url.utf8.span
         var (start, end) = (0, bytes.count)
@@ -65,7 +66,7 @@ package struct FileNames {
             default: return nil
             }
         }
-        // Behind one of the two slashes of `://` is a host.
+        // The text after a slash of `://` is a host.
         guard start > 1, bytes[start - 2] != UInt8(ascii: "/"), bytes[start - 2] != UInt8(ascii: ":"),
             (1...mostBytes).contains(end - start), bytes[start] != UInt8(ascii: "."), bytes[start] != UInt8(ascii: "-")
         else { return nil }
@@ -86,7 +87,7 @@ package struct FileNames {
         return name.isEmpty ? "download" : name
     }
 
-    /// The text that percent signs stand for; nil if it is none.
+    /// Returns the percent-decoded text; nil if it is not UTF-8.
     private static func decoded(_ segment: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = segment.utf8[...]

@@ -1,9 +1,9 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Paths of folders, and folders for output.
+/// Operations on folders and their paths.
 package enum Folder {
-    /// `path` from the root, without slashes at its end.
+    /// Returns the absolute form of `path`, without trailing slashes.
     package static func absolute(_ path: String) -> String {
         var path = Substring(path)
         while path.count > 1, path.last == "/" { path.removeLast() }
@@ -15,15 +15,15 @@ package enum Folder {
         return path.isEmpty || path == "." ? folder : "\(folder == "/" ? "" : folder)/\(path)"
     }
 
-    /// Whether a path can be written in the head of a message: UTF-8 without control characters.
+    /// Returns whether a path can stand in the head of a message: UTF-8 without control characters.
     package static func isWritable(_ path: String) -> Bool {
         !ByteText.isMarked(path) && path.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
 
-    /// The absolute path of a folder that messages name.
+    /// Returns the absolute path of a folder that messages name.
     ///
-    /// - Parameter kind: what the folder is, for an error.
-    /// - Throws: `ClientError` when no message can name it.
+    /// - Parameter kind: purpose of the folder, for the error.
+    /// - Throws: `ClientError` if a message cannot contain the path.
     package static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
         let path = absolute(path)
         guard isWritable(path) else {
@@ -33,9 +33,9 @@ package enum Folder {
         return path
     }
 
-    /// Makes the folder and those above it where they are missing, with the mode the umask leaves of `mode`.
+    /// Creates a folder and its missing parents with `mode` and the umask.
     ///
-    /// - Throws: `ClientError` when one cannot be made.
+    /// - Throws: `ClientError` if one cannot be created.
     package static func make(_ path: String, mode: UInt32) throws(ClientError) {
         guard unsafe mkdir(ByteText.path(path), mode) != 0, errno != EEXIST else { return }
         var number = errno
@@ -47,7 +47,7 @@ package enum Folder {
         throw ClientError(.folder, unsafe "cannot make the folder \(path): \(String(cString: strerror(number)))")
     }
 
-    /// Removes a folder with all that is in it, links as links. What cannot be removed stays.
+    /// Removes a folder with its content; does not follow links. Ignores entries that cannot be removed.
     package static func remove(_ path: String) {
         if let folder = unsafe opendir(path) {
             while let entry = unsafe readdir(folder) {

@@ -1,33 +1,36 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// The folder in which a broker listens and by which clients find it: `bus`, `work` and lock files, for one user alone.
+/// Runtime folder of a broker: its sockets and lock files, accessible to one user.
 public struct RuntimeFolder: Equatable, Sendable {
-    /// Bytes that fit into a Unix socket's address, unix(7), without the zero at the end.
+    /// Maximum bytes of a Unix socket's path without the terminating zero, see unix(7).
     static let socketPathBytes = 107
 
-    /// Absolute, without a slash at its end.
+    /// Absolute path without a trailing slash.
     public let path: String
 
-    /// Where the broker's clients connect.
+    /// Endpoint of the broker for clients.
     public var busEndpoint: String { "ipc://\(path)/bus" }
-    /// Where the workers connect.
+    /// Path of the broker's socket for workers.
     public var workPath: String { "\(path)/work" }
-    /// Held by the broker.
+    /// Path of the lock file that the broker holds.
     public var brokerLock: String { "\(path)/broker.lock" }
-    /// Held by the supervisor.
+    /// Path of the lock file that the supervisor holds.
     public var supervisorLock: String { "\(path)/serve.lock" }
-    /// Where durable requests are when they were not named but the runtime folder was.
+    /// Default folder of durable requests when the runtime folder is given explicitly.
     public var ownDurable: String { "\(path)/durable" }
-    /// Where the cache is when it was not named but the runtime folder was.
+    /// Default folder of the cache when the runtime folder is given explicitly.
     public var ownCache: String { "\(path)/cache" }
-    /// Where the spool is when it was not named but the runtime folder was.
+    /// Default folder of the spool when the runtime folder is given explicitly.
     public var ownSpool: String { "\(path)/spool" }
 
-    /// The folder named, else that of `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else `earshot-UID` in the
-    /// system's folder for temporary files. Nothing is looked at or made yet.
+    /// Selects a runtime folder: the given one, else `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else
+    /// `earshot-UID` in the folder for temporary files.
     ///
-    /// - Throws: `ClientError` when its path is too long for a socket.
+    /// Neither reads nor creates the folder.
+    ///
+    /// - Parameter named: path of the folder; nil for the user's.
+    /// - Throws: `ClientError` if the path is too long for a socket, is not UTF-8, or contains control characters.
     public init(named: String? = nil) throws(ClientError) {
         let chosen =
             if let named {
@@ -48,23 +51,23 @@ public struct RuntimeFolder: Equatable, Sendable {
         }
     }
 
-    /// Makes the folder, for this user alone, if it is not there.
+    /// Creates the folder with mode 0700 if it is missing.
     ///
-    /// - Throws: `ClientError` when it cannot be made, or others could get in.
+    /// - Throws: `ClientError` if it cannot be created, or if other users have access.
     public func prepare() throws(ClientError) {
         do throws(FolderError) { try PrivateFolder.makeClosed(path) } catch { throw ClientError(error) }
     }
 
     /// Returns whether the folder exists.
     ///
-    /// - Throws: `ClientError` when others could get in: nothing in it is to be trusted.
+    /// - Throws: `ClientError` if other users have access, so that its content cannot be trusted.
     public func check() throws(ClientError) -> Bool {
         do throws(FolderError) { return try PrivateFolder.isClosed(path) } catch { throw ClientError(error) }
     }
 
-    /// Whether a broker or a supervisor serves here, found by its locks.
+    /// Returns whether a broker or a supervisor holds a lock of the folder.
     ///
-    /// - Throws: `ClientError` when the folder is another user's: nothing in it is to be trusted.
+    /// - Throws: `ClientError` if other users have access, so that its content cannot be trusted.
     public func isServed() throws(ClientError) -> Bool {
         guard try check() else { return false }
         do throws(SystemError) {
@@ -75,19 +78,19 @@ public struct RuntimeFolder: Equatable, Sendable {
         }
     }
 
-    /// The user's usual spool: `earshot/spool` in `XDG_CACHE_HOME`, else in `.cache` at home.
+    /// Returns the default spool of the user: `earshot/spool` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
-    /// - Throws: `ClientError` when neither is known.
+    /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
     public static func usualSpool() throws(ClientError) -> String { try usual("spool", option: "--spool") }
 
-    /// The user's usual cache, beside the spool.
+    /// Returns the default cache of the user: `earshot/cache` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
-    /// - Throws: as `usualSpool`.
+    /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
     public static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
 
-    /// Where the user's durable requests are: `earshot/durable` in `XDG_STATE_HOME`, else in `.local/state` at home.
+    /// Returns the default folder of durable requests: `earshot/durable` in `XDG_STATE_HOME`, else in `~/.local/state`.
     ///
-    /// - Throws: `ClientError` when neither is known.
+    /// - Throws: `ClientError` if neither `XDG_STATE_HOME` nor `HOME` is set.
     public static func usualDurable() throws(ClientError) -> String {
         if let state = Environment.value("XDG_STATE_HOME") {
             return try Folder.named("\(state)/earshot/durable", "durable")
