@@ -1,12 +1,12 @@
 internal import EarshotWire
 
-/// Where the body of a response is.
+/// Form in which the body of a response is delivered.
 public enum BodyForm: Sendable {
-    /// In memory if it is small, by a setting of the broker (64 KiB), else in a file.
+    /// In memory up to the broker's setting `inline-bytes` (64 KiB), otherwise a file.
     case automatic
-    /// In memory; one over the broker's setting for small bodies ends as ``BusError/Code/tooLarge``.
+    /// In memory. A body above the broker's setting `inline-bytes` fails with ``BusError/Code/tooLarge``.
     case inMemory
-    /// In a file, unless it is empty.
+    /// A file, unless the body is empty.
     case inFile
 
     var wire: BodyDelivery {

@@ -1,20 +1,21 @@
 internal import EarshotWire
 
-/// How a request deals with the broker's cache: the modes of the Fetch standard, and ``explicit``.
+/// Use of the broker's cache: the modes of the Fetch standard, and ``explicit``.
 public enum CachePolicy: Sendable {
-    /// What is fresh is used, what is stale is validated.
+    /// Uses fresh responses, and revalidates stale ones.
     case usual
-    /// As ``usual``, but an answer is fresh only for as long as the server said by `max-age` or `Expires`.
+    /// Like ``usual``, but a response is fresh only as long as its `max-age` or `Expires` states. No heuristic
+    /// freshness.
     case explicit
-    /// As if there were no cache.
+    /// Neither reads nor writes the cache.
     case noStore
-    /// Nothing is taken from it; the answer is put into it.
+    /// Does not read the cache, but stores the response.
     case reload
-    /// What is there is validated before it is used.
+    /// Revalidates a stored response before its use.
     case validate
-    /// What is there is used, fresh or not.
+    /// Uses a stored response, fresh or stale. Without one, fetches.
     case preferCached
-    /// What is there is used, and no server is ever asked: else ``BusError/Code/notCached``.
+    /// Uses a stored response, fresh or stale. Without one, fails with ``BusError/Code/notCached``.
     case onlyIfCached
 
     var wire: CacheMode {

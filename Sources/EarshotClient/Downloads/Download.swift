@@ -1,5 +1,6 @@
-/// A request whose body is read while it arrives, from the file in which it grows: nothing of it is kept in memory,
-/// and who reads slowly holds up nobody.
+/// Request whose body is read from its file while it arrives.
+///
+/// The body is not kept in memory, and a slow reader delays neither the transfer nor other readers.
 ///
 /// ```swift
 /// let download = try handler.download(url)
@@ -12,7 +13,7 @@
 /// let response = try await download.response()
 /// ```
 ///
-/// When the last reference goes, its sequences included, it is cancelled.
+/// The last reference, including its sequences, cancels the request.
 public final class Download: Sendable {
     let request: Request
     let state: Observed<DownloadState>
@@ -24,23 +25,26 @@ public final class Download: Sendable {
 
     deinit { cancel() }
 
-    /// No longer wants it. What is awaited ends with `CancellationError`.
+    /// Cancels the request. Waiting readers fail with `CancellationError`. Has no effect after the end.
     public func cancel() {
         if state.current.value.ending == nil { request.cancel() }
     }
 
-    /// Changes its class while it waits.
+    /// Changes the priority while the request is queued.
+    ///
+    /// - Parameter priority: the new class.
     public func setPriority(_ priority: Priority) { request.setPriority(priority) }
 
-    /// The body as it arrives. Each reader begins at the start.
+    /// The body while it arrives. Each reader starts at the first byte.
     public var pieces: DownloadPieces { DownloadPieces(download: self) }
 
-    /// How far it has come, each time that is told: four times a second at most. Who is slow sees the last; it ends
-    /// with the download, however that ends.
+    /// Progress reports, at most four per second. A slow reader gets the latest only. The sequence ends with the
+    /// download, also after a failure.
     public var progress: DownloadProgressSequence { DownloadProgressSequence(download: self) }
 
-    /// What became of it. Its body is whole.
+    /// Waits for the end of the download and returns the response with its whole body.
     ///
+    /// - Returns: a response with a status below 400.
     /// - Throws: ``BusError``; `CancellationError` when the download or the task is cancelled.
     public nonisolated(nonsending) func response() async throws -> Response {
         while true {

@@ -1,27 +1,28 @@
 internal import EarshotWire
 
-/// A part of a body that arrives.
+/// Part of a body that arrives.
 public enum DownloadPiece: Sendable, Equatable {
-    /// The next bytes, 1 to 131,072.
+    /// The next 1 to 131,072 bytes.
     case bytes([UInt8])
-    /// The server has another version by now: what came before is no part of the body, which begins anew.
+    /// The content changed on the server during the transfer. Discard the earlier bytes; the next ones start at offset
+    /// 0.
     case restarted
 }
 
-/// A body as it arrives, read from its file when it is asked for.
+/// Sequence of the parts of a body that arrives, read from its file on demand.
 ///
-/// It throws as ``Download/response()``, ``BusError/Code/removed`` as soon as the handler is removed.
+/// Iteration throws as ``Download/response()``. It throws ``BusError/Code/removed`` as soon as the handler is removed.
 public struct DownloadPieces: AsyncSequence, Sendable {
-    /// A part of the body, or the news that it begins anew.
+    /// Bytes, or a restart at offset 0.
     public typealias Element = DownloadPiece
     let download: Download
 
-    /// From the beginning.
+    /// Returns an iterator that starts at the first byte.
     public func makeAsyncIterator() -> Iterator { Iterator(download: download) }
 
-    /// Where one reader is.
+    /// Position of a reader.
     public struct Iterator: AsyncIteratorProtocol {
-        /// What there is to do.
+        /// Next step of a reader.
         private enum Step {
             case read(ResponseBody)
             case restart
@@ -37,7 +38,11 @@ public struct DownloadPieces: AsyncSequence, Sendable {
             self.download = download
         }
 
-        /// The next piece; nil at the end.
+        /// Waits for the next part; nil at the end of the body.
+        ///
+        /// - Parameter actor: actor of the caller.
+        /// - Returns: bytes, a restart, or nil.
+        /// - Throws: ``BusError``; `CancellationError` when the download or the task is cancelled.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws -> DownloadPiece? {
             while true {
                 try Task.checkCancellation()
@@ -46,7 +51,7 @@ public struct DownloadPieces: AsyncSequence, Sendable {
                 switch try step(state) {
                 case .read(let body):
                     let piece = try await Self.read(body, offset)
-                    // On the caller's actor: a removal there is before this or after it.
+                    // This check runs on the caller's actor: a removal there precedes or follows it.
                     if let obstacle = download.request.obstacle { throw obstacle }
                     offset += piece.count
                     return .bytes(piece)
@@ -71,14 +76,14 @@ public struct DownloadPieces: AsyncSequence, Sendable {
             return .read(ResponseBody(source.file, length: source.count, source.generation))
         }
 
-        /// Whether bytes of this generation go on where this reader is. One at the start takes any.
+        /// Returns whether a body of this generation continues the bytes already read. At offset 0 any does.
         private mutating func isSame(_ other: Generation?) -> Bool {
             let isSame = offset == 0 || other == generation
             generation = other
             return isSame
         }
 
-        /// Off the caller's actor: a disk may be slow.
+        /// Reads outside the caller's actor, because a disk can be slow.
         @concurrent private static func read(_ body: ResponseBody, _ offset: Int) async throws -> [UInt8] {
             try body.piece(at: offset)
         }

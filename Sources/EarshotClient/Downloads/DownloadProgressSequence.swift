@@ -1,15 +1,15 @@
-/// How far a download has come, as it is told. Without an end of its own kind: it ends with the download.
+/// Sequence of progress reports. It ends with the download.
 public struct DownloadProgressSequence: AsyncSequence, Sendable {
-    /// How far it is.
+    /// A progress report.
     public typealias Element = DownloadProgress
-    /// What became of the download is told by ``Download/response()``.
+    /// Iteration does not throw. ``Download/response()`` throws the failure of the download.
     public typealias Failure = Never
     let download: Download
 
-    /// From what was told last.
+    /// Returns an iterator that starts with the latest report.
     public func makeAsyncIterator() -> Iterator { Iterator(download: download) }
 
-    /// What one reader has seen.
+    /// Position of a reader.
     public struct Iterator: AsyncIteratorProtocol {
         private let download: Download
         private var last: DownloadProgress?
@@ -18,7 +18,11 @@ public struct DownloadProgressSequence: AsyncSequence, Sendable {
             self.download = download
         }
 
-        /// The next that is news; nil when the download has ended, or the task is cancelled.
+        /// Waits for the next report that differs from the last one; nil when the download has ended or the task is
+        /// cancelled.
+        ///
+        /// - Parameter actor: actor of the caller.
+        /// - Returns: the report, or nil.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> DownloadProgress? {
             while !Task.isCancelled {
                 let (state, version) = download.state.current

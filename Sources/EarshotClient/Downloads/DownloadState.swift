@@ -1,27 +1,27 @@
 internal import EarshotWire
 
-/// How far a download has come, as the loop told it.
+/// State of a download, written by the loop.
 struct DownloadState: Sendable {
-    /// A file in which a body grows.
+    /// File of a body that arrives.
     struct Source: Sendable {
-        /// Of whose bytes it is.
+        /// Identity of the content.
         let generation: Generation
         let file: SpoolFile
-        /// Bytes of it that are there.
+        /// Bytes available in the file.
         var count: Int
     }
 
     private(set) var progress = DownloadProgress(received: 0, total: nil)
-    /// Nil while nothing can be read.
+    /// File to read from; nil while there is none.
     private(set) var source: Source?
-    /// Nil while it runs.
+    /// Ending; nil while the download runs.
     private(set) var ending: Ending?
-    /// Of whose bytes the whole body is; nil if that is not known.
+    /// Identity of the whole body's content; nil if unknown.
     private(set) var endGeneration: Generation?
 
-    /// Notes what the broker told.
+    /// Records a progress report.
     ///
-    /// - Parameter file: the file it told of, if that was opened for this: see ``needsFile(of:)``.
+    /// - Parameter file: file of the report, if opened: see ``needsFile(of:)``.
     mutating func progressed(_ told: Progress, _ file: SpoolFile?) {
         progress = DownloadProgress(received: told.received, total: told.total)
         guard let generation = told.generation else { return }
@@ -30,12 +30,12 @@ struct DownloadState: Sendable {
         } else if let source, source.generation == generation {
             self.source?.count = max(source.count, told.received)
         } else {
-            // Of another body, in a file that has another name by now: the next message tells it.
+            // The content changed and its file was renamed. The next report has the new path.
             source = nil
         }
     }
 
-    /// Whether what is told of is in a file that is not open yet.
+    /// Returns whether the report names a file that is not open.
     func needsFile(of told: Progress) -> Bool {
         told.file != nil && told.generation != nil && told.generation != source?.generation
     }
@@ -45,16 +45,16 @@ struct DownloadState: Sendable {
         defer { source = nil }
         guard case .response(let response) = ending else { return }
         endGeneration = response.body.generation
-        // One that came in memory has none, and is what was in the file if it begins so.
+        // A body in memory has no generation. It continues the file if it begins with the file's bytes.
         if let source, response.body.begins(with: source.file, source.count) { endGeneration = source.generation }
         progress = DownloadProgress(received: response.body.count, total: response.body.count)
     }
 }
 
-/// How far a download has come.
+/// Progress of a download.
 public struct DownloadProgress: Sendable, Equatable {
-    /// Decoded bytes so far. It can fall: when another attempt begins.
+    /// Decoded bytes received. Can decrease when another attempt starts.
     public let received: Int
-    /// Decoded bytes in all; nil while the server has not told.
+    /// Total decoded bytes; nil if the server has not stated them.
     public let total: Int?
 }

@@ -1,11 +1,11 @@
-/// How a request ended, as its receiver is told.
+/// Ending of a request.
 enum Ending: Sendable {
     case response(Response)
     case failed(BusError)
-    /// By its own program: a receiver that does not wait for it hears nothing.
+    /// The program cancelled the request. Closures are not called.
     case cancelled
 
-    /// As values and errors.
+    /// The response, or the error to throw.
     var result: Result<Response, any Error> {
         switch self {
         case .response(let response): .success(response)

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// What a request may say besides its URL and its priority.
+/// Options of a request besides URL and priority.
 ///
 /// ```swift
 /// var options = FetchOptions()
@@ -9,55 +9,61 @@ internal import EarshotWire
 /// let response = try await handler.fetch(url, options)
 /// ```
 ///
-/// Durations count in whole milliseconds, 1 ms to a day. What is out of its range is refused as
-/// ``BusError/Code/invalidRequest`` when the request is made.
+/// Durations are whole milliseconds from 1 ms to one day. The request throws ``BusError/Code/invalidRequest`` for a
+/// value out of range.
 public struct FetchOptions: Sendable {
-    /// The HTTP method. Others than `GET` and `HEAD` need ``isShared`` to be false.
+    /// HTTP method, by default `GET`. Methods other than `GET` and `HEAD` require ``isShared`` to be false.
     public var method = "GET"
-    /// Header fields for the server, at most 100 and 32 KiB. The broker refuses those that are not a client's to set,
-    /// such as `host`.
+    /// Header fields of the request, at most 100 and 32 KiB. The broker refuses fields that it controls, such as
+    /// `host`, with the code `bad-header`.
     public var fields: [HeaderField] = []
-    /// The body of the request, at most 4 MiB; not for `GET` and `HEAD`.
+    /// Body of the request, by default at most 1 MiB (the broker's setting `request-body-bytes`, up to 4 MiB). Not for
+    /// `GET` and `HEAD`.
     public var body: [UInt8]?
-    /// Whether others who ask for the same may share the transfer.
+    /// Whether the broker may coalesce the request with equal ones. Default true.
     public var isShared = true
-    /// The longest time without a byte from the server.
+    /// Maximum time without a byte from the server. Default 60 s.
     public var timeout = Duration.seconds(60)
-    /// The time for all of it, waiting included; nil for none.
+    /// Maximum total time including waiting, then ``BusError/Code/deadline``; nil for no limit.
     public var deadline: Duration?
-    /// The most bytes of body, decoded; nil for no limit.
+    /// Maximum decoded body size in bytes, then ``BusError/Code/tooLarge``; nil for no limit.
     public var mostBytes: Int?
-    /// Attempts after the first, for failures that may pass; 0 to 20.
+    /// Maximum number of retries for transient failures, 0 to 20. Default 2.
     public var retries = 2
+    /// Treatment of redirects. Default ``RedirectPolicy/follow``.
     public var redirect = RedirectPolicy.follow
-    /// Whether it only fills the cache: the response has no body.
+    /// Whether the request only fills the cache: the response has no body.
     public var isWarm = false
-    /// Where the body of the response is.
+    /// Form of the response's body. Default ``BodyForm/automatic``.
     public var bodyForm = BodyForm.automatic
-    /// The least time between two of ``Download/progress``, 50 ms to a day, which is also how often a body is told to
-    /// have grown; nil for as often as there is news, four times a second at most.
+    /// Minimum time between two elements of ``Download/progress``, 50 ms to one day. It also delays
+    /// ``Download/pieces``. Nil reports at most four times per second.
     public var progressInterval: Duration?
+    /// Use of the broker's cache. Default ``CachePolicy/usual``.
     public var cache = CachePolicy.usual
-    /// The SHA-256 that the body must have, 64 lower-case hexadecimal digits; nil for any.
+    /// Expected SHA-256 of the decoded body, 64 lower-case hexadecimal digits; otherwise the request fails with
+    /// ``BusError/Code/digestMismatch``. Nil accepts any body.
     public var digest: String?
-    /// Only requests with the same key share a transfer; 1 to 200 visible ASCII bytes.
+    /// Coalescing key, 1 to 200 visible ASCII bytes: only requests with the same key share a transfer. Nil for none.
     public var key: String?
-    /// Whether it takes part in the cookies of its handler's root, the first segment of its name.
+    /// Whether the request uses the cookies of its handler's root, the first segment of the handler's name.
     public var usesCookies = false
-    /// A proxy's URL (`http`, `https`, `socks5`), `none` for no proxy; nil for what the workers' environment says.
+    /// URL of a proxy (`http`, `https`, `socks5`), or `none`; nil uses the environment of the workers.
     public var proxy: String?
-    /// Absolute path of certificates to trust instead of the system's, in PEM.
+    /// Absolute path of a PEM file with trusted certificates; nil uses those of the system.
     public var certificateAuthorities: String?
-    /// Absolute path of the certificate to show, in PEM.
+    /// Absolute path of a PEM file with the client certificate; nil for none.
     public var clientCertificate: String?
-    /// Absolute path of its key, in PEM; nil if it is in the same file.
+    /// Absolute path of a PEM file with the key of ``clientCertificate``; nil if the key is in the same file.
     public var clientKey: String?
 
+    /// Creates options with the default values.
     public init() {}
 
-    /// The message that says all of it.
+    /// Returns the FETCH message of a request.
     ///
-    /// - Throws: `BusError`, ``BusError/Code/invalidRequest``, when it would be read as something else than was meant.
+    /// - Throws: `BusError` with ``BusError/Code/invalidRequest`` if the message would be read differently from the
+    ///   options.
     func request(
         _ key: RequestKey, _ url: String, _ priority: Priority, streams: Bool = false
     ) throws(BusError) -> Fetch {
@@ -80,16 +86,19 @@ public struct FetchOptions: Sendable {
         return fetch
     }
 
-    /// - Throws: when what is said of `fetch` besides its URL would be read as something else.
+    /// Checks the options of a message.
+    ///
+    /// - Throws: `BusError` with ``BusError/Code/invalidRequest`` if the message would be read differently from the
+    ///   options.
     private static func checkOptions(of fetch: Fetch) throws(BusError) {
         var usual = Fetch.Options()
         usual.priority = fetch.options.priority
-        // Most requests say nothing, and cannot be misread.
+        // Messages without options need no check.
         if fetch.options == usual, fetch.httpFields.isEmpty { return }
         if let proxy = fetch.options.route.proxy, !Route.isProxy(proxy) {
             throw BusError(.invalidRequest, "A proxy is a URL of http, https or socks5, or none.")
         }
-        // A message that does not come back as it was is not what the program meant: a line end in a key, for one.
+        // Only a message that decodes to itself carries the options. A line end in a key would add a field.
         guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
             throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")
         }

@@ -1,9 +1,9 @@
 internal import EarshotLoop
 internal import Synchronization
 
-/// The fields of a response's header, in the order in which they came.
+/// Header fields of a response, in their original order.
 public struct HeaderFields: Sendable, Equatable, RandomAccessCollection {
-    /// Takes the fields apart when the first one is asked for: who wants a body does not ask.
+    /// Parses the fields on first access.
     private final class Block: Sendable {
         private struct State {
             let lines: [UInt8]
@@ -27,28 +27,42 @@ public struct HeaderFields: Sendable, Equatable, RandomAccessCollection {
 
     private let block: Block
 
-    /// - Parameter lines: each ends in LF; what has no colon is left out.
+    /// Creates the fields of a header.
+    ///
+    /// - Parameter lines: field lines, each with a final LF. Lines without a colon are ignored.
     init(_ lines: [UInt8]) {
         block = Block(lines)
     }
 
-    /// Where the first field is.
+    /// Index of the first field.
     public var startIndex: Int { block.fields.startIndex }
-    /// Behind the last field.
+    /// Index after the last field.
     public var endIndex: Int { block.fields.endIndex }
-    /// The field at a place in their order.
+    /// The field at an index.
+    ///
+    /// - Parameter position: index from ``startIndex`` to below ``endIndex``.
     public subscript(position: Int) -> HeaderField { block.fields[position] }
 
-    /// The value of the first field of this name, in any case of letters.
+    /// The value of the first field with a name; nil if there is none.
+    ///
+    /// - Parameter name: name of the field, in any case.
     public subscript(name: String) -> String? {
         first { $0.name.lowercased() == name.lowercased() }?.value
     }
 
-    /// The values of all fields of this name, in any case of letters.
+    /// Returns the values of all fields with a name.
+    ///
+    /// - Parameter name: name of the field, in any case.
+    /// - Returns: the values in their order; empty if there are none.
     public func values(_ name: String) -> [String] {
         filter { $0.name.lowercased() == name.lowercased() }.map(\.value)
     }
 
+    /// Returns whether both have equal fields in the same order.
+    ///
+    /// - Parameters:
+    ///   - left: header fields.
+    ///   - right: header fields.
     public static func == (left: HeaderFields, right: HeaderFields) -> Bool { left.block.fields == right.block.fields }
 
     private static func fields(of lines: [UInt8]) -> [HeaderField] {

@@ -1,12 +1,14 @@
 internal import EarshotWire
 
-/// How urgent a request is. A higher class gets the larger share of transfers, and none starves.
+/// Class of a request in the broker's queue. Higher classes get a larger share of the transfers; no class starves.
 public enum Priority: CaseIterable, Comparable, Sendable {
-    /// What may come at any time: prefetching.
+    /// For work without a deadline, such as prefetching.
     case background
+    /// Below ``normal``.
     case low
+    /// The default.
     case normal
-    /// What somebody looks at and waits for.
+    /// For content that a user waits for.
     case high
 
     var wire: PriorityClass {

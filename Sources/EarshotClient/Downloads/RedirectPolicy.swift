@@ -1,12 +1,12 @@
 internal import EarshotWire
 
-/// What a redirect is to a request.
+/// Treatment of a redirect.
 public enum RedirectPolicy: Sendable {
-    /// A way to go on, at most 10 times.
+    /// Follows at most 10 redirects.
     case follow
-    /// A failure, `redirect-refused`.
+    /// Fails with the code `redirect-refused`.
     case refuse
-    /// The response.
+    /// Delivers the redirect as the response.
     case deliver
 
     var wire: RedirectMode {

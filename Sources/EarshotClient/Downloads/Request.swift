@@ -2,14 +2,14 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Synchronization
 
-/// A request whose response is delivered to a function: what is needed to stop wanting it.
+/// Handle of a request whose response goes to a closure.
 ///
-/// It goes on without this value: it ends with its handler, or when it is cancelled.
+/// The request does not depend on this handle. It ends with its handler or by ``cancel()``.
 public final class Request: Sendable {
     let key: RequestKey
     let handler: HandlerState
     private let commands: Mailbox<BusCommand>
-    /// Set when it is sent.
+    /// Epoch of the handler, set when the request is sent.
     private let epoch = Atomic<UInt64>(0)
     private let isCancelled = Atomic(false)
     private let isCarriedOut = Atomic(false)
@@ -20,9 +20,9 @@ public final class Request: Sendable {
         self.commands = commands
     }
 
-    /// Asks for it. To be called once.
+    /// Sends the request. Must be called once.
     ///
-    /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the receiver is the caller's to end.
+    /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the caller must end the receiver.
     func send(_ fetch: Shared<Fetch>, _ receiver: Receiver, replaces: Bool) throws(BusError) {
         let placement = try handler.begin(replaces: replaces) { epoch in
             self.epoch.store(epoch, ordering: .sequentiallyConsistent)
@@ -35,8 +35,8 @@ public final class Request: Sendable {
         }
     }
 
-    /// It is carried out: what was purged by name until now is of before it, though it was sent sooner than that was
-    /// done.
+    /// Marks the request as started by the loop. Purges executed before that do not concern it, even if it was sent
+    /// earlier.
     func renew() {
         if let epoch = handler.renewed(epoch.load(ordering: .sequentiallyConsistent)) {
             self.epoch.store(epoch, ordering: .sequentiallyConsistent)
@@ -44,22 +44,24 @@ public final class Request: Sendable {
         isCarriedOut.store(true, ordering: .sequentiallyConsistent)
     }
 
-    /// No longer wants it. On the actor to which it would be delivered: it is not, from now on.
+    /// Cancels the request. Called on the actor of the closure, it guarantees that the closure is not called.
     public func cancel() {
         guard isCancelled.exchange(true, ordering: .sequentiallyConsistent) == false else { return }
         commands.put(.cancel(key))
     }
 
-    /// Changes its class while it waits.
+    /// Changes the priority while the request is queued.
+    ///
+    /// - Parameter priority: the new class.
     public func setPriority(_ priority: Priority) { commands.put(.setPriority(key, priority.wire)) }
 
-    /// Why its response is not wanted any more; nil if it is.
+    /// Error of a request that is cancelled, replaced or removed; nil if it is valid.
     var obstacle: (any Error)? {
         if isCancelled.load(ordering: .sequentiallyConsistent) { return CancellationError() }
         let (isCarriedOut, epoch) = (
             isCarriedOut.load(ordering: .sequentiallyConsistent), epoch.load(ordering: .sequentiallyConsistent)
         )
-        // One that is still to be carried out will be renewed.
+        // A request that has not started will be renewed.
         if !isCarriedOut, handler.renewed(epoch) != nil { return nil }
         return handler.obstacle(epoch)
     }

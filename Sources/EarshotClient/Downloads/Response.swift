@@ -1,43 +1,47 @@
 internal import EarshotWire
 
-/// What a server answered with a status below 400; or the error page of a ``BusError``.
+/// Response with a status below 400, or the error page of a ``BusError``.
 ///
 /// ```swift
 /// let response = try await handler.fetch("https://example.org/a.png")
 /// let image = try await response.body.bytes()
 /// ```
 ///
-/// Nothing is lost by holding a response long: the broker has its acknowledgement. One whose body is a file holds one
-/// descriptor of the process.
+/// The bus acknowledged the response on arrival, so it may be kept. A response whose body is a file uses one file
+/// descriptor.
 public struct Response: Sendable {
-    /// Where a response came from.
+    /// Origin of a response.
     public enum Source: String, Sendable {
-        /// A transfer that this request began.
+        /// A transfer that started for this request.
         case network
-        /// A transfer that another request had begun.
+        /// A transfer that another request had started.
         case shared
-        /// A transfer that went on where an earlier one had broken off.
+        /// A transfer that resumed an interrupted one.
         case resumed
-        /// The cache; no server was asked.
+        /// The cache, without a request to the server.
         case cache
-        /// The cache, after the server said that it has not changed.
+        /// The cache, after the server confirmed it.
         case revalidated
     }
 
-    /// HTTP status, 200 to 999.
+    /// HTTP status, 200 to 399; up to 999 for an error page.
     public let status: Int
-    /// The URL that answered, after redirects, in normal form.
+    /// URL of the response after redirects, in normal form.
     public let url: String
+    /// Header fields of the response.
     public let fields: HeaderFields
+    /// Decoded body.
     public let body: ResponseBody
+    /// Origin of the response.
     public let source: Source
-    /// SHA-256 of the decoded body, 64 lower-case hexadecimal digits; nil if the answer has no body (HEAD, 204, 304).
+    /// SHA-256 of the decoded body, 64 lower-case hexadecimal digits; nil for a response without a body (HEAD, 204,
+    /// 304).
     public let digest: String?
-    /// From the request to the start of the attempt that answered.
+    /// Time from the request to the start of the successful attempt.
     public let queued: Duration
-    /// From the request to its end.
+    /// Time from the request to its end.
     public let elapsed: Duration
-    /// Attempts made, the last one included; 0 if the cache answered.
+    /// Number of attempts, including the last one; 0 for a response from the cache.
     public let attempts: Int
 
     init(status: Int, _ response: Terminal.Response, body: ResponseBody) {
