@@ -1,11 +1,11 @@
 internal import EarshotLoop
 internal import Synchronization
 
-/// A value that one side changes and others wait for. It keeps the value, not the changes: who is slow sees the last.
+/// Value that one side changes and others await. Slow observers see only the latest value.
 final class Observed<Value: Sendable>: Sendable {
     private struct State {
         var value: Value
-        /// Counts changes.
+        /// Number of changes.
         var version: UInt64 = 0
         var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
         var lastWaiter: UInt64 = 0
@@ -17,10 +17,10 @@ final class Observed<Value: Sendable>: Sendable {
         state = Mutex(State(value: value))
     }
 
-    /// The value, and the number of its version for ``changed(since:)``.
+    /// The value and its version for ``changed(since:)``.
     var current: (value: Value, version: UInt64) { state.withLock(of: self) { ($0.value, $0.version) } }
 
-    /// Changes the value and wakes all who wait.
+    /// Changes the value and resumes all waiting tasks.
     func change<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
         let (answer, waiters) = state.withLock(of: self) { state in
             let answer = body(&state.value)
@@ -33,12 +33,12 @@ final class Observed<Value: Sendable>: Sendable {
         return answer
     }
 
-    /// Changes the value without waking anybody: nobody waits for what this does.
+    /// Changes the value without resuming tasks, for changes that none awaits.
     func changeQuietly<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
         state.withLock(of: self) { body(&$0.value) }
     }
 
-    /// Returns once the value has another version than `version`, or the task is cancelled.
+    /// Waits until the version differs from `version` or the task is cancelled.
     func changed(since version: UInt64, isolation actor: isolated (any Actor)? = #isolation) async {
         let number = state.withLock(of: self) { state in
             state.lastWaiter += 1
@@ -47,7 +47,7 @@ final class Observed<Value: Sendable>: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let isOver = state.withLock(of: self) { state in
-                    // A cancellation sets the flag, then calls the handler, which finds what is put in here.
+                    // Cancellation sets the flag first and then calls the handler, which finds this entry.
                     if state.version != version || Task.isCancelled { return true }
                     state.waiters[number] = continuation
                     return false

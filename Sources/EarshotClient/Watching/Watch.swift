@@ -1,23 +1,24 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// A request that somebody asked for, and what became of it.
+/// Ended request of a watched handler.
 public struct WatchedRequest: Sendable {
-    /// The name of its handler.
+    /// Name of the handler.
     public let handler: String
-    /// Its ID, unique in the handler.
+    /// ID of the request, unique under its handler.
     public let request: String
+    /// The response or the failure.
     public let result: Result<Response, BusError>
-    /// What there is to acknowledge; nil if it was done when it came.
+    /// Claim to acknowledge; nil for an element of ``Bus/watch(_:)``.
     let claim: Claim?
 
-    /// Tells the broker that nobody else needs to hear of it: for elements of ``Bus/claim(_:)``, which come again
-    /// otherwise; of others nothing is to be told. Returns when the broker knows it.
+    /// Acknowledges an element of ``Bus/claim(_:)``, so that the broker deletes it. Returns when the broker has
+    /// processed it. Has no effect on elements of ``Bus/watch(_:)``.
     ///
-    /// The broker counts in order: it keeps one until those before it are acknowledged, too.
+    /// Acknowledgements are cumulative: the broker keeps an element until all earlier ones are acknowledged, too.
     ///
-    /// - Throws: ``BusError``, ``BusError/Code/connectionLost`` if the broker was lost since it came: it comes again;
-    ///   `CancellationError`.
+    /// - Throws: ``BusError`` with ``BusError/Code/connectionLost`` if the connection was lost since the delivery,
+    ///   after which the element is delivered again; ``BusError/Code/closed``; `CancellationError`.
     public func acknowledge() async throws {
         guard let claim else { return }
         let answer = Answer<Void>()
@@ -26,14 +27,14 @@ public struct WatchedRequest: Sendable {
     }
 }
 
-/// A result that was claimed, as its watch knows it.
+/// Unacknowledged result of a claim.
 struct Claim: Sendable {
     let state: WatchState
     let delivery: Delivery
     let commands: Mailbox<BusCommand>
 }
 
-/// What becomes of the requests under a handler, whoever asks for them, from now on and without end.
+/// Endless sequence of the results under a handler, for requests of all programs.
 ///
 /// ```swift
 /// for try await ended in try await bus.watch("gallery/") {
@@ -41,10 +42,11 @@ struct Claim: Sendable {
 /// }
 /// ```
 ///
-/// Who watches keeps nothing alive. A reader that is slow makes the broker wait, and itself alone: a watch has a
-/// connection of its own. What ends while there is no broker is not told. Elements go to whoever reads first.
+/// A watch does not own requests: they end with their owners. It uses a connection of its own, so a slow reader delays
+/// only itself: after 64 unread results the broker waits. Results during a disconnection are lost, except those of
+/// durable requests. Each element goes to one reader.
 public final class Watch: AsyncSequence, Sendable {
-    /// A request that ended.
+    /// An ended request.
     public typealias Element = WatchedRequest
     let state: WatchState
     private let bus: Bus
@@ -56,15 +58,18 @@ public final class Watch: AsyncSequence, Sendable {
 
     deinit { bus.commands.put(.endWatch(state)) }
 
-    /// Goes on where the last reader was.
+    /// Returns an iterator that continues after the last reader.
     public func makeAsyncIterator() -> Iterator { Iterator(watch: self) }
 
-    /// A reader.
+    /// Reader of a watch.
     public struct Iterator: AsyncIteratorProtocol {
         let watch: Watch
 
-        /// The next request that ended. It throws ``BusError`` when there is no broker any more, or the bus was closed;
-        /// `CancellationError`.
+        /// Waits for the next result.
+        ///
+        /// - Parameter actor: actor of the caller.
+        /// - Returns: the result; never nil.
+        /// - Throws: ``BusError`` with ``BusError/Code/noBroker`` or ``BusError/Code/closed``; `CancellationError`.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws -> WatchedRequest? {
             try await watch.state.next(isolation: actor) { watch.bus.commands.put(.resume(watch.state)) }
         }

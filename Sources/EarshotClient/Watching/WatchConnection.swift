@@ -2,18 +2,19 @@ internal import DequeModule
 internal import EarshotLoop
 internal import EarshotWire
 
-/// A watcher's own connection, on the loop: what waits for a slow reader is left with the broker, and nobody else
-/// waits.
+/// Connection of a watch. Terminals that wait for a slow reader remain in the broker and delay no other client.
 final class WatchConnection {
     private let state: WatchState
     private let commands: Mailbox<BusCommand>
     private var connection: ClientConnection?
-    /// Who waits for the broker to know it.
+    /// Continuation that awaits the subscription; nil once resumed.
     private var beginning: CheckedContinuation<Void, any Error>?
-    /// Who waits for the broker to hear of an acknowledgement; the answers come in this order.
+    /// Tasks that await the processing of their acknowledgement, in the order of the answers.
     private var acknowledgements = Deque<Answer<Void>>()
 
-    /// - Throws: when there are no sockets to be had; then the continuation is the caller's.
+    /// Starts a connection.
+    ///
+    /// - Throws: an error if the process cannot have a socket; then the caller must resume the continuation.
     init(
         _ state: WatchState, _ endpoint: String, _ loop: EventLoop, _ commands: Mailbox<BusCommand>,
         _ beginning: CheckedContinuation<Void, any Error>
@@ -28,10 +29,10 @@ final class WatchConnection {
         connection?.query(.ping)
     }
 
-    /// The reader has room again.
+    /// Continues reading.
     func resume() { connection?.isPaused = false }
 
-    /// The reader is done with a result.
+    /// Acknowledges a result.
     func acknowledge(_ delivery: Delivery, _ answer: Answer<Void>) {
         guard let connection, connection.isDue(delivery) else { return answer.tell(.failure(.unacknowledged)) }
         connection.finish(delivery)
@@ -40,9 +41,9 @@ final class WatchConnection {
         connection.query(.ping)
     }
 
-    /// Ends it.
+    /// Ends the watch.
     ///
-    /// - Parameter error: what its reader is told.
+    /// - Parameter error: error for its reader.
     func end(_ error: any Error) {
         connection?.close()
         beginning?.resume(throwing: error)
@@ -60,7 +61,7 @@ final class WatchConnection {
             beginning = nil
         case .refused(let reply): end(BusError(reply))
         case .state(.apart):
-            // Their questions are asked again, and answered by a broker that knows nothing of what they were about.
+            // The PINGs are repeated, but the next broker's answers prove nothing about these acknowledgements.
             for answer in acknowledgements { answer.tell(.failure(.unacknowledged)) }
             if let failure = connection?.failure { end(BusError(failure)) }
         case .accepted, .progress, .cancelled, .removed, .changed, .state: break
@@ -72,7 +73,7 @@ final class WatchConnection {
         switch DeliveredEnding(delivery, body) {
         case .response(let response): result = .success(response)
         case .failed(let error): result = .failure(error)
-        // Not asked for by this client, so not asked for again.
+        // A request of another client cannot be repeated here.
         case .isGone: result = .failure(.bodyLost)
         }
         let key = delivery.key
@@ -80,7 +81,7 @@ final class WatchConnection {
         let ended = WatchedRequest(
             handler: key.handler.description, request: key.request.description, result: result, claim: claim)
         let isFull = state.put(ended)
-        // What is claimed is bounded by the window; its answers must be heard.
+        // The window bounds claimed results, and the connection must read the answers to acknowledgements.
         guard !state.isClaim else { return }
         connection?.finish(delivery)
         if isFull { connection?.isPaused = true }

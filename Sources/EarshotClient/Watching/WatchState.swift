@@ -1,20 +1,20 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// What a watcher has been told and has not read, on its way from the loop to a task.
+/// Buffer of results between the loop and the reader of a watch.
 final class WatchState: Sendable {
-    /// Bodies that are files each hold a descriptor here.
+    /// Maximum unread results. Each body that is a file holds a descriptor.
     static let most = 64
 
     private struct Buffer {
         var endings = Deque<WatchedRequest>()
-        /// Whether the connection waits for room here.
+        /// Whether the connection is paused until the buffer has room.
         var isPaused = false
         var failure: (any Error)?
     }
 
     let pattern: HandlerPattern
-    /// Whether its reader acknowledges what it takes.
+    /// Whether the reader acknowledges results.
     let isClaim: Bool
     private let buffer = Observed(Buffer())
 
@@ -23,28 +23,28 @@ final class WatchState: Sendable {
         self.isClaim = isClaim
     }
 
-    /// Why nothing comes any more; nil if something may.
+    /// Error that ended the watch; nil while it runs.
     var failure: (any Error)? { buffer.current.value.failure }
 
-    /// How many wait to be read.
+    /// Number of unread results.
     var count: Int { buffer.current.value.endings.count }
 
-    /// Puts one in.
+    /// Adds a result.
     ///
-    /// - Returns: whether there is no more room: what comes then is taken, and the rest has to wait for `resume`.
+    /// - Returns: whether the buffer is full, so that the connection must pause. It still accepts results in flight.
     func put(_ ending: WatchedRequest) -> Bool {
         buffer.change { buffer in
             buffer.endings.append(ending)
-            // Until `next` makes room: what else comes by then changes nothing.
+            // Stays set until `next` makes room.
             buffer.isPaused = buffer.isPaused || buffer.endings.count >= Self.most
             return buffer.isPaused
         }
     }
 
-    /// Nothing comes any more.
+    /// Ends the watch with an error, after the buffered results.
     func fail(_ error: any Error) { buffer.change { $0.failure = $0.failure ?? error } }
 
-    /// The next; waits for it. Calls `resume` when there is room again.
+    /// Waits for the next result. Calls `resume` when the buffer has room again.
     func next(isolation actor: isolated (any Actor)?, resume: () -> Void) async throws -> WatchedRequest {
         while true {
             try Task.checkCancellation()
