@@ -1,21 +1,21 @@
 public import EarshotLoop
 internal import Glibc
 
-/// A bus for one program alone: a supervisor with broker and workers in a folder of their own. It ends and goes with
-/// its owner, also when that is killed, or the thread that started it ends.
+/// Bus for one program: a supervisor with a broker and workers in a folder of its own. It ends with its owner, also
+/// when the owner is killed or the starting thread ends.
 public final class PrivateBroker {
-    /// What becomes of it.
+    /// Event in the life of a private broker.
     public enum Event: Equatable, Sendable {
-        /// Programs can connect. Once.
+        /// Clients can connect. Occurs once.
         case ready
-        /// Its processes have ended, or end; nothing follows.
+        /// Its processes have ended or are ending. The last event.
         case ended
     }
 
-    /// How long it may take to go; it has nothing to finish.
+    /// Maximum time for a graceful end before SIGKILL. There is no work to finish.
     private static let farewell = Duration.seconds(5)
 
-    /// Where it listens.
+    /// Runtime folder of the broker.
     public let folder: RuntimeFolder
     private let child: ChildProcess
     private let loop: EventLoop
@@ -23,13 +23,16 @@ public final class PrivateBroker {
     private var reader: Int32
     private var registrations: [EventLoop.Registration] = []
 
-    /// Begins to start it; what becomes of it is told from the loop.
+    /// Starts a private broker. Events come from the loop.
     ///
     /// - Parameters:
-    ///   - mostWorkers: worker processes at most; nil for as many as the settings say.
-    ///   - cacheFolder: the folder of its cache; nil for none.
-    ///   - launch: starts its supervisor.
-    /// - Throws: `ClientError` when there is no folder for it, `SystemError` when the program cannot be started.
+    ///   - mostWorkers: maximum number of worker processes; nil for the broker's default.
+    ///   - cacheFolder: folder of the cache; nil for no cache.
+    ///   - loop: event loop for the events.
+    ///   - launch: closure that starts the supervisor.
+    ///   - onEvent: closure called for each event.
+    /// - Returns: the starting broker.
+    /// - Throws: `ClientError` if there is no folder for it, `SystemError` if the program cannot be started.
     public static func start(
         mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
@@ -72,9 +75,9 @@ public final class PrivateBroker {
         registrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in over() })
     }
 
-    /// Ends all its processes, waits for that, and removes its folder. Nothing is told any more.
+    /// Ends all processes, waits for them and removes the folder. No event follows. Blocks for up to 10 s.
     ///
-    /// - Returns: how its supervisor ended; nil if it does not.
+    /// - Returns: exit status of the supervisor; nil if it does not end.
     @discardableResult
     public func end() -> ChildProcess.Exit? {
         forget()
@@ -88,7 +91,9 @@ public final class PrivateBroker {
         return exit
     }
 
-    /// - Returns: false if it lives on after some seconds.
+    /// Waits for the end of the supervisor.
+    ///
+    /// - Returns: false if it still runs after `farewell`.
     private func awaitDeath() -> Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
         let deadline = LoopTime.read().advanced(by: Self.farewell)
@@ -105,7 +110,7 @@ public final class PrivateBroker {
         loop.remove(registrations[0])
         close(reader)
         reader = -1
-        // Else its end is told by its descriptor.
+        // Otherwise the supervisor has ended, which its descriptor reports.
         if isReady { onEvent(.ready) }
     }
 
@@ -121,15 +126,15 @@ public final class PrivateBroker {
         reader = -1
     }
 
-    /// A folder of which nobody knows, in that for temporary files unless its path is too long for a socket. The
-    /// supervisor makes it: when this process is killed before there is one, none is left behind.
+    /// Returns a random, unused folder name in the first suitable folder for temporary files. The supervisor creates
+    /// it, so that a killed owner leaves none behind.
     private static func newFolder() throws(ClientError) -> RuntimeFolder {
         for parent in [Environment.value("TMPDIR"), P_tmpdir].compactMap(\.self) where parent.utf8.count <= 80 {
             guard unsafe access(parent, W_OK | X_OK) == 0 else { continue }
-            // 13 letters at most.
+            // At most 13 characters.
             let folder = try RuntimeFolder(
                 named: "\(parent)/earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36))")
-            // The broker refuses a spool that others can replace.
+            // The broker refuses a spool that other users can replace.
             guard (try? PrivateFolder.checkFoldersAbove(folder.path)) != nil else { continue }
             return folder
         }

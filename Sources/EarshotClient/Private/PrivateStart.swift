@@ -1,17 +1,17 @@
-/// What the supervisor of a private bus is told.
+/// Parameters of a private bus's supervisor.
 public struct PrivateStart: Sendable {
-    /// Where it is to listen: a folder that it makes, and removes.
+    /// Runtime folder, which the supervisor creates and removes.
     public let folder: RuntimeFolder
-    /// The process it ends with.
+    /// Process ID of the owner, with which the supervisor ends.
     public let owner: Int32
-    /// Told `ready` when programs can connect, and closed; inherited by the supervisor.
+    /// Inherited descriptor: the supervisor writes a byte when clients can connect, and closes it.
     public let readyDescriptor: Int32
-    /// Worker processes at most; nil for as many as the settings say.
+    /// Maximum number of worker processes; nil for the default.
     public let mostWorkers: Int?
-    /// The folder of its cache; nil for none.
+    /// Folder of the cache; nil for no cache.
     public let cacheFolder: String?
 
-    /// The same as arguments of `earshot`, from the program's name on.
+    /// Arguments of the program `earshot`, including its name.
     public var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]
             + ["--private-to", String(owner), "--no-durable"]

@@ -1,10 +1,10 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Where programs are.
+/// Search for programs.
 package enum ProgramPath {
-    /// The file of this name if it has a slash in it, else the first one in the folders of `PATH`; nil for what cannot
-    /// be executed.
+    /// Returns the path of an executable: `name` itself if it contains a slash, otherwise its first match in the
+    /// folders of `PATH`; nil if there is none.
     package static func find(_ name: String) -> String? {
         guard !name.utf8.contains(UInt8(ascii: "/")) else {
             return unsafe access(ByteText.path(name), X_OK) == 0 ? name : nil
