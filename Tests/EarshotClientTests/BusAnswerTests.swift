@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
-/// What a bus is told besides responses: removals by name, submissions, claims.
+/// Answers of the broker other than responses: removals by name, submissions, claims.
 @Suite(.timeLimit(.minutes(1))) struct BusAnswerTests {
     private let url = "http://127.0.0.1/a"
     private let key = RequestKey(HandlerID("reports")!, RequestID("1")!)
@@ -18,7 +18,7 @@ import Testing
         _ = await broker.fetch(1)
         let second = Task { try await other.fetch(url) }
         let secondFetch = await broker.fetch(2)
-        // The answer to the removal of a handler of that name is another's.
+        // The removal of an unused handler must not affect the answer of the removal by name.
         bus.handler().remove()
         #expect(try await bus.remove("page/") == 0)
         await broker.hears(.remove(pattern("page/")))
@@ -91,7 +91,7 @@ import Testing
         let handler = try bus.handler(named: "page/1")
         try handler.fetch(url, onMain: { _ in Issue.record("delivered") })
         await broker.answer(broker.fetch())
-        // The main actor is busy, so the delivery stands behind what comes.
+        // Occupies the main actor, so that the delivery is queued behind the removal.
         while !broker.said.current.value.contains(.acknowledge(1)) {}
         let removal = Answer<Int>()
         bus.commands.put(.purge(pattern("page/"), removal))
@@ -107,7 +107,7 @@ import Testing
         let fetch = await broker.fetch()
         #expect(RequestKey(fetch) == key)
         #expect(fetch.options.isDurable && !fetch.options.subscribes && fetch.options.priority == .low)
-        // One that is on its way is not said twice.
+        // A second submission of a pending ID fails without a message.
         let twice = await #expect(throws: BusError.self) { try await bus.submit(url, under: "reports", id: "1") }
         #expect(twice?.code == .idInUse)
         broker.say(.accepted(key.handler, key.request))
@@ -226,7 +226,7 @@ import Testing
         await second.hears(.subscribe(.handler(key.handler)))
         let error = await #expect(throws: BusError.self) { try await old.acknowledge() }
         #expect(error?.code == .connectionLost)
-        // Who speaks last is spoken to.
+        // The scripted broker sends to the client that sent last.
         await second.hears(.hello(Hello(client: "swift")))
         let again = try await bus.claim("reports")
         second.answer(fetch)
@@ -237,7 +237,7 @@ import Testing
 
     @Test func `a bus that is closed, or without a broker for too long, ends what waits`() async throws {
         let broker = try ScriptedBus()
-        // Long enough for a busy machine to connect.
+        // Sufficient for a connection on a busy machine.
         let bus = try await broker.connect(patience: .seconds(6))
         let claim = try await bus.claim("reports")
         let submitted = Task { try await bus.submit(url, under: "reports", id: "1") }

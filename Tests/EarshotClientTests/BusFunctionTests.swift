@@ -5,11 +5,11 @@ import Testing
 
 @testable import EarshotClient
 
-/// Responses that are delivered to a function.
+/// Delivery of responses to a closure.
 @Suite(.timeLimit(.minutes(1))) struct BusFunctionTests {
     private let url = "http://127.0.0.1/a"
 
-    /// An actor that is no global one, with what was delivered on it.
+    /// Actor other than a global one, with its deliveries.
     private actor Page {
         var delivered: [Int] = []
         var failures: [BusError.Code] = []
@@ -21,7 +21,7 @@ import Testing
             }
         }
 
-        /// Lets a response come as far as this actor, which is busy, then calls `act`.
+        /// Calls `act` when a response is queued on this actor, which is occupied until then.
         func afterArrival(of fetch: Fetch, _ broker: ScriptedBus, _ act: () -> Void) {
             broker.answer(fetch)
             BusFunctionTests.spin(until: .acknowledge(1), broker)
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    /// Waits without letting go of the actor that calls this.
+    /// Waits without suspending, so that the calling actor stays occupied.
     private static func spin(until message: ClientMessage, _ broker: ScriptedBus) {
         while !broker.said.current.value.contains(message) { sched_yield() }
     }
@@ -80,7 +80,7 @@ import Testing
                 Issue.record("delivered \(url)")
             })
         await broker.answer(broker.fetch())
-        // The main actor is busy here, so the delivery stands behind what comes.
+        // Occupies the main actor, so that the delivery is queued behind the removal.
         Self.spin(until: .acknowledge(1), broker)
         switch how {
         case "remove": handler?.remove()
@@ -88,7 +88,7 @@ import Testing
         case "cancel": request?.cancel()
         default: try handler?.fetch(url + "2", replaces: true, onMain: { _ in })
         }
-        // Behind the delivery on the main actor.
+        // Queued on the main actor behind the delivery.
         for _ in 0..<10 { await Task { @MainActor in }.value }
         let wasDelivered = isDelivered.load(ordering: .relaxed)
         #expect(!wasDelivered)

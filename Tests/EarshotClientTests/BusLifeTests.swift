@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
-/// Brokers that are not there, go and come.
+/// Absent, ending and starting brokers.
 @Suite(.timeLimit(.minutes(1))) struct BusLifeTests {
     private let url = "http://127.0.0.1/a"
 
@@ -56,7 +56,7 @@ import Testing
 
     @Test func `a broker that stays away fails what is awaited, and serves again when it comes`() async throws {
         let first = try ScriptedBus()
-        // Long enough for a busy machine to connect.
+        // Sufficient for a connection on a busy machine.
         let bus = try await first.connect(patience: .seconds(6))
         let handler = bus.handler()
         let watch = try await bus.watch("page/")
@@ -72,9 +72,9 @@ import Testing
 
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         await second.hears(.hello(Hello(client: "swift")))
-        // The broker has said WELCOME, and the bus may not have heard it.
+        // The broker has sent WELCOME, but the bus may not have received it.
         while (try? await handler.fetch(url + "2")) == nil { await Task.yield() }
-        // Noted once it is answered.
+        // The scripted broker records a FETCH after its answer.
         #expect(await second.fetch().url == url + "2")
         #expect(!second.fetches.contains { $0.url == url })
     }

@@ -33,7 +33,7 @@ import Testing
         await broker.hears(.acknowledge(1))
     }
 
-    /// Asks for two things from one place, by a task each.
+    /// Sends two requests from one actor, each in a task.
     private actor Asker {
         func ask(_ handler: Handler, _ urls: (String, String)) -> [Task<Response, any Error>] {
             [urls.0, urls.1].map { url in Task.immediate { try await fetch(handler, url) } }
@@ -48,7 +48,7 @@ import Testing
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()
         let asker = Asker()
-        // Threads at rest, which would have to be woken for what is not begun at once.
+        // Idle threads would have to wake for a request that does not start immediately.
         for round in 1...1_000 {
             let urls = ("http://127.0.0.1/\(round)/1", "http://127.0.0.1/\(round)/2")
             let tasks = await asker.ask(handler, urls)
@@ -61,7 +61,7 @@ import Testing
     @Test func `the end of one of very many handlers costs no look at what the others want`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()
-        // A look at all of them each time takes minutes.
+        // A search of all handlers for each removal would take minutes.
         let handlers = (0..<20_000).map { _ in bus.handler() }
         for replaces in [false, true] {
             for handler in handlers { try handler.fetch(url, replaces: replaces, onMain: { _ in }) }
@@ -105,7 +105,7 @@ import Testing
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
         await broker.hears(.cancel(fetch.handler, fetch.request))
-        // What the broker says of it now is of before.
+        // This answer concerns the request before the cancellation.
         broker.answer(fetch)
 
         let late = Task { [url] in
@@ -300,7 +300,7 @@ import Testing
         var fetch = try #require(longest)
         (fetch.options.replacesHandler, fetch.options.priority) = (true, .background)
         let head = ClientMessage.fetch(fetch).encoded()
-        // Of a longer one the broker could not say which it is.
+        // A refusal of a longer head could not name the request.
         #expect(head.count <= WireLimits.headBytes)
         #expect(head.count > WireLimits.headBytes - 64)
     }

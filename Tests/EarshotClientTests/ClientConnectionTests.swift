@@ -3,7 +3,7 @@ import EarshotLoop
 import EarshotWire
 import Testing
 
-/// Longer than any of these tests takes; only a failing one waits so long.
+/// Time limit; reached only by failing tests.
 private let patience = Duration.seconds(10)
 
 @Suite struct ClientConnectionTests {
@@ -15,7 +15,7 @@ private let patience = Duration.seconds(10)
             if case .terminal(let delivery, let body) = event { terminals.append((delivery, body)) }
         }
         try connection.fetch(fetch("1"))
-        // The broker comes later than its client.
+        // The broker starts after its client.
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
             case .hello: try broker.say(welcome(1))
@@ -58,7 +58,7 @@ private let patience = Duration.seconds(10)
         first = nil
         #expect(try loop.run(for: patience) { states.last == .apart })
 
-        // Asked for while nobody is there: heard once, by the next one.
+        // Requested while disconnected: sent once, to the next broker.
         try connection.fetch(fetch("3"))
         let second = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
@@ -72,7 +72,7 @@ private let patience = Duration.seconds(10)
         #expect(try loop.run(for: patience) { delivered.count == 3 && second.said.contains(.acknowledge(2)) })
         let heard = second.said.prefix(3).map { message in
             guard case .fetch(var fetch) = message else { return message }
-            // How long ago it was made is the clock's.
+            // The age depends on the clock.
             fetch.options.askedMilliseconds = 0
             return .fetch(fetch)
         }
@@ -95,7 +95,7 @@ private let patience = Duration.seconds(10)
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
             case .hello: try broker.say(welcome(1))
-            // Both come in one pass.
+            // Both arrive in one pass.
             case .fetch(let fetch) where fetch.request.description == "2":
                 for number in 1...2 { try broker.say(.terminal(result("\(number)", sequence: UInt64(number)))) }
             default: break
@@ -185,7 +185,7 @@ private let patience = Duration.seconds(10)
             passes += 1
             return .untilEvent
         }
-        // What the connection's beginning left in the descriptors is taken in first; a busy machine takes longer.
+        // The first passes process events of the connection's start, on a busy machine over a longer time.
         for _ in 0..<20 {
             passes = 0
             try loop.run(for: .milliseconds(100)) { false }

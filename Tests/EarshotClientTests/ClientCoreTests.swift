@@ -95,7 +95,7 @@ import Testing
         #expect(core.linkLost() == [])
         #expect(core.linkOpened() == [.send(.hello(hello))])
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("3"))])
-        // Numbers begin again, and what was finished of the old connection is not acknowledged to the new one.
+        // Sequence numbers restart, and a delivery of the old session is not acknowledged in the new one.
         #expect(core.passEnded() == [])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 1)))).count == 1)
         #expect(core.passEnded() == [.send(.acknowledge(1))])
@@ -223,7 +223,7 @@ import Testing
         let page = QueryPage(after: "a", limit: 3)
         #expect(core.query(.handlers, page) == [.send(.query(.handlers, page))])
         #expect(core.query(.handlers) == [.send(.query(.handlers))])
-        // It is not answered yet, and is asked of the next broker.
+        // The query is unanswered and is sent to the next broker.
         reconnect(&core)
         #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])
         #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
-/// Bodies that are read while they arrive.
+/// Bodies read while they arrive.
 @Suite(.timeLimit(.minutes(1))) struct DownloadTests {
     private let url = "http://127.0.0.1/a"
 
@@ -24,7 +24,7 @@ import Testing
         let fetch = await broker.fetch()
         #expect(fetch.options.streams)
         let file = broker.file("part", [1, 2, 3, 4])
-        // No more is there than was told.
+        // Reading stops at the announced count.
         broker.say(progress(fetch, 3, of: 6, file, "1.1"))
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes([1, 2, 3]))
@@ -36,7 +36,7 @@ import Testing
         #expect(try await pieces.next() == .bytes([6]))
         #expect(try await pieces.next() == nil)
         #expect(try await download.response().body.bytes() == [1, 2, 3, 4, 5, 6])
-        // Another reader begins at the start.
+        // A second reader starts at the first byte.
         var again = download.pieces.makeAsyncIterator()
         #expect(try await again.next() == .bytes([1, 2, 3, 4, 5, 6]))
     }
@@ -52,7 +52,7 @@ import Testing
         broker.say(progress(fetch, 1, of: nil, broker.file("second", [7, 8]), "1.2"))
         #expect(try await pieces.next() == .restarted)
         #expect(try await pieces.next() == .bytes([7]))
-        // The end is of a third one, which nobody told of.
+        // The ending has a third generation, which no progress report announced.
         broker.answer(fetch, file: broker.file("third", [9]), length: 1, generation: "1.3")
         #expect(try await pieces.next() == .restarted)
         #expect(try await pieces.next() == .bytes([9]))
@@ -106,7 +106,7 @@ import Testing
         let fetch = await broker.fetch()
         broker.say(progress(fetch, 2, of: 9, broker.file("part", [1, 2]), "1.1"))
         while download.state.current.version == 0 { await download.state.changed(since: 0) }
-        // It comes to its turn here once the piece is read elsewhere.
+        // The main actor runs this while the piece is read on another thread.
         let removal = Task { @MainActor in handler.remove() }
         var pieces = download.pieces.makeAsyncIterator()
         do {

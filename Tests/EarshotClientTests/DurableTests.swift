@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
-/// A bus of the program as built, in a folder of its own, which can be killed and followed by another.
+/// Bus of the built program in its own folder. It can be killed and restarted.
 private final class KeptBus {
     let folder: RuntimeFolder
     private var child: ChildProcess?
@@ -13,7 +13,7 @@ private final class KeptBus {
         folder = try RuntimeFolder(named: Endpoint().path)
     }
 
-    /// Starts it, and connects when it is ready.
+    /// Starts the bus and connects when it is ready.
     func connect() async throws -> Bus {
         let (reader, writer) = try InheritedPipe.make()
         child = try ChildProcess.spawn(
@@ -28,7 +28,7 @@ private final class KeptBus {
         return try await Bus.connect(to: .running(in: folder.path))
     }
 
-    /// Ends it without a word, with its children.
+    /// Kills the bus with its child processes.
     func kill() {
         child?.send(SIGKILL)
         while let descriptor = child?.descriptor {
@@ -54,7 +54,7 @@ private final class KeptBus {
             for number in 1...3 {
                 try await bus.submit(origin.url("\(number * 50_000)"), under: "reports", id: "\(number)")
             }
-            // Again is the same.
+            // Submission is idempotent.
             try await bus.submit(origin.url("50000"), under: "reports", id: "1")
             let other = await #expect(throws: BusError.self) {
                 try await bus.submit(origin.url("7"), under: "reports", id: "1")
@@ -70,7 +70,7 @@ private final class KeptBus {
             for _ in 1...3 {
                 let ended = try #require(try await reader.next())
                 counts.insert(try await ended.result.get().body.bytes().count)
-                // The first alone is acknowledged: the others come again.
+                // Only the first is acknowledged, so the others are delivered again.
                 if counts.count == 1 { try await ended.acknowledge() }
             }
             #expect(counts == [50_000, 100_000, 150_000])
@@ -91,7 +91,7 @@ private final class KeptBus {
         try await bus.submit(origin.url("hang2"), under: "reports/2", id: "1")
         #expect(try await bus.remove("reports/") == 2)
         #expect(try await bus.remove("reports/") == 0)
-        // Free again, with other content.
+        // The ID is free again, also for other content.
         try await bus.submit(origin.url("10"), under: "reports/1", id: "1")
         var reader = try await bus.claim("reports/").makeAsyncIterator()
         let ended = try #require(try await reader.next())

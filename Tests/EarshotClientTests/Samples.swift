@@ -30,7 +30,7 @@ func progress(_ request: String) -> Progress {
     Progress(handler: handler, request: RequestID(request)!, received: 1, total: 2)
 }
 
-/// A core that has been welcomed.
+/// Returns a core after WELCOME.
 func ready() -> ClientCore {
     var core = ClientCore(hello: hello)
     _ = core.linkOpened()
@@ -59,8 +59,9 @@ func deliveries(_ actions: [ClientAction]) -> [Terminal] {
 
 let token = SessionToken(high: 1, low: 2)
 
-/// The WELCOME of a broker that grants a lease; `heard` of a session that it has kept, and `replies` of one that keeps
-/// those too.
+/// Returns the WELCOME of a broker that grants a lease.
+///
+/// `heard` is the received count of a resumed session, `replies` the reply count of a broker that keeps replies.
 func welcome(_ instance: UInt64, heard: UInt64?, replies: UInt64? = nil) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
     welcome.leaseMilliseconds = 5_000

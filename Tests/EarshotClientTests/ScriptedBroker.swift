@@ -3,7 +3,7 @@ import EarshotWire
 import Glibc
 import ZeroMQ
 
-/// A router in the test's own loop that notes what clients say and answers as its script says.
+/// Broker in the test's own loop, which records messages and answers by script.
 final class ScriptedBroker {
     private let context: Context
     private let socket: Socket
@@ -11,7 +11,7 @@ final class ScriptedBroker {
     private var registration: EventLoop.Registration?
     private var hook: EventLoop.HookID?
     private(set) var said: [ClientMessage] = []
-    /// The client that spoke last.
+    /// Identity of the client that sent last.
     private(set) var peer: [UInt8] = []
 
     init(
@@ -44,14 +44,14 @@ final class ScriptedBroker {
         if let body { _ = try socket.send(body) }
     }
 
-    /// Dies, as far as its clients can tell.
+    /// Closes all connections.
     func die() {
         if let registration { loop.remove(registration) }
         if let hook { loop.removeHook(hook) }
     }
 }
 
-/// An ipc endpoint that no other test has; its file goes with it.
+/// Unique ipc endpoint. Its file is removed with it.
 final class Endpoint {
     let path: String
     var name: String { "ipc://\(path)" }

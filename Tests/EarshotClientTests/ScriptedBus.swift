@@ -5,7 +5,7 @@ import ZeroMQ
 
 @testable import EarshotClient
 
-/// A runtime folder that no other test has; it goes with this value.
+/// Unique runtime folder, removed with this object.
 final class Home: Sendable {
     let folder: RuntimeFolder
 
@@ -16,13 +16,13 @@ final class Home: Sendable {
     deinit { Folder.remove(folder.path) }
 }
 
-/// A scripted broker in a runtime folder of its own, on a thread of its own, for tests that await. It greets, answers
-/// removals, cancellations and questions; what else it says the test tells it.
+/// Scripted broker in its own runtime folder and thread, for asynchronous tests. It answers HELLO, removals,
+/// cancellations and queries; the test sends all other messages.
 final class ScriptedBus: Sendable {
     typealias Script = @Sendable (ScriptedBroker) throws -> Void
 
     let home: Home
-    /// All that clients said.
+    /// Messages of all clients.
     let said = Observed<[ClientMessage]>([])
     private let scripts: Mailbox<Script>
     private let isDying = Observed(false)
@@ -30,8 +30,8 @@ final class ScriptedBus: Sendable {
     private let lastSequence = Observed<UInt64>(0)
 
     /// - Parameters:
-    ///   - home: that of a broker before it; a new one if nil.
-    ///   - answers: whether the first FETCH is answered by itself.
+    ///   - home: runtime folder of an earlier broker; nil for a new one.
+    ///   - answers: whether it answers the first FETCH without the test.
     init(in home: Home? = nil, instance: UInt64 = 1, answers: Bool = false) throws {
         self.home = try home ?? Home()
         let folder = self.home.folder
@@ -87,12 +87,12 @@ final class ScriptedBus: Sendable {
         scripts.put { _ in }
     }
 
-    /// Connects to it.
+    /// Connects a bus to this broker.
     func connect(patience: Duration? = .seconds(20)) async throws -> Bus {
         try await Bus.connect(to: .running(in: folder.path), application: "test", patience: patience)
     }
 
-    /// Goes, as far as its clients can tell.
+    /// Closes all connections, like a killed broker, and waits for the end of its thread.
     func die() async {
         isDying.change { $0 = true }
         scripts.put { _ in }
@@ -103,12 +103,12 @@ final class ScriptedBus: Sendable {
         }
     }
 
-    /// Says something to the client that spoke last.
+    /// Sends a message to the client that sent last.
     func say(_ message: BrokerMessage, body: [UInt8]? = nil) {
         scripts.put { try $0.say(message, body: body) }
     }
 
-    /// Ends a request with 200.
+    /// Ends a request with status 200.
     func answer(
         _ fetch: Fetch, _ body: [UInt8] = [], file: String? = nil, length: Int? = nil, generation: String? = nil
     ) {
@@ -120,7 +120,7 @@ final class ScriptedBus: Sendable {
         end(fetch, .result(status: 200, response), body)
     }
 
-    /// Ends a request.
+    /// Ends a request with an outcome.
     func end(_ fetch: Fetch, _ outcome: Terminal.Outcome, _ body: [UInt8] = []) {
         let sequence = lastSequence.change { number in
             number += 1
@@ -131,7 +131,7 @@ final class ScriptedBus: Sendable {
         say(.terminal(terminal), body: body.isEmpty ? nil : body)
     }
 
-    /// Waits until what was said has this among it, and gives it.
+    /// Waits until `find` returns a value for the messages so far, and returns it.
     func hears<Found: Sendable>(_ find: (ClientMessage) -> Found?) async -> Found {
         while true {
             let (messages, version) = said.current
@@ -140,7 +140,7 @@ final class ScriptedBus: Sendable {
         }
     }
 
-    /// The `number`th FETCH, counted from 1.
+    /// Waits for the `number`th FETCH, counted from 1.
     func fetch(_ number: Int = 1) async -> Fetch {
         while true {
             let version = said.current.version
@@ -149,22 +149,22 @@ final class ScriptedBus: Sendable {
         }
     }
 
-    /// Waits for the next message, and ends the tests when the time of this one is over: a task that is cancelled waits
-    /// for nothing.
+    /// Waits for the next message. Ends the test process at the test's time limit, because waits of a cancelled task
+    /// return immediately.
     private func change(since version: UInt64) async {
         await said.changed(since: version)
         precondition(!Task.isCancelled, "what is waited for was not said, but \(said.current.value.suffix(10))")
     }
 
-    /// What was asked for so far.
+    /// All FETCHes so far.
     var fetches: [Fetch] {
         said.current.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
     }
 
-    /// Waits until a message was said.
+    /// Waits until a client has sent a message.
     func hears(_ message: ClientMessage) async { _ = await hears { $0 == message ? true : nil } }
 
-    /// A file in its spool.
+    /// Creates a file in the spool.
     func file(_ name: String, _ bytes: [UInt8]) -> String {
         let path = "\(folder.path)/\(name)"
         append(bytes, to: path)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotClient
 
-/// A client with a lease goes on with its session: what the broker has heard is not said again.
+/// Resumption of a session with a lease: messages that the broker received are not repeated.
 @Suite struct SessionTests {
     private var hello: Hello {
         var hello = Hello(client: "test")
@@ -32,7 +32,7 @@ import Testing
         next.token = token
         next.replies = 0
         #expect(core.linkOpened() == [.send(.hello(next))])
-        // Another broker knows nothing of it.
+        // Another broker does not know the session.
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1"))])
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
@@ -52,7 +52,7 @@ import Testing
             .priority(handler, key("1").request, .high), .fetch(fetch("3")),
         ]
         #expect(sent(resume(&core, heard: 3)) == unheard)
-        // They have new numbers, one behind the other.
+        // They have new consecutive numbers.
         #expect(sent(resume(&core, heard: 5)) == Array(unheard.dropFirst(2)))
         #expect(sent(resume(&core, heard: 7)) == [])
     }
@@ -80,7 +80,7 @@ import Testing
         #expect(core.received(.terminal(result("2", sequence: 2, file: "/spool/2"))) == [])
         #expect(deliveries(core.received(.terminal(result("3", sequence: 3)))).count == 1)
         #expect(core.passEnded() == [])
-        // Its consumer got it over the connection that is gone.
+        // Delivered over the previous connection.
         core.finish(held.id)
         #expect(core.passEnded() == [.send(.acknowledge(3))])
     }
@@ -116,7 +116,7 @@ import Testing
         #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
     }
 
-    /// An older broker does not keep them.
+    /// Older brokers do not keep replies.
     @Test func `answers that were lost are settled, questions are asked again`() {
         var core = leased()
         _ = core.fetch(fetch("1"))
@@ -130,7 +130,7 @@ import Testing
                 .report(.removed(.handler(handler), count: 0)), .send(.query(.status)),
             ])
         #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
-        // Nothing of the removal is left: what is asked for anew is delivered.
+        // The removal is settled, so a later request is delivered.
         _ = core.fetch(fetch("2"))
         #expect(deliveries(core.received(.terminal(result("2", sequence: 1)))).count == 1)
     }
@@ -156,7 +156,7 @@ import Testing
             return
         }
         #expect(hello.replies == 1)
-        // The last question alone was not heard.
+        // Only the last query did not arrive.
         #expect(sent(core.received(welcome(1, heard: 7, replies: 5))) == [.query(.ledger)])
         #expect(core.received(.cancelled(handler, key("2").request)) == [.report(.cancelled(key("2")))])
         let removed = BrokerMessage.removed(.handler(HandlerID("gone")!), count: 3)
@@ -164,7 +164,7 @@ import Testing
         #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
         #expect(core.received(.accepted(handler, key("3").request)) == [.report(.accepted(key("3")))])
         #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
-        // What refuses a request ends it.
+        // A refusal ends the request.
         var refusal = ErrorReply(code: "too-many-handlers")
         refusal.verb = "FETCH"
         refusal.handler = handler
@@ -177,7 +177,7 @@ import Testing
         }
         #expect(next.replies == 7)
         #expect(sent(core.received(welcome(1, heard: 8, replies: 7))) == [])
-        // Another session has a count of its own.
+        // A new session counts from zero.
         _ = core.linkLost()
         _ = core.linkOpened()
         _ = core.received(welcome(2, heard: nil))
@@ -208,7 +208,7 @@ import Testing
     @Test func `the terminal of a replaced request is not taken for that of the next with its ID`() {
         var core = leased()
         _ = core.fetch(fetch("1"))
-        // Its terminal may be on its way.
+        // Its terminal may be in flight.
         #expect(sent(core.fetch(replacing("1"))) == [.cancel(handler, key("1").request), .fetch(replacing("1"))])
         #expect(core.received(.terminal(result("1", sequence: 1))) == [])
         var refusal = ErrorReply(code: "id-in-use")
@@ -218,7 +218,7 @@ import Testing
         #expect(core.received(.cancelled(handler, key("1").request)) == [])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))) == [result("1", sequence: 2)])
         #expect(core.passEnded() == [.send(.acknowledge(2))])
-        // What has ended needs no removal.
+        // An ended request needs no removal.
         #expect(sent(core.fetch(replacing("1"))) == [.fetch(replacing("1"))])
     }
 
@@ -239,7 +239,7 @@ import Testing
         _ = core.fetch(replacing("2"))
         #expect(sent(resume(&core, heard: 2)) == [])
         #expect(sent(core.fetch(fetch("1"))) == [.cancel(handler, key("1").request), .fetch(fetch("1"))])
-        // In another session nothing of it is left.
+        // A new session starts without it.
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2, heard: nil))) == [.fetch(fetch("2")), .fetch(fetch("1"))])
@@ -281,7 +281,7 @@ import Testing
         for number in 0...ClientCore.mostNotices { _ = core.subscribe(pattern("h/\(number)")) }
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
-        // An answer tells that what was said before was heard.
+        // An answer proves that earlier messages arrived.
         core = leased()
         for number in 0...ClientCore.mostNotices {
             _ = core.subscribe(pattern("h/\(number)"))

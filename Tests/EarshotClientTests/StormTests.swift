@@ -4,14 +4,14 @@ import Testing
 
 @testable import EarshotClient
 
-/// Many tasks at once, over a private broker of the program as built, with a worker and an origin.
+/// Many concurrent tasks over a private broker of the built program, with a worker and an origin.
 @Suite(.timeLimit(.minutes(5)), .serialized) struct StormTests {
-    /// As no other suite says it: by this its supervisors are known.
+    /// Unique to this suite, so that its supervisors can be identified.
     private static let mostWorkers = 2
     private static let tasks = 8
     private static let handlersOfTask = 125
 
-    /// The program beside these tests.
+    /// Path of the program beside these tests.
     static var program: String {
         get throws {
             let folder = SystemFile.target("/proc/self/exe").split(separator: "/").dropLast().joined(separator: "/")
@@ -24,11 +24,11 @@ import Testing
         return try await Bus.connect(to: .privateBroker(options), application: "storm")
     }
 
-    /// A page whose handlers come and go; what is delivered on it is held against what is shown.
+    /// Page whose handlers come and go. It compares deliveries with the visible handlers.
     private actor Page {
         private var shown: [Int: Handler] = [:]
         private(set) var delivered = 0
-        /// Deliveries that nobody wanted any more.
+        /// Deliveries after a removal.
         private(set) var late = 0
 
         func show(_ number: Int, _ handler: Handler, _ url: String) throws {
@@ -43,7 +43,7 @@ import Testing
         func hide(_ number: Int) { shown.removeValue(forKey: number)?.remove() }
     }
 
-    /// How the requests of a storm ended.
+    /// Numbers of endings in a storm.
     private struct Ends: Sendable, Equatable {
         var responses = 0
         var removed = 0
@@ -69,12 +69,12 @@ import Testing
         }
     }
 
-    /// What one task does with its handlers: each way of wanting and of not wanting any more, in turn.
+    /// Runs one task, with each way to request and to cancel in turn.
     private static func work(_ task: Int, _ bus: Bus, _ origin: ThreadOrigin, _ page: Page) async throws -> Ends {
         var ends = Ends()
         for number in 0..<handlersOfTask {
             let handler = bus.handler()
-            // Some of them shared with the other tasks, some large enough to be files.
+            // Some URLs are shared with other tasks; some bodies are large enough to be files.
             let url = origin.url("\(number.isMultiple(of: 5) ? 100_000 : number)?\(number % 20)")
             let hanging = origin.url("hang\(task)-\(number)", host: "localhost")
             switch number % 7 {
@@ -136,7 +136,7 @@ import Testing
         return ends
     }
 
-    /// Bytes of memory that this process has.
+    /// Returns the resident memory of this process in bytes.
     private static func residentBytes() throws -> Int {
         let words = String(decoding: try SystemFile.bytes("/proc/self/statm"), as: UTF8.self).split(separator: " ")
         return (words.count > 1 ? Int(words[1]) ?? 0 : 0) * Int(getpagesize())
@@ -148,8 +148,8 @@ import Testing
         var resident: [Int] = []
         for _ in 0..<6 {
             let ends = try await Self.storm(bus, origin)
-            // 125 handlers have 18 of each way but the last, which has 17; a replaced one ends twice. Whether a fetch
-            // had begun when its handler was removed or replaced is told by nothing but its end.
+            // 125 handlers give 18 of each way except the last with 17. A replaced one ends twice. Only the ending of a
+            // fetch shows whether it started before its handler was removed or replaced.
             #expect(ends.responses == 3 * 18 * Self.tasks)
             #expect(ends.cancelled == 18 * Self.tasks)
             #expect(ends.removed + ends.replaced == 2 * 18 * Self.tasks)
@@ -159,7 +159,7 @@ import Testing
             resident.append(try Self.residentBytes() >> 10)
         }
         print("resident KiB after each thousand handlers: \(resident)")
-        // Other tests run in this process, and take memory now and then; what a storm leaves each storm leaves.
+        // Other tests of this process also allocate memory. A leak would grow with every storm.
         let growths = zip(resident.dropFirst(), resident.dropFirst(2)).map { $1 - $0 }
         #expect(try #require(growths.min()) < 2 << 10)
         await bus.close()
@@ -194,7 +194,7 @@ import Testing
         #expect(try Self.children() == [])
     }
 
-    /// The supervisors that the tests of this suite started and that run.
+    /// Returns the running supervisors of this suite.
     private static func children() throws -> [String] {
         var all: [String] = []
         let path = try program
@@ -211,7 +211,7 @@ import Testing
             all += children.filter { child in
                 let line = (try? SystemFile.bytes("/proc/\(child)/cmdline")) ?? []
                 let arguments = line.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
-                // Other suites start some of the same program beside these.
+                // Other suites run the same program concurrently.
                 return SystemFile.target("/proc/\(child)/exe") == path
                     && arguments.contains(["--most-workers", String(mostWorkers)])
             }

@@ -1,9 +1,9 @@
 import EarshotLoop
 import Glibc
 
-/// Files, as another program reads them.
+/// File access outside the library.
 enum SystemFile {
-    /// All that is in a file of at most 1 MiB.
+    /// Returns the content of a file of at most 1 MiB.
     static func bytes(_ path: String) throws -> [UInt8] {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open", number: errno) }
@@ -13,14 +13,14 @@ enum SystemFile {
         return Array(bytes[..<count])
     }
 
-    /// Whether this process has a file open that has, or had, this name.
+    /// Returns whether this process has a file open that has, or had, this path.
     static func isOpen(_ path: String) -> Bool {
         (0..<1024).contains { descriptor in
             target("/proc/self/fd/\(descriptor)").hasPrefix(path)
         }
     }
 
-    /// Where a link leads; nothing if it is none.
+    /// Returns the target of a link; empty if it is none.
     static func target(_ link: String) -> String {
         var target = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = unsafe readlink(link, &target, target.count)

@@ -3,9 +3,9 @@ import Glibc
 
 @testable import EarshotClient
 
-/// An HTTP origin on loopback, on a thread of its own. `/N` answers with N bytes, `/hang…` never.
+/// HTTP origin on loopback with its own thread. `/N` responds with N bytes, `/hang…` never responds.
 final class ThreadOrigin: Sendable {
-    /// What has come in.
+    /// Received requests.
     struct Journal: Sendable {
         var answered = 0
         var hanging = 0
@@ -18,7 +18,7 @@ final class ThreadOrigin: Sendable {
         var hangs = false
     }
 
-    /// The loop's own.
+    /// State of the loop thread.
     private final class Server {
         let loop: EventLoop
         let listener: Int32
@@ -123,10 +123,12 @@ final class ThreadOrigin: Sendable {
 
     deinit { ending.put(true) }
 
-    /// - Parameter host: another name of loopback is another origin, with a limit of its own.
+    /// Returns the URL of a path.
+    ///
+    /// - Parameter host: another name of loopback gives another origin, with its own concurrency limit.
     func url(_ path: String, host: String = "127.0.0.1") -> String { "http://\(host):\(port)/\(path)" }
 
-    /// Waits until the journal is so.
+    /// Waits until the journal satisfies a condition.
     func await(_ isSo: (Journal) -> Bool) async {
         while true {
             let (value, version) = journal.current

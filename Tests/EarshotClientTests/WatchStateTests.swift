@@ -12,7 +12,7 @@ import Testing
         let read = { try await state.next(isolation: nil) { resumed += 1 } }
         for _ in 1..<WatchState.most { #expect(!state.put(ended)) }
         #expect(state.put(ended))
-        // The loop has taken more than there was room for, and puts it in while the reader reads.
+        // The loop adds results beyond the bound while the reader reads.
         for _ in 0..<4 { _ = try await read() }
         #expect(state.put(ended))
         while state.count > 0 { _ = try await read() }
