@@ -41,11 +41,11 @@ enum Wording {
     /// become superfluous.
     static let exempt = [
         "examples/", "protocols/",
-        "Sources/EarshotBroker/", "Sources/EarshotClient/", "Sources/EarshotCore/",
+        "Sources/EarshotBroker/", "Sources/EarshotCore/",
         "Sources/EarshotWire/", "Sources/EarshotWorker/",
         "Sources/earshot/",
         "Tests/Chaos/", "Tests/Conformance/",
-        "Tests/EarshotBrokerTests/", "Tests/EarshotClientTests/", "Tests/EarshotCoreTests/",
+        "Tests/EarshotBrokerTests/", "Tests/EarshotCoreTests/",
         "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
         "Tests/ProtocolTests/",
     ]
