@@ -1,31 +1,31 @@
 public import EarshotWire
 
-/// In which forms those who wait for a body want it, beside the one in which it comes.
+/// Forms of a body that waiting requests require, in addition to the form in which it arrives.
 public struct BodyWishes: Equatable, Sendable {
-    /// Somebody wants it as a file.
+    /// Whether a request requires a file.
     public var file = false
-    /// Somebody wants it in a message if it has so many bytes at most; 0 if nobody does.
+    /// Largest size limit of a request that requires an inline body; 0 if there is none.
     public var inlineBytes = 0
 }
 
-/// In which forms a body is there.
+/// Forms in which a body exists.
 struct BodyForms {
     let inline: Bool
     let file: Bool
 }
 
 extension BrokerCore {
-    /// What those wish who wait for a worker's attempt. O(1) unless there was a wish, then O(those who wait).
+    /// Forms required by the requests of a worker's attempt. O(1) if no request requires one, otherwise O(requests).
     public func wishes(of attempt: AttemptID, by id: WorkerID) -> BodyWishes {
         workers.flight(of: attempt, by: id).map { wishes(of: $0) } ?? BodyWishes()
     }
 
-    /// What those wish who wait for an answer of the cache.
+    /// Forms required by the requests that wait for the cache's answer to a flight.
     public func wishes(of name: FlightName) -> BodyWishes {
         flight(name).map { wishes(of: $0) } ?? BodyWishes()
     }
 
-    /// From now on somebody who waits for this flight, or for those that it was redirected to, may have a wish.
+    /// Notes that a request of this flight may require a form, also for the flights it was redirected to.
     mutating func wish(_ flight: Int32) {
         var next = flight
         flights[next].hasWishes = true
@@ -35,7 +35,7 @@ extension BrokerCore {
         }
     }
 
-    /// Whether the body of an answer that came before anybody asked is in a form that all who wait want.
+    /// Whether the body of a response that arrived earlier has all the forms that the flight's requests require.
     func isAsWished(_ response: Outcome.Response, for flight: Int32) -> Bool {
         let wishes = wishes(of: flight)
         return !(wishes.file && response.body != nil) && !(wishes.inlineBytes > 0 && response.file != nil)

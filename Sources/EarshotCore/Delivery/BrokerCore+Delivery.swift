@@ -1,11 +1,12 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Outcomes become terminals, one for each listener, and stay until they are acknowledged.
+/// Delivery: an outcome becomes one terminal per listener, which is kept until its acknowledgement.
 extension BrokerCore {
     // MARK: Settlement
 
-    /// Ends an open request, which is in no flight any more, with what became of it.
+    /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
+    /// written to disk for a durable request.
     mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
         guard !isDurable(interest) else {
             record(interest, outcome)
@@ -22,7 +23,7 @@ extension BrokerCore {
         publish(interest, told, to: listeners)
     }
 
-    /// Whether a body has to wait for everybody.
+    /// Whether the body would have to leave memory for every listener.
     @inline(__always)
     private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
         for client in listeners {
@@ -40,12 +41,13 @@ extension BrokerCore {
         }
     }
 
-    /// Sends an accounted request's terminal to these clients; without any the request is forgotten.
+    /// Queues the terminal of an accounted request for these clients, and sends it as far as their windows allow.
+    /// Without clients the request is freed.
     mutating func publish(_ interest: Int32, _ outcome: Int32, to listeners: [Int32]) {
         interests[interest].phase = .delivering
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
-        // An owner that does not listen has nothing to acknowledge.
+        // An owner that is not subscribed has nothing to acknowledge.
         if !listeners.contains(interests[interest].owner) { interests[interest].owner = -1 }
         for client in listeners { enqueueDelivery(of: interest, to: client) }
         guard !listeners.isEmpty else {
@@ -59,7 +61,7 @@ extension BrokerCore {
         forgetIfAside(interest)
     }
 
-    /// Tells these clients that a request was removed, and forgets it if there are none.
+    /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
     mutating func publishRemoval(of interest: Int32, to listeners: [Int32]) {
         guard !listeners.isEmpty else {
             interests[interest].phase = .delivering
@@ -71,7 +73,7 @@ extension BrokerCore {
 
     // MARK: Grace
 
-    /// Keeps a terminal for a while, in case somebody comes to listen.
+    /// Holds an outcome for the grace period, until the handler has a listener.
     private mutating func hold(_ interest: Int32, _ outcome: Int32, now: Tick) {
         interests[interest].phase = .held
         interests[interest].outcome = outcome
@@ -83,7 +85,7 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
 
-    /// Gives up a held terminal.
+    /// Releases the outcome of a held request.
     mutating func unhold(_ interest: Int32) {
         handlers[interests[interest].handler].held -= 1
         let outcome = interests[interest].outcome
@@ -91,7 +93,7 @@ extension BrokerCore {
         release(outcome)
     }
 
-    /// Somebody listens to a handler: what was held for it is delivered.
+    /// Delivers the held outcomes of a handler that has a listener. O(requests of the handler).
     mutating func deliverHeld(of handler: Int32) {
         guard handlers[handler].held > 0 else { return }
         for interest in handlerChains.members(of: handlers[handler].interests)
@@ -104,7 +106,7 @@ extension BrokerCore {
         }
     }
 
-    /// Ends a request nobody listened for.
+    /// Ends a request without listeners and counts it as orphaned.
     mutating func orphan(_ interest: Int32) {
         switch interests[interest].phase {
         case .open: detach(interest)
@@ -140,7 +142,7 @@ extension BrokerCore {
         forgetIfAside(interest)
     }
 
-    /// Whether a terminal is due to a client. O(what is due to it).
+    /// Whether a terminal is due to a client. O(terminals due to it).
     @inline(__always)
     func isDue(_ interest: Int32, to client: Int32) -> Bool {
         if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
@@ -148,13 +150,13 @@ extension BrokerCore {
         return clients[client].deliveries.contains(DueTerminal(waiting: number))
     }
 
-    /// Whether no transfer should start that only this client wants.
+    /// Whether the client's backpressure stops transfers that only it requested.
     @inline(__always)
     func isClosed(_ client: Int32) -> Bool {
         clients[client].deliveries.isClosed(dueDeliveries: limits.dueDeliveries)
     }
 
-    /// Sends terminals, and the replies between them, while the client's window has room.
+    /// Sends due terminals, and the replies between them, while the window is open. Closes a client with too many due.
     mutating func sendDue(to client: Int32) {
         while true {
             if clients[client].replies.isBehind { sendReplies(to: client) }
@@ -172,7 +174,7 @@ extension BrokerCore {
         }
     }
 
-    /// Watches whether a client with many bytes due acknowledges a terminal.
+    /// Starts a watch over a client with many bytes due, unless one runs.
     private mutating func watchForStall(_ client: Int32) {
         guard clients[client].deliveries.isUnwatched(stalledBytes: limits.stalledBytes) else { return }
         let serial = nextSerial()
@@ -181,7 +183,7 @@ extension BrokerCore {
         setTimer(end, .stalled(client: client, stall: serial))
     }
 
-    /// Closes a client that has acknowledged nothing during a watch.
+    /// Closes a client that has acknowledged nothing during a watch; otherwise starts the next watch.
     mutating func stallEnded(_ client: Int32) {
         if clients[client].deliveries.endWatch(stalledBytes: limits.stalledBytes) {
             close(client)
@@ -193,14 +195,16 @@ extension BrokerCore {
     mutating func close(_ client: Int32) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
-        // Not here: its requests may be what is being dealt with. Later than now, so not in this pass either.
+        // Not at once, since the caller may be processing its requests. The timer lies in the future, so it fires in a
+        // later pass.
         if clients[client].isAway { setTimer(clock.advanced(byNanoseconds: 1), lease(of: client)) }
         actions.append(.close(clients[client].id, reason: "too-slow"))
     }
 
-    /// Takes terminals that a client removed out of those due to it that were not sent yet: nothing of what was
-    /// removed follows the answer, whoever else removed it before. O(terminals that wait for this client's window).
-    /// - Parameter request: the only ID meant; nil for all.
+    /// Withdraws the unsent terminals of removed requests from a client, including requests that another client
+    /// removed. So none of them follows the reply to the removal. O(waiting terminals).
+    ///
+    /// - Parameter request: the only ID to withdraw; nil for all.
     mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
         if request == nil { withdrawPurges(from: client, where: isRemoved) }
         guard clients[client].deliveries.waiting > 0 else { return }
@@ -222,9 +226,9 @@ extension BrokerCore {
         for due in withdrawn { lose(due, by: client) }
     }
 
-    /// A client has all terminals up to this sequence number.
+    /// Handles an ACK: the client has all terminals up to this sequence number.
     mutating func acknowledged(_ sequence: UInt64, by client: Int32) {
-        // An earlier connection may have received it.
+        // An earlier connection may have received terminals that were not sent over this one yet.
         guard sequence <= clients[client].deliveries.lastReceived else {
             refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
             return
@@ -234,7 +238,7 @@ extension BrokerCore {
         while let due = clients[client].deliveries.first(upTo: sequence) {
             clients[client].deliveries.removeFirst(weight(of: due))
             ledger.deliveries.acknowledged += 1
-            // A request without an owner belongs to all subscribers: one acknowledgement frees its ID.
+            // A request without an owner belongs to all subscribers: the first acknowledgement frees its ID.
             if let interest = record(of: due), interests[interest].owner < 0 { unlist(interest) }
             settle(due, by: client)
         }
@@ -242,9 +246,10 @@ extension BrokerCore {
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
 
-    /// The socket took a terminal: for a client without a window it counts as delivered.
+    /// Acknowledges a terminal that the socket took, for a client without a window.
     ///
-    /// A file it names is kept a while longer: nobody will say that it has been read.
+    /// Its spool file is kept for `CoreLimits.lentFileMilliseconds`, because the client will not report that it has
+    /// read it.
     public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
         clock = now
         guard let client = clientNumbers[id], clients[client].deliveries.size == nil else { return }
@@ -258,13 +263,13 @@ extension BrokerCore {
         acknowledged(sequence, by: client)
     }
 
-    /// The socket did not take a terminal: it and all later ones wait until `clientWritable`.
+    /// Blocks the window at a terminal that the socket did not take, until `clientWritable`.
     public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
         guard let client = clientNumbers[id] else { return }
         clients[client].deliveries.refuse(sequence)
     }
 
-    /// The socket may take terminals again.
+    /// Resumes delivery after the socket became writable: missed progress first, then terminals.
     public mutating func clientWritable(_ id: ClientID) {
         guard let client = clientNumbers[id] else { return }
         tellMissedProgress(to: client)
@@ -273,7 +278,7 @@ extension BrokerCore {
         if !isClosed(client) { queue.clientOpened(client) }
     }
 
-    /// A subscriber left or withdrew before it had this terminal.
+    /// Settles a terminal that a client does not receive, because the client left or withdrew it.
     mutating func lose(_ due: DueTerminal, by client: Int32) {
         ledger.deliveries.lost += 1
         settle(due, by: client)
@@ -288,7 +293,7 @@ extension BrokerCore {
         }
     }
 
-    /// Ends one delivery. That of the owner frees the ID, even if others have not acknowledged theirs.
+    /// Ends one delivery. The owner's delivery frees the ID, even if other clients have not acknowledged theirs.
     mutating func settled(_ interest: Int32, _ failure: FailureCode?, by client: Int32) {
         interests[interest].outstanding -= 1
         if interests[interest].owner == client {
@@ -306,7 +311,7 @@ extension BrokerCore {
         }
     }
 
-    /// The request's record, if that of a terminal still has one.
+    /// Record of a terminal's request; nil if it was freed.
     @inline(__always)
     private func record(of due: DueTerminal) -> Int32? {
         switch due.place {
@@ -316,7 +321,7 @@ extension BrokerCore {
         }
     }
 
-    /// The spool file that a terminal names.
+    /// Spool file named in a terminal.
     @inline(__always)
     private func file(of due: DueTerminal) -> String? {
         switch due.place {
@@ -342,7 +347,7 @@ extension BrokerCore {
 
     // MARK: Records
 
-    /// Frees a request's record, and what only it held.
+    /// Frees a request's record and releases everything that it holds.
     mutating func forgetInterest(_ interest: Int32) {
         unlist(interest)
         let record = interests[interest]

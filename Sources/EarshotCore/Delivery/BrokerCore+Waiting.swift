@@ -1,28 +1,29 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Terminals and bodies that wait too long for memory: for a client whose window is full, or a handler's first listener.
+/// Terminals and bodies moved out of memory, because they wait for a client with a full window or for a handler's first
+/// listener.
 ///
-/// A terminal in the shell's file is a `WaitingTerminal` in memory. Its deliveries hold that record, and neither the
-/// outcome nor, once the ID is free, the record of the request.
+/// A terminal in the shell's file is a `WaitingTerminal` in memory. Its deliveries hold that record instead of the
+/// outcome and, once the ID is free, instead of the request's record.
 extension BrokerCore {
     // MARK: Terminals
 
-    /// Moves the newest terminal that waits for a client out of memory, unless all that wait there could be as heavy as
-    /// the heaviest of them and stay within the bound.
+    /// Moves the newest waiting terminal of a client out of memory. It may stay if all waiting terminals, at the size
+    /// of the heaviest, would fit into the bound.
     mutating func limitWaiting(_ interest: Int32, for client: Int32) {
         let outcome = interests[interest].outcome
         guard outcome >= 0 else { return }
         let waiting = clients[client].deliveries.waiting
         guard !outcomes.isSpoolFull else {
-            // Clients with room get the result; for this one there is no place left.
+            // Clients with room in their windows get the result; this client is disconnected.
             if outcomes.mustSpill(outcome, waiting: waiting) { close(client) }
             return
         }
         let bytes = outcomes[outcome].memoryBytes
         guard !clients[client].deliveries.keepsLast(bytes: bytes, within: limits.waitingTerminalBytes) else { return }
         if isDurable(interest), durables[interest]?.hasResult != true {
-            // Only in memory so far. If no client acknowledges it, it is written again.
+            // The result is in memory only. If no client acknowledges it, it is written again.
             if outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
         } else {
             putAside(interest, for: client)
@@ -38,7 +39,7 @@ extension BrokerCore {
         clients[client].deliveries.replaceLast(weight, by: copy, self.weight(of: copy))
     }
 
-    /// Writes a terminal into the file, unless its record says all of it.
+    /// Writes a terminal into the file. A terminal that its record describes completely needs no place there.
     private mutating func keepWaiting(_ interest: Int32) -> Int32 {
         let record = interests[interest]
         let outcome = outcomes[record.outcome]
@@ -65,7 +66,7 @@ extension BrokerCore {
         return number
     }
 
-    /// Sends a terminal from the file.
+    /// Sends a waiting terminal: from the file, or made from its record.
     mutating func sendWaiting(_ number: Int32, _ sequence: UInt64, to client: Int32) {
         let record = outcomes.waiting[number]
         guard !record.isInFile, let code = record.failure, let request = record.request.request else {
@@ -79,7 +80,7 @@ extension BrokerCore {
         actions.append(.deliver(clients[client].id, terminal, nil))
     }
 
-    /// Ends one delivery of a terminal in the file, or read back from there.
+    /// Ends one delivery of a waiting terminal. The last one frees its record.
     mutating func settleWaiting(_ number: Int32, by client: Int32) {
         let record = outcomes.waiting[number]
         if let freed = outcomes.releaseWaiting(number) {
@@ -91,7 +92,7 @@ extension BrokerCore {
         if let interest = record.interest { settled(interest, record.failure, by: client) }
     }
 
-    /// Frees the outcome of a request whose deliveries all wait in the file, and its record if the ID is free.
+    /// Releases the outcome of a request whose deliveries all wait in the file. Frees its record too if the ID is free.
     mutating func forgetIfAside(_ interest: Int32) {
         guard let number = outcomes.waitingNumber(of: interest),
             interests[interest].outstanding == outcomes.waiting[number].holders
@@ -106,12 +107,12 @@ extension BrokerCore {
         forgetInterest(interest)
     }
 
-    /// A terminal could not be written: the shell keeps it in memory. For a while the core spills nothing.
+    /// Stops spilling for a while: the shell could not write a terminal, and keeps it in memory.
     public mutating func waitingFailed(now: Tick) {
         noteFullSpool(now: now)
     }
 
-    /// A terminal cannot be read back: its client loses the connection, and asks again for the requests that it wants.
+    /// Closes a client whose terminal cannot be read back. It requests again after it has reconnected.
     public mutating func waitingLost(by id: ClientID) {
         guard let client = clientNumbers[id] else { return }
         close(client)
@@ -128,14 +129,14 @@ extension BrokerCore {
         if let (body, file) = outcomes.spill(outcome) { actions.append(.spill(body, file: file)) }
     }
 
-    /// A body could not be written and stays in memory. For a while the core spills no other: a result that would have
-    /// to wait fails.
+    /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would
+    /// have to leave memory fails.
     public mutating func spillFailed(_ body: BodyID, now: Tick) {
         noteFullSpool(now: now)
         delete(outcomes.unspill(body))
     }
 
-    /// Replaces a result that has no place to wait in; returns it unchanged while the spool takes bodies.
+    /// Returns a failure in place of a result that cannot be spilled; the result itself while the spool accepts bodies.
     mutating func lost(_ outcome: Int32) -> Int32 {
         guard outcomes.isSpoolFull else { return outcome }
         return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))

@@ -1,7 +1,6 @@
 internal import DequeModule
 
-/// Delivery queue of one subscriber: terminals that it has not acknowledged, oldest first, each with the next sequence
-/// number.
+/// Delivery queue of one subscriber: its unacknowledged terminals in order of their sequence numbers.
 ///
 /// ```
 ///           append            take              removeFirst
@@ -13,8 +12,8 @@ internal import DequeModule
 ///                   └──────────→ (absent), or a hole if an earlier connection had its number
 /// ```
 ///
-/// A hole keeps a sequence number that the subscriber may acknowledge. Terminals are sent while the window is open and
-/// has room. The phases of the window, whose transitions `enter` makes:
+/// A hole is a withdrawn terminal whose sequence number the subscriber may still acknowledge. Terminals are sent while
+/// the window is open and has room. The phases of the window; all transitions go through `enter`:
 ///
 /// ```
 ///             attach           refuse
@@ -25,20 +24,20 @@ internal import DequeModule
 /// ```
 struct DeliveryWindow {
     enum Phase: UInt8 {
-        /// No connection that has said HELLO.
+        /// No connection, or HELLO not received yet.
         case detached
         case open
-        /// The socket has refused a terminal and has not been writable since.
+        /// The socket refused a terminal and has not become writable since.
         case blocked
-        /// The session has ended; its terminals are being removed.
+        /// The session has ended and its terminals are being removed.
         case ended
     }
 
-    /// Bytes of a terminal, or of all that are due.
+    /// Bytes of one terminal, or of all due ones.
     struct Weight: Equatable {
         /// Header fields of terminals in memory.
         var fields = 0
-        /// Bodies, and all of the terminals outside of memory.
+        /// Bodies, and terminals outside of memory including their fields.
         var bodies = 0
 
         static func += (left: inout Weight, right: Weight) {
@@ -52,57 +51,57 @@ struct DeliveryWindow {
         }
     }
 
-    /// Time in which a subscriber with many bytes due has to acknowledge a terminal.
+    /// Interval in which a subscriber with many bytes due must acknowledge a terminal.
     struct Watch {
         /// Distinguishes its timer from those of other watches.
         let serial: UInt64
-        /// Sequence number acknowledged when it began.
+        /// Value of `acknowledged` when the watch began.
         fileprivate let acknowledged: UInt64
     }
 
-    /// Terminals and holes; the first `sent` of them have been sent over this connection.
+    /// Terminals and holes. The first `sent` of them were sent over the current connection.
     private(set) var entries: Deque<DueTerminal> = []
     private(set) var sent = 0
-    /// Number of the first entries that were sent over an earlier connection, and keep their sequence numbers.
+    /// Number of entries, from the first, that an earlier connection sent. They keep their sequence numbers.
     private(set) var numbered = 0
-    /// Sequence number of the last terminal that was acknowledged.
+    /// Sequence number of the latest acknowledged terminal.
     private(set) var acknowledged: UInt64
-    /// Number of terminals, without holes.
+    /// Number of terminals in `entries`, without holes.
     private(set) var count = 0
-    /// Number of terminals that a purge will append.
+    /// Number of terminals that purges in progress will append.
     private(set) var announced = 0
     private(set) var weight = Weight()
-    /// Bytes in memory of the heaviest terminal that waits, since some began to wait.
+    /// Bytes of the heaviest terminal that waits in memory. Reset when the newest terminal is the only one that waits.
     private var heaviest = 0
     private(set) var watch: Watch?
     private(set) var phase = Phase.detached
-    /// Maximum number of terminals sent and not acknowledged. Nil: a terminal that the socket took is acknowledged.
+    /// Maximum number of unacknowledged sent terminals; nil if the socket's acceptance acknowledges a terminal.
     private(set) var size: Int?
 
-    /// - Parameter sequence: the last one that the connection used before.
+    /// - Parameter sequence: the last sequence number that the connection used before.
     init(after sequence: UInt64 = 0) {
         acknowledged = sequence
     }
 
     // MARK: Queries
 
-    /// Number of entries that have not been sent.
+    /// Number of entries that were not sent over the current connection.
     var waiting: Int { entries.count - sent }
 
-    /// Whether no terminal may be sent.
+    /// Whether no further terminal may be sent.
     var isFull: Bool { phase != .open || sent >= size ?? .max }
 
-    /// Terminals not acknowledged, those that a purge will append included.
+    /// Number of unacknowledged terminals, including those that purges will append.
     var owed: Int { count + announced }
 
-    /// Sequence number after which the next reply belongs.
+    /// Sequence number that precedes the next reply.
     var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numbered : sent) }
 
-    /// Highest sequence number that a connection of the session has received.
+    /// Highest sequence number that any connection of the session has sent.
     var lastReceived: UInt64 { acknowledged + UInt64(max(sent, numbered)) }
 
-    /// Whether no transfer should start that only this subscriber wants. While it is detached its window bounds the
-    /// terminals due; without a window nothing does.
+    /// Whether the subscriber's backpressure stops transfers that only it requested. While it is detached the size of
+    /// its window bounds the terminals due. A detached subscriber without a window always stops them.
     ///
     /// - Parameter most: maximum number of terminals due without a window.
     func isClosed(dueDeliveries most: Int) -> Bool {
@@ -113,17 +112,17 @@ struct DeliveryWindow {
         }
     }
 
-    /// Whether so much is due that the subscriber must have stopped reading. Terminals that a purge will append do not
-    /// count: it may read them as fast as they come.
+    /// Whether so much is due that the subscriber must have stopped reading. Terminals that purges will append do not
+    /// count, since it may read them as fast as they come.
     func isOverdue(terminals: Int, fieldBytes: Int) -> Bool { count >= terminals || weight.fields >= fieldBytes }
 
-    /// O(entries).
+    /// Whether a terminal is due. O(entries).
     func contains(_ terminal: DueTerminal) -> Bool { entries.contains(terminal) }
 
     /// The first terminal, if this sequence number acknowledges it.
     func first(upTo sequence: UInt64) -> DueTerminal? { acknowledged < sequence ? entries.first : nil }
 
-    /// Entries sent over this connection, up to a sequence number; none if that one has not been sent.
+    /// Entries sent over this connection up to a sequence number; empty if that number was not sent.
     func sentEntries(upTo sequence: UInt64) -> Deque<DueTerminal>.SubSequence {
         let isSent = sequence > acknowledged && sequence <= acknowledged + UInt64(sent)
         return entries.prefix(isSent ? Int(sequence - acknowledged) : 0)
@@ -137,21 +136,21 @@ struct DeliveryWindow {
         self.weight += weight
     }
 
-    /// Replaces the last terminal, which was just appended, by its copy elsewhere.
+    /// Replaces the last terminal, which was just appended, by its copy outside of memory.
     mutating func replaceLast(_ weight: Weight, by copy: DueTerminal, _ other: Weight) {
         entries[entries.count - 1] = copy
         self.weight -= weight
         self.weight += other
     }
 
-    /// Takes the next entry to send, if the window has room. A hole takes its turn, too.
+    /// Takes the next entry to send, if the window has room. The caller skips a hole.
     mutating func take() -> (entry: DueTerminal, sequence: UInt64)? {
         guard sent < entries.count, !isFull else { return nil }
         sent += 1
         return (entries[sent - 1], acknowledged + UInt64(sent))
     }
 
-    /// Removes the first terminal, which was acknowledged or lost, and the holes behind it.
+    /// Removes the first terminal, which was acknowledged or lost, and the holes that follow it.
     mutating func removeFirst(_ weight: Weight) {
         count -= 1
         self.weight -= weight
@@ -159,10 +158,10 @@ struct DeliveryWindow {
         dropHoles()
     }
 
-    /// Removes terminals that have not been sent over this connection. O(waiting).
+    /// Removes terminals that were not sent over this connection. O(waiting).
     ///
-    /// - Parameter weigh: nil for a terminal that stays.
-    /// - Returns: the removed ones.
+    /// - Parameter weigh: returns the weight of a terminal to remove; nil to keep it.
+    /// - Returns: the removed terminals.
     mutating func withdraw(_ weigh: (DueTerminal) -> Weight?) -> [DueTerminal] {
         var withdrawn: [DueTerminal] = []
         var kept = Deque(entries.prefix(sent))
@@ -190,7 +189,8 @@ struct DeliveryWindow {
         acknowledged += 1
     }
 
-    /// Whether the last terminal may wait in memory: all that wait could be as heavy as the heaviest, within a bound.
+    /// Whether the last terminal may stay in memory: all waiting ones, at the size of the heaviest, must fit into the
+    /// bound.
     mutating func keepsLast(bytes: Int, within bound: Int) -> Bool {
         let heaviest = max(bytes, waiting > 1 ? self.heaviest : 0)
         guard heaviest <= bound / waiting else { return false }
@@ -198,44 +198,44 @@ struct DeliveryWindow {
         return true
     }
 
-    /// Counts terminals that a purge will append.
+    /// Adds terminals that a purge will append.
     mutating func announce(_ count: Int) { announced += count }
 
-    /// Counts announced terminals no longer: they are appended now, or withdrawn.
+    /// Subtracts announced terminals that were appended or withdrawn.
     mutating func retract(_ count: Int) { announced -= count }
 
     // MARK: Connections
 
-    /// The session has a connection.
+    /// Opens the window for a new connection.
     mutating func attach(size: Int?) {
         enter(.open)
         self.size = size
     }
 
-    /// The connection is gone: the next one gets all terminals again.
+    /// Detaches a lost connection. The next one gets all unacknowledged terminals again.
     mutating func detach() {
         enter(.detached)
         numbered = max(numbered, sent)
         sent = 0
     }
 
-    /// The socket took neither this terminal nor any later one.
+    /// Blocks the window at a terminal that the socket did not take. That terminal and later ones count as unsent.
     mutating func refuse(_ sequence: UInt64) {
         guard sequence > acknowledged, phase == .open || phase == .blocked else { return }
         enter(.blocked)
         sent = min(sent, Int(sequence - acknowledged) - 1)
     }
 
-    /// The socket is writable again.
+    /// Opens the window again after the socket became writable.
     ///
-    /// - Returns: whether it was blocked.
+    /// - Returns: whether the window was blocked.
     mutating func unblock() -> Bool {
         guard phase == .blocked else { return false }
         enter(.open)
         return true
     }
 
-    /// The session ends; its terminals are removed from the front.
+    /// Ends the session. The caller removes its terminals from the front.
     mutating func end() {
         enter(.ended)
         sent = 0
@@ -247,7 +247,7 @@ struct DeliveryWindow {
         phase = next
     }
 
-    /// Whether the diagram has this transition. A blocked socket may refuse again.
+    /// Whether the diagram has this transition. A blocked window may be blocked again.
     static func isLegal(from: Phase, to: Phase) -> Bool {
         switch to {
         case .detached: from == .open || from == .blocked
@@ -259,14 +259,14 @@ struct DeliveryWindow {
 
     // MARK: Slow readers
 
-    /// Whether so many bytes are due that the subscriber should be watched, and is not yet.
+    /// Whether the bytes due require a watch and none runs.
     func isUnwatched(stalledBytes: Int) -> Bool { weight.bodies >= stalledBytes && watch == nil }
 
     mutating func beginWatch(_ serial: UInt64) { watch = Watch(serial: serial, acknowledged: acknowledged) }
 
-    /// The time of a watch is over.
+    /// Ends the interval of a watch.
     ///
-    /// - Returns: whether the subscriber has stopped reading. If so, no other watch begins.
+    /// - Returns: whether the subscriber has stopped reading. The watch then stays set, so that no other begins.
     mutating func endWatch(stalledBytes: Int) -> Bool {
         guard weight.bodies < stalledBytes || acknowledged != watch?.acknowledged else { return true }
         watch = nil
@@ -275,10 +275,10 @@ struct DeliveryWindow {
 
     // MARK: Memory and checks
 
-    /// Releases the room of an empty queue.
+    /// Releases the storage of an empty queue.
     mutating func releaseRoom() { entries.releaseRoomIfEmpty() }
 
-    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }

@@ -1,17 +1,17 @@
 /// Entry of a delivery window, in four bytes.
 struct DueTerminal: Hashable {
     enum Place {
-        /// In memory: the interest by number.
+        /// In memory, as the interest with this number.
         case memory(Int32)
-        /// In the shell's file: the number of a waiting terminal.
+        /// In the shell's file, as the waiting terminal with this number.
         case file(Int32)
-        /// A withdrawn terminal, whose sequence number is kept.
+        /// A withdrawn terminal whose sequence number stays in use.
         case hole
     }
 
     static let hole = DueTerminal(number: -1)
 
-    /// Number of an interest, -1 for a hole, or -2 for waiting terminal 0, -3 for 1, …
+    /// Number of the interest; -1 for a hole; -2 - n for waiting terminal n.
     private let number: Int32
 
     init(interest: Int32) {
