@@ -2,27 +2,28 @@ internal import DequeModule
 public import EarshotWire
 internal import OrderedCollections
 
-/// Connections of clients: how they come, what they hear, how they go.
+/// Connections of clients, dispatch of their messages, and their subscriptions.
 extension BrokerCore {
-    /// A connection was seen for the first time.
+    /// Adds a connection that was not seen before.
+    ///
     /// - Parameters:
-    ///   - isRequestReply: it sends an empty first frame, as a REQ socket does.
-    ///   - token: nobody else's and not to be guessed; what its session is taken over with, if that gets a lease.
+    ///   - isRequestReply: whether the client sends an empty first frame, as a REQ socket does.
+    ///   - token: unique and unguessable; authorizes another connection to resume the session, if it gets a lease.
     public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool, token: SessionToken) {
         guard clientNumbers[id] == nil else { return }
         clientNumbers[id] = clients.insert(
             ClientSession(id: id, token: token, serial: nextSerial(), isRequestReply: isRequestReply))
     }
 
-    /// A connection or its process is gone: all it wanted is purged, or waits for as long as its lease says.
+    /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
     public mutating func clientLost(_ id: ClientID, now: Tick) {
         guard let client = clientNumbers.removeValue(forKey: id) else { return }
         clock = now
         if mayReturn(client) { leaveAside(client, now: now) } else { endSession(client, now: now) }
     }
 
-    /// A connection said something, and no HELLO that could be answered: from now on it has some time for that. Most
-    /// say it first, so an idle bus has no timer.
+    /// Starts the HELLO timeout of a connection at its first message that opens no session. Most clients send HELLO
+    /// first, so an idle bus has no timer.
     private mutating func awaitGreeting(of id: ClientID) {
         guard let client = clientNumbers[id], clients[client].phase == .joining, !clients[client].isGreetingDue else {
             return
@@ -31,15 +32,15 @@ extension BrokerCore {
         setTimer(clock.advanced(byMilliseconds: limits.greetingMilliseconds), .greeting(id))
     }
 
-    /// A connection has had its time to say HELLO.
+    /// Closes a connection that has not sent HELLO in time.
     mutating func greetingEnded(_ id: ClientID) {
         guard let client = clientNumbers[id], clients[client].phase == .joining else { return }
         actions.append(.close(id, reason: "silent"))
     }
 
-    /// A message of a client arrived.
+    /// Handles a message of a client.
     ///
-    /// - Parameter body: that of a FETCH's request, which the core holds from now on.
+    /// - Parameter body: body of a FETCH's request. The core owns it from here on.
     public mutating func clientSaid(
         _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
     ) {
@@ -74,7 +75,7 @@ extension BrokerCore {
             let session = clients[client]
             clientNumbers[id] = nil
             endSession(client, now: now)
-            // The connection stands: it may say HELLO again. Its terminals go on being counted from where they were.
+            // The connection stays open for another HELLO. Its sequence numbers continue.
             clientConnected(id, isRequestReply: session.isRequestReply, token: session.token)
             guard let client = clientNumbers[id] else { return }
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
@@ -82,7 +83,7 @@ extension BrokerCore {
         }
     }
 
-    /// A message of a client could not be read.
+    /// Handles a message of a client that could not be decoded.
     public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID, now: Tick) {
         guard let client = clientNumbers[id] else { return }
         clock = now
@@ -194,7 +195,7 @@ extension BrokerCore {
         if subtreeSubscribers[id]?.isEmpty == true { subtreeSubscribers[id] = nil }
     }
 
-    /// Starts the grace of what the handler itself wants when its last listener left.
+    /// Starts the grace period of the handler's own requests when its last listener has left.
     private mutating func listenerLeft(_ handler: Int32, now: Tick) {
         guard handlers[handler].ownRequests > 0, listeners(of: handler).isEmpty else { return }
         handlers[handler].absence = nextSerial()
@@ -208,7 +209,7 @@ extension BrokerCore {
         claimResting(of: handler)
     }
 
-    /// The clients that hear a handler, each once.
+    /// Clients that listen to a handler, each once.
     @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
         departed.isEmpty && subtreeSubscribers.isEmpty ? handlers[handler].subscribers : selectedListeners(of: handler)
@@ -216,7 +217,7 @@ extension BrokerCore {
 
     private func selectedListeners(of handler: Int32) -> [Int32] {
         var direct = handlers[handler].subscribers
-        // One that is gone may not have come to unsubscribing here.
+        // A departed session may not have been unsubscribed from this handler yet.
         if !departed.isEmpty { direct.removeAll { clients[$0].isGone } }
         guard !subtreeSubscribers.isEmpty else { return direct }
         var found = OrderedSet(direct)
@@ -238,14 +239,13 @@ extension BrokerCore {
         return handler
     }
 
-    /// Returns the position of the first handler whose name is not before `name` in byte order. O(log handlers).
+    /// Position of the first handler whose name is not before `name` in byte order. O(log handlers).
     @inline(__always)
     func position(of name: String) -> OrderedNumbers.Position {
         handlerOrder.firstPosition { handlers[$0].id.description < name }
     }
 
-    /// Returns the handlers that exist and match, a subtree's in the byte order of their names.
-    /// O(log handlers + matches).
+    /// Existing handlers that match; those of a subtree in the byte order of their names. O(log handlers + matches).
     func handlersMatching(_ pattern: HandlerPattern) -> [Int32] {
         switch pattern {
         case .handler(let id): handlerNumbers[id].map { [$0] } ?? []
@@ -254,7 +254,7 @@ extension BrokerCore {
         }
     }
 
-    /// Takes a handler's name from it: the next use of the name creates another handler.
+    /// Removes the name of a handler from the tables. The next use of the name creates another handler.
     mutating func releaseName(of handler: Int32) {
         let id = handlers[handler].id
         handlerNumbers[id] = nil

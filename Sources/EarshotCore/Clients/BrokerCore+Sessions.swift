@@ -1,17 +1,17 @@
 internal import EarshotWire
 internal import OrderedCollections
 
-/// Sessions that outlive their connection: a client that asked for a lease has that long to come back.
+/// Sessions with a lease: they outlive their connection for the time of the lease, so that the client can resume them.
 ///
-/// While it is away nothing of it is purged. It stays an owner and a subscriber, and its terminals become due to it;
-/// none is on its way, so its window fills and holds back what only it wants. Who comes back with the session's token
-/// gets all that was not acknowledged, in order and under the numbers it had. Between the terminals come the replies
-/// that it did not receive, each in its place.
+/// While a session is away nothing of it is purged. It stays an owner and a subscriber, and terminals become due to it.
+/// They fill its window, whose backpressure then stops transfers that only this client requested. A connection that
+/// presents the session's token resumes it. It gets all unacknowledged terminals, in order and with their former
+/// sequence numbers. The replies that the client did not receive are sent between them, each in its place.
 extension BrokerCore {
     // MARK: Events
 
-    /// The session that a HELLO means to go on with. A token that is nobody's, or another client's, means none: whoever
-    /// tries some learns nothing by it.
+    /// The session that a HELLO resumes; nil without one. An unknown token and another client's token are treated
+    /// alike, so that guessing reveals nothing.
     func session(of hello: Hello) -> Int32? {
         guard let token = hello.token, let session = tokenNumbers[token], clients[session].name == hello.client,
             !clients[session].isClosing
@@ -19,9 +19,9 @@ extension BrokerCore {
         return session
     }
 
-    /// Resumes a session over another connection, if its own is gone. If the session lacks replies that the client did
-    /// not receive, the client gets a new one: it asks again for all that it wants. The old session stays away, so that
-    /// transfers go on until they belong to the new one.
+    /// Resumes a session over another connection, if its own is lost. If replies that the client did not receive are no
+    /// longer kept, the client gets a new session and requests again. The old session stays away, so that its transfers
+    /// run on until the new session owns their requests.
     mutating func takeOver(_ session: Int32, _ hello: Hello, by client: Int32) {
         guard clients[session].isAway else {
             refuse(client, "session-in-use", "the connection of this session stands", .hello(hello))
@@ -43,7 +43,7 @@ extension BrokerCore {
         if !isClosed(session) { queue.clientOpened(session) }
     }
 
-    /// A lease is over, or its client may be kept no longer.
+    /// Ends a session when its lease is over, or when it was closed while away.
     mutating func leaseEnded(_ client: Int32, _ absence: UInt64, now: Tick) {
         guard isLive(.lease(client: client, absence: absence)) else { return }
         endSession(client, now: now)
@@ -51,11 +51,11 @@ extension BrokerCore {
 
     // MARK: Steps
 
-    /// The answer to a HELLO, which opens a session, or opens it again.
+    /// Opens or resumes a session and sends WELCOME.
     mutating func welcome(_ client: Int32, _ hello: Hello, isResumed: Bool) {
         clients[client].phase = .open
         clients[client].deliveries.attach(size: hello.window)
-        // A REQ socket has no second connection that could prove to be the same program's.
+        // A REQ socket gets no lease, because it cannot prove that a second connection belongs to the same program.
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
         clients[client].leaseMilliseconds = min(lease, WireLimits.leaseSeconds * 1_000)
         var welcome = Welcome(broker: instance, window: hello.window)
@@ -73,25 +73,25 @@ extension BrokerCore {
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
     }
 
-    /// Whether a session is kept when its connection goes: not one that is closed for reading too slowly.
+    /// Whether a session survives the loss of its connection. One closed for reading too slowly does not.
     func mayReturn(_ client: Int32) -> Bool {
         clients[client].leaseMilliseconds > 0 && !clients[client].isClosing && limits.awayClients > 0
     }
 
-    /// Keeps a session whose connection is gone; of too many the one that has been away longest ends.
+    /// Keeps a session whose connection is lost. Above the limit the session that has been away longest ends.
     mutating func leaveAside(_ client: Int32, now: Tick) {
         clients[client].phase = .away
         clients[client].absence = nextSerial()
         clients[client].deliveries.detach()
-        // A socket that was full held its work back; now its window does.
+        // A blocked socket stopped this client's transfers; from here on only its window does.
         if !isClosed(client) { queue.clientOpened(client) }
         awayClients.append(client)
         setTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), lease(of: client))
-        // Only now: the end of the other one may be told to this one, which has no connection any more.
+        // Last, because the other session's end may send messages to this client, which must be away by then.
         if awayClients.count > limits.awayClients, let oldest = awayClients.first { endSession(oldest, now: now) }
     }
 
-    /// Ends a session: all it wanted is purged, of very much a part in each pass.
+    /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Int32, now: Tick) {
         awayClients.remove(client)
         clients[client].absence = 0
@@ -111,11 +111,11 @@ extension BrokerCore {
         }
         clients[client].replies.append(reply, after: clients[client].deliveries.lastSequence)
         sendReplies(to: client)
-        // A connected client that does not acknowledge what precedes so many replies has stopped reading.
+        // A connected client that leaves the terminals before so many replies unacknowledged has stopped reading.
         if clients[client].replies.trim(to: limits.keptReplies), !clients[client].isAway { close(client) }
     }
 
-    /// Sends the replies that follow the terminals sent so far.
+    /// Sends the replies whose preceding terminals have been sent.
     mutating func sendReplies(to client: Int32) {
         guard !clients[client].isAway else { return }
         let sequence = clients[client].deliveries.lastSequence
@@ -131,6 +131,6 @@ extension BrokerCore {
 
     // MARK: Timers
 
-    /// The timer of a session that is away.
+    /// Lease timer of a session that is away.
     func lease(of client: Int32) -> Timer.Subject { .lease(client: client, absence: clients[client].absence) }
 }

@@ -1,52 +1,53 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// One client: what it wants, hears and is owed, over one connection, or with a lease over several.
+/// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
+/// several.
 struct ClientSession {
-    /// `joining -> open <-> away`. A session that ends is dropped, and so is one without a lease whose connection is
-    /// gone.
+    /// `joining -> open <-> away`. A session that ends is dropped, and so is a session without a lease whose connection
+    /// is lost.
     enum Phase {
-        /// Connected, HELLO not yet seen.
+        /// Connected; HELLO not received yet.
         case joining
         case open
-        /// Its connection is gone, its lease runs.
+        /// Connection lost; the lease runs.
         case away
     }
 
-    /// Its connection; of one that is away the one that it had.
+    /// Its connection; the latest one while away.
     var id: ClientID
-    /// What another connection says to go on with it.
+    /// Secret with which another connection resumes the session.
     var token: SessionToken
     var phase = Phase.joining
-    /// Whether it has but some time left for its HELLO.
+    /// Whether its HELLO timeout runs.
     var isGreetingDue = false
-    /// How long it is kept when its connection is gone; 0 for not at all.
+    /// Duration of the lease after the loss of the connection, in milliseconds; 0 without a lease.
     var leaseMilliseconds = 0
-    /// Tells this session from others that have had its number.
+    /// Distinguishes this session from others with the same number.
     let serial: UInt64
-    /// The present time away, for the timer that ends it; 0 while it is connected.
+    /// Disconnect epoch, which its lease timer names; 0 while connected.
     var absence: UInt64 = 0
-    /// Messages taken in since its HELLO, those that were refused included.
+    /// Number of messages received since its HELLO, including refused ones.
     var heard: UInt64 = 0
-    /// Its replies; empty without a lease.
+    /// Replies kept for the next connection; empty without a lease.
     var replies = ReplyLog()
-    /// Whether it can only take one answer for each message (REQ): it gets no progress.
+    /// Whether it can receive only one reply per message (REQ). Such a client gets no PROGRESS.
     var isRequestReply: Bool
     var name: String?
-    /// Handlers it hears, by number.
+    /// Numbers of the handlers it is subscribed to.
     var subscriptions: Set<Int32> = []
-    /// Subtrees it hears.
+    /// Subtrees it is subscribed to.
     var subtrees: Set<HandlerID> = []
-    /// Requests it asked for that have no terminal yet.
+    /// Open requests that it owns.
     var owned = Chain()
     /// Terminals that it has not acknowledged.
     var deliveries = DeliveryWindow()
-    /// Whether the shell was asked to close it.
+    /// Whether the core has asked the shell to close it.
     var isClosing = false
 
-    /// Requests whose last progress its socket did not take, with their serial numbers.
+    /// Requests whose latest PROGRESS its socket did not take, with their serials.
     var missedProgress: [Int32: UInt64] = [:]
-    /// Requests it owns that count as removed and are not purged yet.
+    /// Number of its requests that count as removed and are not purged yet.
     var purging = 0
 
     init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
@@ -58,40 +59,40 @@ struct ClientSession {
 
     var isAway: Bool { phase == .away }
 
-    /// Whether the session has ended, and its requests are being purged.
+    /// Whether the session has ended and is being purged.
     var isGone: Bool { deliveries.phase == .ended }
 }
 
-/// A handler's name, who listens and what is wanted under it.
+/// Name, subscribers and requests of one handler.
 struct HandlerEntry {
     var id: HandlerID
     var root: Int32
     /// Interests whose IDs are taken.
     var interests = Chain()
-    /// Interests that still name it, taken IDs or not.
+    /// Number of interests and waiting terminals that refer to this record.
     var references = 0
-    /// Clients subscribed to exactly this handler, by number.
+    /// Numbers of the clients subscribed to exactly this handler.
     var subscribers: [Int32] = []
-    /// Its requests that have not ended, by owner.
+    /// Number of its open requests per owner.
     var owners = OwnerCounts()
-    /// What became of it when it was removed with very much; nil for one that has its name.
+    /// State of its purge after its removal with many requests; nil while it has its name.
     var purge: Purge?
-    /// Open requests that belong to the handler itself.
+    /// Number of open requests that belong to the handler itself.
     var ownRequests = 0
-    /// Durable requests whose outcomes wait on the disk for a listener.
+    /// Durable requests whose outcomes are on disk, waiting for a listener.
     var resting = Chain()
-    /// Terminals that wait for a listener.
+    /// Number of outcomes held until there is a listener.
     var held = 0
-    /// The present time without listeners, for the timer that ends it; 0 while somebody listens.
+    /// Epoch without listeners, which its grace timer names; 0 while it has a listener.
     var absence: UInt64 = 0
     var requests = Ledger.Requests()
 }
 
-/// A handler's first segment: one application.
+/// First segment of handler names: one application.
 struct RootEntry {
     var name: String
-    /// Handlers with this first segment, those being purged included.
+    /// Number of handlers with this first segment, including those being purged.
     var handlers = 0
-    /// The cookies of those of its requests that take part in them; nil if none ever did.
+    /// Cookie jar of its requests that use cookies; nil before the first.
     var jar: CookieJar?
 }

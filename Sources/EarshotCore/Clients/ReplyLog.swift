@@ -4,26 +4,25 @@ internal import EarshotWire
 /// Reply of the broker to one message of a client.
 enum Reply {
     case message(BrokerMessage)
-    /// The answer to a query. It is made when it is sent, so a kept one costs no body.
+    /// Answer to a query. It is composed when it is sent, so a kept entry holds no body.
     case answer(Query, QueryPage)
 }
 
-/// Replies of one session with a lease, the newest of them kept so that the next connection can get those that were
-/// lost with the one before.
+/// Latest replies of a session with a lease, kept so that its next connection can get those lost with the former one.
 ///
-/// The client counts the replies that it receives and says the number in the HELLO that resumes the session.
+/// The client counts the replies that it receives, and reports the number in the HELLO that resumes the session.
 struct ReplyLog {
-    /// A reply, and the number of the last terminal sent before it.
+    /// A reply, and the sequence number of the last terminal before it.
     private struct Entry {
         var reply: Reply
         var place: UInt64
     }
 
-    /// All replies of the session, discarded ones included.
+    /// Number of replies in the session, discarded ones included.
     private(set) var count: UInt64 = 0
-    /// The newest of them, oldest first.
+    /// The latest replies, oldest first.
     private var entries: Deque<Entry> = []
-    /// Number of entries at the end that the present connection has not been sent.
+    /// Number of entries, from the end, not sent over the current connection.
     private var unsent = 0
 
     /// Number of replies kept.
@@ -40,16 +39,16 @@ struct ReplyLog {
 
     /// Takes the next reply to send, if all terminals that precede it were sent.
     ///
-    /// - Parameter sequence: the number of the last terminal sent.
+    /// - Parameter sequence: sequence number of the last terminal sent.
     mutating func next(after sequence: UInt64) -> Reply? {
         guard unsent > 0, entries[entries.count - unsent].place <= sequence else { return nil }
         defer { unsent -= 1 }
         return entries[entries.count - unsent].reply
     }
 
-    /// Discards the oldest replies beyond a number.
+    /// Discards the oldest replies beyond a maximum number.
     ///
-    /// - Returns: whether one of them was not sent.
+    /// - Returns: whether an unsent reply was discarded.
     mutating func trim(to most: Int) -> Bool {
         guard entries.count > most else { return false }
         entries.removeFirst(entries.count - most)
@@ -60,9 +59,10 @@ struct ReplyLog {
 
     /// Prepares the replies for a connection that resumes the session.
     ///
-    /// - Parameter received: how many the client has received; nil from a client that does not count, which gets none
-    ///   again.
-    /// - Returns: false if some that it lacks are no longer kept, or if it counts more than there were.
+    /// - Parameter received: number of replies that the client has received; nil for a client that does not count. Such
+    ///   a
+    ///   client gets none again.
+    /// - Returns: false if missing replies are no longer kept, or if the client counts more replies than there were.
     mutating func resume(after received: UInt64?) -> Bool {
         guard let received else {
             unsent = 0

@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// A request ID in 16 bytes, for records that are very many: one of 16 bytes or fewer is in it as it is, of a longer
-/// one 127 bits of a hash under a key of this process. So two of them are the same only for the same ID; that nobody
-/// finds two long ones for which it is not so is what is trusted of 128 bits elsewhere, too (`FlightIdentity`).
+/// Request ID in 16 bytes, for very numerous records. An ID of at most 16 bytes is stored as it is. A longer one is
+/// stored as 127 bits of a hash with a key of this process. Marks are equal only for equal IDs, unless two long IDs
+/// collide, which is as improbable as for 128-bit digests (`FlightIdentity`).
 struct RequestMark: Equatable {
-    /// Set in marks of long IDs: the bytes of an ID are visible ASCII, so in the others it is not.
+    /// Set in marks of long IDs. It is clear in all others, because the bytes of an ID are visible ASCII.
     private static let isHashed: UInt64 = 1 << 63
 
     private let high: UInt64
@@ -27,7 +27,7 @@ struct RequestMark: Equatable {
         low = hash(2)
     }
 
-    /// The ID, if it is short enough to be in it.
+    /// The ID, if it has at most 16 bytes.
     var request: RequestID? {
         guard high & Self.isHashed == 0 else { return nil }
         let bytes = [high, low].flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) } }
