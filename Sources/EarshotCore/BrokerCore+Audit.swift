@@ -2,9 +2,11 @@ internal import DequeModule
 public import EarshotWire
 internal import HeapModule
 
-/// Checks of the core's own invariants over all tables. O(everything): for tests and simulations.
+/// Checks of the core's invariants over all tables. Linear or worse in the size of the tables, for tests and
+/// simulations.
 extension BrokerCore {
-    /// What is wrong; empty if nothing is. Each line names the invariant of ARCHITECTURE.md it breaks.
+    /// A sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md; empty if there
+    /// is none.
     public func audit() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
@@ -20,7 +22,7 @@ extension BrokerCore {
         return faults
     }
 
-    /// Whether nothing is wanted, running or owed: the end of a run.
+    /// Whether no request, transfer, terminal or stored state is left, as at the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && extras.count == 0 && queue.count == 0
             && !isPurging && purgedNumbers.isEmpty && outcomes.isEmpty && parts.isEmpty
@@ -31,7 +33,7 @@ extension BrokerCore {
             && ledger.deliveries.outstanding == 0
     }
 
-    /// Whether a request of this name waits for what becomes of its flight.
+    /// Whether a request with this ID waits for the outcome of its flight.
     public func isOpen(_ request: RequestID, of handler: HandlerID) -> Bool {
         guard let handler = handlerNumbers[handler], let interest = listedInterest(request, of: handler) else {
             return false
@@ -39,7 +41,7 @@ extension BrokerCore {
         return interests[interest].phase == .open
     }
 
-    /// Timers set, stale ones included.
+    /// Number of timers, stale ones included.
     var timerCount: Int { timers.count }
 
     private typealias Check = (Bool, @autoclosure () -> String) -> Void

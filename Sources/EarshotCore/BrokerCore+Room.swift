@@ -2,20 +2,20 @@ internal import DequeModule
 internal import EarshotWire
 internal import HeapModule
 
-/// Memory after a burst.
+/// Release of memory after a burst.
 extension BrokerCore {
-    /// Whether a table of records is mostly empty that was large, and its room was not released yet.
+    /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
     public var hasSpareRoom: Bool {
         let least = SpareRoom.leastPlaces
         return interests.hasSpareRoom(least: least) || flights.hasSpareRoom(least: least)
             || handlers.hasSpareRoom(least: least) || outcomes.hasSpareRoom(least: least)
     }
 
-    /// Releases the room of tables that are mostly empty. O(room that is released), so the shell calls it some time
-    /// after ``hasSpareRoom`` became true: a table that empties is often filled again.
+    /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
+    /// after ``hasSpareRoom`` became true, because an emptied table is often filled again.
     public mutating func releaseRoom() { releaseRoom(least: SpareRoom.leastPlaces) }
 
-    /// - Parameter least: places that each table may keep.
+    /// - Parameter least: number of entries for which each table may keep capacity.
     mutating func releaseRoom(least: Int) {
         interests.releaseRoom(least: least)
         extras.releaseRoom(least: least)

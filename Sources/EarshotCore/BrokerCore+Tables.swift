@@ -1,14 +1,14 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Tables in answers to QUERY, a page at a time: an answer is short, however long its table.
+/// Tables in answers to QUERY, in pages, so that an answer is short however long its table.
 extension BrokerCore {
-    /// Writes one page: entries until there are no more or the page is full. A member `NAME-next` tells the `after` of
-    /// the next page, if there is one.
+    /// Writes one page: entries until there are no more or the page is full. If there is a next page, the member
+    /// `NAME-next` contains its `after`.
     ///
     /// - Parameters:
     ///   - entries: entries after those of earlier pages, in order.
-    ///   - cursor: name of the last entry of a full page, from which the next page goes on.
+    ///   - cursor: name of the last entry of a full page, after which the next page continues.
     private func writePage<Entries: Sequence>(
         _ name: String, _ page: QueryPage, of entries: Entries, to json: inout JSONText,
         cursor: (Entries.Element) -> String, write: (Entries.Element, inout JSONText) -> Void
@@ -28,7 +28,7 @@ extension BrokerCore {
         if let last, rest.next() != nil { json.member(name + "-next", cursor(last)) }
     }
 
-    /// Record numbers in use after the one that a page names.
+    /// Record numbers in use, after the one that a page names.
     private func numbers<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Int32> {
         let start = page.after.flatMap { Int32($0) }.map { $0 < .max ? max(0, $0 + 1) : .max } ?? 0
         return (start..<max(start, Int32(slab.bound))).lazy.filter { slab.contains($0) }
@@ -56,7 +56,7 @@ extension BrokerCore {
             })
     }
 
-    /// Writes origins by their record numbers: one that is there all the time is in one page.
+    /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.
     func writeOrigins(_ page: QueryPage, to json: inout JSONText, now: Tick) {
         let most = (page.limit ?? WireLimits.queryEntries) + 1
         let listed = Array(numbers(of: governor.origins, after: page).prefix(most))
@@ -77,7 +77,7 @@ extension BrokerCore {
             })
     }
 
-    /// Writes workers by their record numbers, and the supervisor's children that fail.
+    /// Writes workers by record number, and the failing children of the supervisor.
     func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
         writePage(
             "workers", page, of: numbers(of: workers.records, after: page), to: &json, cursor: { String($0) },

@@ -2,9 +2,9 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import HeapModule
 
-/// Time that passes, and the end of the broker's life.
+/// Timers, changes of the limits, and draining.
 extension BrokerCore {
-    /// Does what is due by now, of very much a part: what is left is due at once, as `nextTimer` says.
+    /// Handles due timers, at most `CoreLimits.timersPerPass`. The others stay due, as `nextTimer` shows.
     public mutating func timePassed(now: Tick) {
         clock = now
         var budget = max(limits.timersPerPass, 1)
@@ -36,7 +36,7 @@ extension BrokerCore {
         }
     }
 
-    /// The bounds change while all goes on: what is over a lowered one drains. O(origins and clients).
+    /// Applies changed limits. State above a lowered limit drains. O(origins and clients).
     public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
         let before = self.limits
         self.limits = limits
@@ -54,18 +54,19 @@ extension BrokerCore {
         for client in clients.indices where !isClosed(client) { queue.clientOpened(client) }
     }
 
-    /// Starts no more transfers. Running ones end, clients ask the next broker for the others.
+    /// Starts no more transfers. Running ones end, and clients request the others from the next broker.
     public mutating func drain() {
         guard !isDraining else { return }
         isDraining = true
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
-        // The supervisor ends its own workers.
+        // The supervisor itself ends its child workers, so they get no DRAIN.
         for worker in workers.drain() where workers[worker].isOwn && workers[worker].hearsDrain {
             actions.append(.sendWorker(workers[worker].id, .drain))
         }
     }
 
-    /// Sets a timer. Stale ones are swept when they outnumber what they could be about, so the heap stays bounded.
+    /// Sets a timer. Stale timers are removed when timers outnumber their possible subjects by far, so the heap stays
+    /// bounded.
     mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
@@ -113,14 +114,14 @@ extension BrokerCore {
         if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
     }
 
-    /// The grace of a handler without listeners is over: what it wanted by itself when the last one left is purged, of
-    /// very much a part in each pass.
+    /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
+    /// left are purged, in slices if there are many.
     private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64, now: Tick) {
         let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)
         var next = handlers[handler].interests.firstMember ?? -1
-        // They stand in the order in which they came.
+        // The chain is in the order of arrival.
         while next >= 0, interests[next].serial < absence {
             let interest = next
             next = handlerChains.next(after: interest)
@@ -128,12 +129,12 @@ extension BrokerCore {
                 continue
             }
             guard budget > 0 else {
-                // Later than now, so not in this pass.
+                // Later than now, so that it fires in a later pass.
                 setTimer(now.advanced(byNanoseconds: 1), subject)
                 return
             }
             budget -= 1
-            // With the last request goes the handler's record.
+            // Orphaning the last request frees the handler's record.
             orphan(interest)
         }
     }

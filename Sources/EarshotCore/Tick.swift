@@ -1,4 +1,4 @@
-/// A moment on the shell's monotonic clock, in nanoseconds from an arbitrary start.
+/// Time on the shell's monotonic clock, in nanoseconds from an arbitrary origin.
 public struct Tick: Comparable, Hashable, Sendable {
     public var nanoseconds: Int64
 
@@ -6,17 +6,17 @@ public struct Tick: Comparable, Hashable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
-    /// The moment so many milliseconds later.
+    /// The time `milliseconds` later; earlier for a negative number.
     public func advanced(byMilliseconds milliseconds: Int) -> Tick {
         Tick(nanoseconds: nanoseconds &+ Int64(clamping: milliseconds) &* 1_000_000)
     }
 
-    /// The moment so many nanoseconds later.
+    /// The time `duration` nanoseconds later.
     public func advanced(byNanoseconds duration: Int64) -> Tick {
         Tick(nanoseconds: nanoseconds &+ duration)
     }
 
-    /// Whole milliseconds from `earlier` to this moment; 0 if that lies ahead.
+    /// Whole milliseconds from `earlier` to this time; 0 if `earlier` is later.
     public func milliseconds(since earlier: Tick) -> Int {
         max(0, Int((nanoseconds - earlier.nanoseconds) / 1_000_000))
     }

@@ -1,47 +1,48 @@
 internal import EarshotWire
 
-/// One moment the core wants to be asked at. A timer whose subject is gone by then is stale and does nothing.
+/// Timer of the core. A timer is stale, and has no effect, once its subject is gone; the serial or epoch in it shows
+/// that.
 struct Timer: Comparable {
     enum Subject: Equatable {
-        /// A request's deadline.
+        /// Deadline of a request.
         case deadline(interest: Int32, serial: UInt64)
-        /// Nobody came for a held terminal.
+        /// End of the grace period of a held outcome.
         case grace(interest: Int32, serial: UInt64)
-        /// Nobody came back to a handler that owns requests.
+        /// End of the grace period of a handler's own requests without a listener.
         case abandoned(handler: Int32, absence: UInt64)
-        /// A file lent to a client that does not acknowledge is taken back.
+        /// End of the time for which a file is kept for a client without acknowledgements.
         case lent(file: String)
-        /// A connection has said no HELLO.
+        /// HELLO timeout of a connection.
         case greeting(ClientID)
-        /// A client that is away did not come back.
+        /// End of the lease of a session that is away.
         case lease(client: Int32, absence: UInt64)
         /// End of a watch over a client with many bytes due.
         case stalled(client: Int32, stall: UInt64)
-        /// What was kept aside is kept no longer.
+        /// Expiry of a part set aside.
         case aside(serial: UInt64)
-        /// The oldest cookie jar without handlers is kept no longer.
+        /// Expiry of the oldest idle cookie jar.
         case jars(serial: UInt64)
-        /// A durable request was kept for its time.
+        /// Expiry of a durable request.
         case expired(interest: Int32, serial: UInt64)
-        /// A flight's pause before its next attempt is over.
+        /// End of a flight's back-off.
         case retry(FlightName)
-        /// The time between two starts at an origin is over.
+        /// End of the spacing between two starts at an origin.
         case paused(origin: Int32, pause: UInt64)
-        /// The time an origin asked for is over.
+        /// End of an origin's cool-down.
         case cooled(scope: Int32, serial: UInt64)
-        /// A spool that was full is tried again.
+        /// Next attempt to spill into a spool that was full.
         case spoolRetry
-        /// Nobody came back to a pool whose last worker had gone.
+        /// End of the time for which a pool without workers waits for one.
         case lonely(pool: Int32, absence: UInt64)
-        /// Workers of an earlier broker are waited for no longer.
+        /// End of the wait for workers of an earlier broker.
         case opening
-        /// Attempts of earlier brokers that nobody asked for are kept no longer.
+        /// End of the adoption period.
         case adoption
-        /// End of a suspect's isolation in this worker.
+        /// End of a suspect's isolation at this worker.
         case isolation(WorkerID)
-        /// End of a suspect's wait for an empty worker, unless another worker died of it.
+        /// End of a suspect's wait for an empty worker, unless another worker has died with it since.
         case suspicion(FlightName, deaths: UInt8)
-        /// A worker with work has been silent.
+        /// Heartbeat check of a worker.
         case heartbeat(WorkerID)
     }
 
