@@ -59,7 +59,7 @@ extension BrokerCore {
             }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
         let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
-        check(due == outstanding, "10: clients are owed \(due), records say \(outstanding)")
+        check(due == outstanding, "10: clients have \(due) due terminals, records have \(outstanding)")
         for client in clients.indices {
             let window = clients[client].deliveries
             for fault in window.checkInvariants() { check(false, "\(fault) (client \(client))") }
@@ -89,7 +89,7 @@ extension BrokerCore {
                 "1: the window of client \(client) is \(session.deliveries.phase)")
         }
         check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
-        check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token is nobody's")
+        check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token has no session")
     }
 
     private func auditHandlers(_ check: Check) {
@@ -118,7 +118,7 @@ extension BrokerCore {
                 guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return sum }
                 return sum + purge.remaining
             }
-            check(clients[client].deliveries.announced == notices, "10: client \(client) is owed \(notices) removals")
+            check(clients[client].deliveries.announced == notices, "10: client \(client) awaits \(notices) removals")
         }
         for handler in purging {
             let left = handlerChains.members(of: handlers[handler].interests).count {
@@ -147,7 +147,7 @@ extension BrokerCore {
                 case .flight(let flight): flights.contains(flight)
                 case .entering(let interest): durables[interest]?.entering != nil
                 }
-            }, "12: a head is counted that nobody holds")
+            }, "12: a counted head has no holder")
         check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
         var counts = FlightCounts()
         for number in flights.indices {
@@ -156,10 +156,10 @@ extension BrokerCore {
             let name = FlightName(number: number, id: flight.id)
             check(
                 flight.isAwaited || flight.isRevalidation || deferredCancellations[number] != nil,
-                "4: flight \(flight.id) runs for nobody")
+                "4: flight \(flight.id) has no interest")
             check(
                 !flight.isRevalidation || flight.phase != .queued || flight.isSuspect || revalidations.contains(name),
-                "4: revalidation \(flight.id) waits for ever")
+                "4: queued revalidation \(flight.id) is in no list")
             check(
                 cachePlans[number]?.reading == nil || flight.phase == .asking,
                 "4: flight \(flight.id) waits for a body and is \(flight.phase)")
@@ -167,7 +167,7 @@ extension BrokerCore {
                 flightNumbers.find(flight.keyHash) { flights[$0].has(flight.key) } == number,
                 "3: the key of flight \(flight.id) names another flight")
             if flight.isSuspect, flight.phase == .queued {
-                check(pools[pool(of: number)].suspects.contains(name), "4: suspect \(flight.id) waits in no list")
+                check(pools[pool(of: number)].suspects.contains(name), "4: queued suspect \(flight.id) is in no list")
             }
             if flight.isAlone {
                 let members = flightChains.members(of: flight.interests) + parentChains.members(of: flight.parents)
@@ -177,7 +177,7 @@ extension BrokerCore {
             case .asking, .queued, .backingOff: break
             case .ended:
                 check(
-                    deferredCancellations[number]?.outcome != nil, "4: flight \(flight.id) has ended and is still there"
+                    deferredCancellations[number]?.outcome != nil, "4: ended flight \(flight.id) has no kept outcome"
                 )
             case .running(let worker):
                 check(
@@ -186,12 +186,12 @@ extension BrokerCore {
             case .following(let child):
                 check(
                     parentChains.members(of: flights[child].parents).contains(number),
-                    "4: flight \(flight.id) follows one that does not know it")
+                    "4: flight \(flight.id) is no parent of the flight it follows")
             }
         }
         for number in parts.kept.keys {
             check(
-                flights.contains(number) && !flights[number].isRunning, "12: flight \(number) keeps a part for nobody")
+                flights.contains(number) && !flights[number].isRunning, "12: flight \(number) must not keep a part")
         }
         for fault in parts.checkInvariants() { check(false, fault) }
         let growing = workers.indices.reduce(0) { sum, worker in
@@ -200,7 +200,7 @@ extension BrokerCore {
         check(outcomes.growingBytes == growing, "11: \(growing) bytes grow, not \(outcomes.growingBytes)")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")
-        check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a plan is kept for no flight")
+        check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a cache plan has no flight")
         check(flightCounts == counts, "10: flights are counted \(flightCounts), not \(counts)")
     }
 
@@ -221,7 +221,7 @@ extension BrokerCore {
             case .entering, .recording, .resting:
                 check(isDurable(number), "12: interest \(number) is \(interest.phase) and not durable")
             case .delivering:
-                check(interest.outstanding > 0, "12: interest \(number) is kept for nobody")
+                check(interest.outstanding > 0, "12: interest \(number) has no delivery")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")
                 check(
                     !interest.isGiven || interest.outstanding == 1,
@@ -249,9 +249,9 @@ extension BrokerCore {
             guard let interest = waiting.interest else { continue }
             check(
                 interests.contains(interest) && interests[interest].outstanding >= waiting.holders,
-                "12: waiting terminal \(number) names a request that does not know it")
+                "12: waiting terminal \(number) names a wrong request")
         }
-        check(holders.isEmpty, "1: \(holders.count) terminals that are due wait nowhere")
+        check(holders.isEmpty, "1: \(holders.count) due terminals have no record")
         for fault in outcomes.checkInvariants() { check(false, fault) }
     }
 
@@ -259,7 +259,7 @@ extension BrokerCore {
         for (number, record) in durables {
             check(durableNumbers[record.id] == number, "12: durable \(record.id) names another request")
             guard interests.contains(number) else {
-                check(false, "12: durable \(record.id) is of no request")
+                check(false, "12: durable \(record.id) has no request")
                 continue
             }
             let interest = interests[number]
@@ -286,12 +286,12 @@ extension BrokerCore {
                 if let identity = lease.orphan {
                     check(
                         adoption.orphans[identity]?.isHeld(by: worker, as: attempt) == true,
-                        "9: \(attempt) is held for nobody, and for ever")
+                        "9: the lease of \(attempt) has no orphan")
                 }
                 guard let flight = lease.flight else { continue }
                 check(
                     flights.contains(flight) && self.attempt(of: flight) == attempt,
-                    "3: worker \(worker) holds \(attempt), whose flight does not know it")
+                    "3: \(attempt) of worker \(worker) is not the attempt of its flight")
             }
         }
         auditPools(check)
@@ -307,7 +307,7 @@ extension BrokerCore {
             check(pool.workers == serving, "14: \(scheme) counts \(pool.workers) of \(serving) workers")
             guard case .awaited(let serial) = pool.phase else { continue }
             let awaited = Timer.Subject.lonely(pool: number, absence: serial)
-            check(timers.unordered.contains { $0.subject == awaited }, "14: \(scheme) is waited for without an end")
+            check(timers.unordered.contains { $0.subject == awaited }, "14: awaited pool \(scheme) has no timer")
         }
         var counts = [Int32: Int]()
         for origin in governor.origins.indices { counts[governor.origins[origin].pool, default: 0] += 1 }
@@ -320,7 +320,7 @@ extension BrokerCore {
         for worker in workers.indices {
             check(
                 workers[worker].pools.allSatisfy { pools.contains($0) && !pools[$0].isClosed },
-                "14: worker \(worker) serves a pool that is none")
+                "14: worker \(worker) serves a missing or closed pool")
         }
     }
 
@@ -330,7 +330,7 @@ extension BrokerCore {
             guard case .running(let worker, let attempt) = orphan else { continue }
             check(
                 workers.contains(worker) && workers[worker].leases[attempt]?.orphan == identity,
-                "12: \(attempt) is kept, and no worker holds it")
+                "12: orphan \(attempt) has no lease")
         }
         for (flight, attempt) in adoption.adopted {
             check(flights.contains(flight) && flights[flight].isRunning, "6: \(attempt) is adopted by no flight")
@@ -360,7 +360,7 @@ extension BrokerCore {
             let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: pause))
             check(
                 timers.unordered.contains { $0.at == timer.at && $0.subject == timer.subject },
-                "9: origin \(origin.origin) is paused for ever")
+                "9: origin \(origin.origin) is paused without a timer")
         }
     }
 }

@@ -153,7 +153,7 @@ struct AdoptionBook {
 
     private mutating func enter(_ orphan: Orphan?, _ identity: FlightIdentity) {
         let earlier = orphans[identity]
-        precondition(Self.isLegal(from: earlier, to: orphan), "orphan \(identity) makes a transition that is none")
+        precondition(Self.isLegal(from: earlier, to: orphan), "illegal transition of orphan \(identity)")
         orphans[identity] = orphan
         bytes += (orphan?.bytes ?? 0) - (earlier?.bytes ?? 0)
     }
@@ -183,7 +183,7 @@ struct AdoptionBook {
         if bytes > limits.bytes { faults.append("11: responses of orphans have \(bytes) bytes") }
         if seekers.count > limits.seekers { faults.append("11: \(seekers.count) flights seek orphans") }
         if !isOpen, !orphans.isEmpty || !seekers.isEmpty || !matches.isEmpty {
-            faults.append("12: \(orphans.count) orphans are kept for ever")
+            faults.append("12: \(orphans.count) orphans remain after the adoption period")
         }
         let running = orphans.values.compactMap { if case .running(_, let attempt) = $0 { attempt } else { nil } }
         let attempts = running + adopted.values

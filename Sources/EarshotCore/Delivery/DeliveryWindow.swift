@@ -287,11 +287,11 @@ struct DeliveryWindow {
         check(Set(terminals).count == terminals.count, "2: a terminal is due twice")
         check(max(sent, numbered) <= entries.count, "1: \(sent) of \(entries.count) terminals are sent")
         check(entries.first != .hole, "1: a hole awaits an acknowledgement")
-        check(!entries.dropFirst(numbered).contains(.hole), "1: a hole keeps a number that no connection had")
+        check(!entries.dropFirst(numbered).contains(.hole), "1: a hole has a number that no connection used")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
         check(sent <= size ?? .max, "11: \(sent) terminals are sent, in a window of \(size ?? 0)")
-        check(phase != .ended || announced == 0 && watch == nil, "2: an ended session is owed removals, or watched")
-        check(min(weight.fields, weight.bodies, announced) >= 0, "10: less than nothing is due")
+        check(phase != .ended || announced == 0 && watch == nil, "2: an ended session awaits removals, or is watched")
+        check(min(weight.fields, weight.bodies, announced) >= 0, "10: a weight or count is negative")
         return faults
     }
 }

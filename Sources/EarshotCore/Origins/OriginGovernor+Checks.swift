@@ -12,7 +12,7 @@ extension OriginGovernor {
             check(
                 0 <= origin.lower && origin.lower <= origin.running,
                 "7: origin \(origin.origin) counts \(origin.lower) of \(origin.running) transfers as lower")
-            check(!origin.isIdle, "12: origin \(origin.origin) is kept for nobody")
+            check(!origin.isIdle, "12: idle origin \(origin.origin) was not forgotten")
             let own = scopes.indices.filter { scopes[$0].origin == number }
             check(origin.scopes == own.count, "12: origin \(origin.origin) counts \(origin.scopes) scopes")
             check(
@@ -20,12 +20,12 @@ extension OriginGovernor {
                 "12: origin \(origin.origin) has another scope without credentials")
         }
         for scope in scopes.indices {
-            check(origins.contains(scopes[scope].origin), "12: scope \(scope) is of no origin")
+            check(origins.contains(scopes[scope].origin), "12: scope \(scope) has no origin")
             check(
                 scopes[scope].isResting == (scopes[scope].flights == 0),
                 "12: scope \(scope) has \(scopes[scope].flights) flights")
             check(
-                !scopes[scope].isResting || scopes[scope].coolDown?.end != nil, "12: scope \(scope) rests for nothing")
+                !scopes[scope].isResting || scopes[scope].coolDown?.end != nil, "12: scope \(scope) has no cool-down")
         }
         let resting = scopes.indices.count { scopes[$0].isResting }
         check(restingScopes == resting, "11: \(resting) scopes rest, not \(restingScopes)")

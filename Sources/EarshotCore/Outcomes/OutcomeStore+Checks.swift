@@ -6,7 +6,7 @@ extension OutcomeStore {
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         var named: [String: Int] = [:]
         for number in outcomes.indices {
-            check(outcomes[number].holders > 0, "12: outcome \(number) is kept for nobody")
+            check(outcomes[number].holders > 0, "12: outcome \(number) has no holder")
             guard let response = outcomes[number].response else { continue }
             for case let file? in [response.file, response.copy] { named[file, default: 0] += 1 }
             guard let body = response.spilled else { continue }
@@ -15,14 +15,14 @@ extension OutcomeStore {
         for (body, number) in spilling {
             check(
                 outcomes.contains(number) && outcomes[number].response?.spilled == body,
-                "12: outcome \(number) does not know its spilled body")
+                "12: outcome \(number) has lost its spilled body")
         }
         for number in waiting.indices {
             let terminal = waiting[number]
-            check(terminal.holders > 0, "12: waiting terminal \(number) is kept for nobody")
+            check(terminal.holders > 0, "12: waiting terminal \(number) has no holder")
             check(
                 terminal.interest.map { waitingNumbers[$0] == number } ?? true,
-                "12: waiting terminal \(number) names a request that does not know it")
+                "12: waiting terminal \(number) names a wrong request")
             check(
                 (waitingFiles[number] != nil) == terminal.isFiled, "12: waiting terminal \(number) names another file")
             if let file = waitingFiles[number]?.file { named[file, default: 0] += 1 }
@@ -37,7 +37,7 @@ extension OutcomeStore {
         }
         let bytes = files.values.reduce(0) { $0 &+ $1.bytes }
         check(fileBytes == bytes, "11: files have \(bytes) bytes, not \(fileBytes)")
-        check(files.values.allSatisfy { $0.holders > 0 } && lentFiles >= 0, "12: a file is kept for nobody")
+        check(files.values.allSatisfy { $0.holders > 0 } && lentFiles >= 0, "12: a file has no holder")
         let waitingBytes = waiting.indices.reduce(0) { $0 &+ Int(waiting[$1].bytes) }
         check(self.waitingBytes == waitingBytes, "11: \(waitingBytes) bytes wait, not \(self.waitingBytes)")
         return faults

@@ -190,7 +190,7 @@ struct WorkerPools {
             }
             check(numbers[scheme] == number, "14: \(scheme) is another pool")
             check((pool.workers > 0) == (pool.phase == .served), "14: \(scheme) is \(pool.phase) by \(pool.workers)")
-            check(!pool.isClosed || pool.origins > 0, "12: the pool of \(scheme) is kept for nothing")
+            check(!pool.isClosed || pool.origins > 0, "12: the closed pool of \(scheme) has no origins")
         }
         return faults
     }
