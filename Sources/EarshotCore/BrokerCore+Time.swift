@@ -76,6 +76,7 @@ extension BrokerCore {
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
 
+    /// Whether a timer is not stale. Timers without a serial or subject count as live.
     func isLive(_ subject: Timer.Subject) -> Bool {
         switch subject {
         case .deadline(let interest, let serial):

@@ -39,6 +39,7 @@ struct AdoptionBook {
         /// A finished response. Its URL is set when a flight takes it.
         case responded(Outcome.Response)
 
+        /// Whether a worker runs this attempt for the orphan.
         func isHeld(by worker: Int32, as attempt: AttemptID) -> Bool {
             guard case .running(worker, attempt) = self else { return false }
             return true
@@ -151,6 +152,7 @@ struct AdoptionBook {
 
     // MARK: Transitions
 
+    /// Makes a transition of the diagram, and counts the bytes. Traps on any other transition.
     private mutating func enter(_ orphan: Orphan?, _ identity: FlightIdentity) {
         let earlier = orphans[identity]
         precondition(Self.isLegal(from: earlier, to: orphan), "illegal transition of orphan \(identity)")

@@ -74,6 +74,7 @@ extension BrokerCore {
         lookUp(flight, request)
     }
 
+    /// Enters `asking`. `cacheAnswered` continues the flight.
     private mutating func lookUp(_ flight: Int32, _ request: HTTPRequest) {
         cachePlans[flight] = nil
         enter(.asking, flight)
@@ -179,6 +180,8 @@ extension BrokerCore {
         actions.append(.readCached(FlightName(number: flight, id: record.id), stored.entry))
     }
 
+    /// Makes a response of a stored variant, and decides about it like about a response of an origin. Takes ownership
+    /// of the body.
     private mutating func judgeCached(
         _ flight: Int32, _ stored: CacheVariant, _ body: CachedBody?, _ source: Terminal.Source, now: Tick
     ) {
@@ -269,6 +272,7 @@ extension BrokerCore {
         }
     }
 
+    /// Handles a 304: updates the stored response and answers with it, or discards it and fetches again.
     private mutating func validated(
         _ flight: Int32, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
     ) {
@@ -423,6 +427,7 @@ extension BrokerCore {
         if let response = plan.fallback?.response { drop(response) }
     }
 
+    /// Releases a body that the core owns.
     mutating func drop(_ body: CachedBody) {
         switch body {
         case .missing: break

@@ -92,6 +92,7 @@ extension BrokerCore {
         awaitGreeting(of: id)
     }
 
+    /// Handles HELLO: begins or resumes a session, or replies with an error.
     private mutating func helloReceived(_ hello: Hello, from client: Int32) {
         guard clients[client].phase == .joining else {
             refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
@@ -113,6 +114,7 @@ extension BrokerCore {
         welcome(client, hello, isResumed: false)
     }
 
+    /// Replies with an error that names the message.
     mutating func refuse(_ client: Int32, _ code: String, _ detail: String, _ message: ClientMessage) {
         var reply = ErrorReply(code: code, detail: detail)
         switch message {
@@ -182,6 +184,7 @@ extension BrokerCore {
         dropHandlerIfIdle(handler)
     }
 
+    /// Ends all subscriptions to subtrees. O(subtrees + handlers in them).
     mutating func dropSubtrees(of client: Int32, now: Tick) {
         for id in clients[client].subtrees {
             dropSubtree(id, of: client)
@@ -203,6 +206,7 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
 
+    /// Ends the grace period of a handler, and delivers everything that waited for a listener.
     private mutating func listenerCame(_ handler: Int32) {
         handlers[handler].absence = 0
         deliverHeld(of: handler)
@@ -227,6 +231,8 @@ extension BrokerCore {
 
     // MARK: Handlers
 
+    /// Number of a handler, which is created if needed. The caller adds a reference or a subscriber next, or calls
+    /// `dropHandlerIfIdle`.
     mutating func handlerNumber(_ id: HandlerID) -> Int32 {
         if let handler = handlerNumbers[id] { return handler }
         let name = String(id.root)
@@ -261,6 +267,7 @@ extension BrokerCore {
         handlerOrder.remove(at: position(of: id.description))
     }
 
+    /// Frees a handler without interests, subscribers and unfinished purge.
     mutating func dropHandlerIfIdle(_ handler: Int32) {
         guard handlers[handler].references == 0, handlers[handler].subscribers.isEmpty,
             handlers[handler].purge?.isUnderWay != true

@@ -59,9 +59,8 @@ struct ReplyLog {
 
     /// Prepares the replies for a connection that resumes the session.
     ///
-    /// - Parameter received: number of replies that the client has received; nil for a client that does not count. Such
-    ///   a
-    ///   client gets none again.
+    /// - Parameter received: number of replies that the client has received; nil for a client that does not count,
+    ///   which gets none again.
     /// - Returns: false if missing replies are no longer kept, or if the client counts more replies than there were.
     mutating func resume(after received: UInt64?) -> Bool {
         guard let received else {

@@ -34,6 +34,7 @@ extension BrokerCore {
         return true
     }
 
+    /// Counts a request as answered or failed in both ledgers.
     mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
         let failure = outcomes[outcome].failure
         account(interest) { requests in
@@ -121,6 +122,7 @@ extension BrokerCore {
 
     // MARK: Deliveries
 
+    /// Appends a terminal to the window of a client, without sending it.
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
         var due = DueTerminal(interest: interest)
         if interests[interest].outcome < 0, let number = outcomes.waitingNumber(of: interest) {
@@ -192,6 +194,7 @@ extension BrokerCore {
         }
     }
 
+    /// Disconnects a client that reads too slowly. Its session does not survive. Idempotent.
     mutating func close(_ client: Int32) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
@@ -284,6 +287,7 @@ extension BrokerCore {
         settle(due, by: client)
     }
 
+    /// Releases a terminal that has left a window.
     private mutating func settle(_ due: DueTerminal, by client: Int32) {
         ledger.deliveries.outstanding -= 1
         switch due.place {
@@ -331,6 +335,7 @@ extension BrokerCore {
         }
     }
 
+    /// Bytes of a terminal in the window. Constant while the terminal stays in its place.
     @inline(__always)
     func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
         var weight = DeliveryWindow.Weight()
@@ -358,6 +363,7 @@ extension BrokerCore {
         dropHandlerIfIdle(record.handler)
     }
 
+    /// The terminal of a request in phase `delivering` or `recording`, and its inline body.
     @inline(__always)
     func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
         let record = interests[interest]

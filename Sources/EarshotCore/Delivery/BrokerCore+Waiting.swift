@@ -118,6 +118,7 @@ extension BrokerCore {
         close(client)
     }
 
+    /// Stops spilling until the next attempt, `CoreLimits.spoolRetryMilliseconds` later.
     private mutating func noteFullSpool(now: Tick) {
         guard outcomes.noteFullSpool() else { return }
         setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
@@ -125,6 +126,7 @@ extension BrokerCore {
 
     // MARK: Bodies
 
+    /// Moves the body of an outcome from memory into the spool, if it is in memory.
     mutating func spill(_ outcome: Int32) {
         if let (body, file) = outcomes.spill(outcome) { actions.append(.spill(body, file: file)) }
     }

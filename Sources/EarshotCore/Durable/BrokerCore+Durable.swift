@@ -367,6 +367,7 @@ extension BrokerCore {
         readClaims()
     }
 
+    /// Queues the read of a resting result, once.
     private mutating func claim(_ interest: Int32) {
         guard let record = durables[interest], !record.isClaimed else { return }
         durables[interest]?.isClaimed = true
@@ -407,6 +408,7 @@ extension BrokerCore {
         if outcome >= 0 { release(outcome) }
     }
 
+    /// Removes the durable state of a request, with everything that it holds.
     private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
         requestHeads.remove(.entering(interest))
         settleBytes(of: interest)
@@ -417,6 +419,7 @@ extension BrokerCore {
         return record
     }
 
+    /// Subtracts the body from the bytes being written.
     private mutating func settleBytes(of interest: Int32) {
         recordingBytes -= durables[interest]?.recordingBytes ?? 0
         durables[interest]?.recordingBytes = 0
@@ -424,6 +427,7 @@ extension BrokerCore {
 
     // MARK: Expiry
 
+    /// Sets a timer for the end of the retention time, in addition to earlier ones.
     private mutating func setExpiry(of interest: Int32) {
         guard let record = durables[interest] else { return }
         let subject = Timer.Subject.expired(interest: interest, serial: interests[interest].serial)

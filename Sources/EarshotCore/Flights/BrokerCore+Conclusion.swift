@@ -170,6 +170,7 @@ extension BrokerCore {
     /// 15.6.4).
     private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
+    /// Ends a flight with a failure that has no response.
     mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
         end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts)), now: now)
     }

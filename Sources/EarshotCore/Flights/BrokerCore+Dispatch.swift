@@ -26,6 +26,8 @@ extension BrokerCore {
         startRevalidations(now: now)
     }
 
+    /// Starts queued interests while the pool has free slots. Purged requests and requests to refusing origins, which
+    /// need no slot, are bounded per pass.
     private mutating func startQueued(in pool: Int32, now: Tick) {
         var refusals = 0
         while true {
@@ -72,6 +74,7 @@ extension BrokerCore {
         }
     }
 
+    /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
     private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = clients

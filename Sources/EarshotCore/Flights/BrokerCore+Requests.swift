@@ -3,6 +3,7 @@ internal import EarshotWire
 
 /// Requests: acceptance, the flights that they join or begin, and changes of class.
 extension BrokerCore {
+    /// Handles a FETCH: accepts a new request, repeats a listed one, or refuses it.
     mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
         if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > workerLimits.inlineBytes {
             var limited = fetch
@@ -98,6 +99,7 @@ extension BrokerCore {
         subscribe(client, toHandler: handler)
     }
 
+    /// Makes a client the owner of an open request. A queued request goes to the end of its handler's line.
     private mutating func transfer(_ interest: Int32, to client: Int32) {
         let waits = queue.contains(interest)
         queue.remove(interest)
@@ -278,6 +280,7 @@ extension BrokerCore {
         return flight
     }
 
+    /// The flight with exactly this key; nil if there is none.
     @inline(__always)
     func openFlight(_ key: FlightKey) -> Int32? {
         flightNumbers.find(key.hash) { flights[$0].has(key) }
@@ -306,6 +309,7 @@ extension BrokerCore {
         NumberHash.of(UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler)))
     }
 
+    /// Adds an interest to a flight: into the queue, or to its running attempt.
     private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
         interests[interest].flight = flight
         interests[interest].isShared = joined
@@ -375,12 +379,14 @@ extension BrokerCore {
         for parent in parentChains.members(of: flights[flight].parents) { forEachInterest(of: parent, body) }
     }
 
+    /// Changes the phase of a flight and counts it. All changes after the first phase go through here.
     mutating func enter(_ phase: Flight.Phase, _ flight: Int32) {
         flightCounts[flights[flight].phase] -= 1
         flights[flight].phase = phase
         flightCounts[phase] += 1
     }
 
+    /// Queues a flight and its interests for the next attempt, unless it adopts one.
     mutating func enqueue(flight: Int32, first: Bool = false) {
         guard !adopts(flight) else { return }
         enter(.queued, flight)
@@ -434,6 +440,8 @@ extension BrokerCore {
 
     // MARK: Changes
 
+    /// Handles PRIORITY: changes the class of an open request and its place in the queue. The class of a running
+    /// transfer stays.
     mutating func priorityRequested(
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
     ) {

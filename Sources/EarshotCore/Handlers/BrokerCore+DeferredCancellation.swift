@@ -52,6 +52,7 @@ extension BrokerCore {
         }
     }
 
+    /// Whether the client of a deferred cancellation has unread messages within the limit.
     private func mayRejoin(_ deferred: DeferredCancellation, _ unread: [ClientID]) -> Bool {
         guard let id = deferred.client, unread.contains(id), let client = clientNumbers[id] else { return false }
         // After BYE and HELLO the client's count starts again at 0.
@@ -59,6 +60,7 @@ extension BrokerCore {
         return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)
     }
 
+    /// Settles a rejoined flight with its kept outcome. Fetches again if the body has the wrong form.
     private mutating func rejoined(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         settlePurges(of: flight)
         guard flights.contains(flight) else {

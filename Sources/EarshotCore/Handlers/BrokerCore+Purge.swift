@@ -136,6 +136,7 @@ extension BrokerCore {
 
     // MARK: Queries
 
+    /// Whether the handler of a request was removed, so that the request only waits for its purge.
     @inline(__always)
     func isPurged(_ interest: Int32) -> Bool { handlers[interests[interest].handler].purge != nil }
 
@@ -173,6 +174,7 @@ extension BrokerCore {
         publishRemoval(of: interest, to: listeners)
     }
 
+    /// Ends the first purge, whose requests are all purged.
     private mutating func endPurge(of handler: Int32) {
         purging.removeFirst()
         handlers[handler].purge?.isUnderWay = false

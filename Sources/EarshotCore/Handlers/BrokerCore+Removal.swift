@@ -3,6 +3,7 @@ internal import EarshotWire
 
 /// Removal of requests. After the reply, the remover receives nothing about them.
 extension BrokerCore {
+    /// Handles CANCEL: ends one request. Replies even if there is none.
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
         if let number = handlerNumbers[handler],
             let interest = listedInterest(request, of: number)
@@ -14,6 +15,7 @@ extension BrokerCore {
         reply(.message(.cancelled(handler, request)), to: client)
     }
 
+    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
         var count = 0
         for handler in handlersMatching(pattern) {

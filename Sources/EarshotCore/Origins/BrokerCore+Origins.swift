@@ -2,11 +2,15 @@ internal import EarshotHTTP
 
 /// Origins: passes events to `OriginGovernor` and carries out their effects on the queue, the timers and the pools.
 extension BrokerCore {
+    /// Number of the scope of a request, created if needed. The caller adds a flight to it next.
     mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
         let origin = originNumber(of: request.url)
         return governor.scope(CredentialRule.standard.scope(of: request), at: origin)
     }
 
+    /// Number of the origin of a URL, created if needed.
+    ///
+    /// - Precondition: its scheme has a pool.
     mutating func originNumber(of url: FetchURL) -> Int32 {
         let hash = UInt32(truncatingIfNeeded: url.originHash)
         if let origin = governor.origin(of: url, hash: hash) { return origin }

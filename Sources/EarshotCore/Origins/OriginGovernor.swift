@@ -177,6 +177,7 @@ struct OriginGovernor {
         restingScopes += isResting ? 1 : -1
     }
 
+    /// Frees a scope without flights, unless its cool-down keeps it. Returns the pool of an origin that was forgotten.
     private mutating func forgetIfIdle(scope: Int32) -> Int32? {
         guard scopes[scope].flights == 0 else { return nil }
         let isCooling = scopes[scope].coolDown?.end != nil
@@ -194,6 +195,7 @@ struct OriginGovernor {
         return forgetIfIdle(origin: origin)
     }
 
+    /// Frees an origin without scopes, transfers and spacing. Returns its pool.
     private mutating func forgetIfIdle(origin: Int32) -> Int32? {
         guard origins[origin].isIdle else { return nil }
         originNumbers.remove(origin, origins[origin].nameHash)
