@@ -2,7 +2,7 @@ import EarshotWire
 
 @testable import EarshotCore
 
-/// A core with a clock in hand, and what it asked its shell to do.
+/// A core with a manual clock, and the actions of its last pass.
 struct CoreRig {
     var core: BrokerCore
     var now = Tick(nanoseconds: 0)
@@ -79,7 +79,7 @@ struct CoreRig {
         say(.remove(HandlerPattern(pattern)!), by: client)
     }
 
-    /// The body that the next `done` brings.
+    /// The body of the next `done`.
     var nextBody: BodyID { BodyID(rawValue: lastBody + 1) }
 
     mutating func done(_ job: Job, by worker: WorkerID, status: Int = 200, length: Int = 3, fields: String = "") {
@@ -98,24 +98,24 @@ struct CoreRig {
             .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
     }
 
-    // MARK: What happened in the last pass
+    // MARK: Actions of the last pass
 
-    /// Jobs given out.
+    /// Assigned jobs.
     var jobs: [Job] {
         actions.compactMap { if case .sendWorker(_, .job(let job)) = $0 { job } else { nil } }
     }
 
-    /// Attempts workers were told to stop.
+    /// Attempts with a CANCEL.
     var cancellations: [AttemptID] {
         actions.compactMap { if case .sendWorker(_, .cancel(let attempt)) = $0 { attempt } else { nil } }
     }
 
-    /// Terminals for a client, as `handler request outcome`.
+    /// Terminals for a client, each as `handler request outcome`.
     func terminals(for client: ClientID) -> [String] {
         actions.compactMap { if case .deliver(client, let terminal, _) = $0 { text(of: terminal) } else { nil } }
     }
 
-    /// Sentences of the failures among those terminals.
+    /// Details of the failures among those terminals.
     func details(for client: ClientID) -> [String?] {
         actions.compactMap { action in
             guard case .deliver(client, let terminal, _) = action, case .failed(let failure) = terminal.outcome else {
@@ -125,7 +125,7 @@ struct CoreRig {
         }
     }
 
-    /// Failures without a number, which answer a client's FETCH, in the same form.
+    /// Failures without a sequence number, as refusals of a client's FETCH, in the same form.
     func refusals(for client: ClientID) -> [String] {
         actions.compactMap { action in
             guard case .send(client, .terminal(let terminal)) = action, terminal.sequence == 0 else { return nil }
@@ -142,7 +142,7 @@ struct CoreRig {
         return "\(terminal.handler) \(terminal.request) \(end)"
     }
 
-    /// Everything else said to a client.
+    /// Messages to a client other than terminals from its queue.
     func replies(to client: ClientID) -> [BrokerMessage] {
         actions.compactMap { if case .send(client, let message) = $0 { message } else { nil } }
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The book of orphans alone: each event in each phase of an orphan, matches, and the limits.
+/// The book of orphans in isolation: each event in each phase of an orphan, matches, and the limits.
 struct AdoptionBookTests {
     /// Phase of the orphan before an event.
     enum Phase: CaseIterable {
@@ -49,7 +49,7 @@ struct AdoptionBookTests {
 
     private static func name(_ flight: Int32) -> FlightName { FlightName(number: flight, id: UInt64(flight) + 100) }
 
-    /// An open book, with the orphan of flight 1 in a phase.
+    /// An open book in which the orphan of flight 1 is in the given phase.
     private static func book(_ phase: Phase = .absent, seekers: Int = 10, bytes: Int = 1_000) -> AdoptionBook {
         var book = AdoptionBook(limits: AdoptionBook.Limits(seekers: seekers, bytes: bytes))
         book.open()

@@ -5,15 +5,15 @@ import Testing
 
 @testable import EarshotCore
 
-/// What workers fetch for an earlier broker, flights of this one go on with.
+/// Adoption: flights of a broker take over transfers that workers started for an earlier one.
 struct AdoptionTests {
     private let url = "http://a.example/x"
 
-    /// A broker's life; another number, another broker.
+    /// A broker with an instance number. Different numbers are different brokers.
     private func life(_ number: UInt64, limits: CoreLimits = CoreLimits()) -> CoreRig {
         var rig = CoreRig(limits: limits, broker: number)
         rig.core.identify = { bytes in
-            // No two texts of these tests are equal here: FNV-1a, twice.
+            // FNV-1a twice suffices, since it has no collisions in these tests.
             func hash(_ start: UInt64) -> UInt64 { bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 } }
             return FlightIdentity(high: hash(0xcbf2_9ce4_8422_2325), low: hash(1))
         }
@@ -21,7 +21,7 @@ struct AdoptionTests {
         return rig
     }
 
-    /// What a worker tells of a JOB that an earlier broker gave it for this request.
+    /// The HOLDS of a worker about a JOB that an earlier broker assigned for this request.
     private func held(_ change: (inout Fetch) -> Void = { _ in }) throws -> HeldAttempt {
         var earlier = life(9)
         let client = earlier.client(1)
@@ -48,7 +48,7 @@ struct AdoptionTests {
 
     @Test func `the text that makes a flight's identity is the same in every process`() throws {
         var rig = CoreRig(broker: 1)
-        // Compares the text itself: an identity has only 128 bits of it.
+        // Compares the text itself, since an identity is only a 128-bit hash.
         let texts = Mutex<[String]>([])
         rig.core.identify = { bytes in
             texts.withLock { $0.append(String(decoding: bytes, as: UTF8.self)) }
@@ -169,7 +169,7 @@ struct AdoptionTests {
         #expect(rig.actions.contains(.sweepSpool))
         rig.pass { $0.failed(job(of: held), "cancelled", by: first) }
         #expect(rig.core.isIdle && rig.core.audit() == [])
-        // From now on it is too late.
+        // From here on the adoption is over.
         rig.pass { _ = bring(held, 5, to: &$0) }
         #expect(rig.cancellations.contains(held.attempt))
     }
@@ -339,9 +339,9 @@ struct AdoptionTests {
         #expect(rig.cancellations == [] && orphans(rig) == 0 && rig.core.audit() == [])
     }
 
-    // MARK: Answers that are older than a request
+    // MARK: Responses older than a request
 
-    /// Brings an attempt that an earlier broker began 10 s ago and that ended 3 s later.
+    /// Reports an attempt that an earlier broker started 10 s ago and that ended 3 s later.
     private func bringEnded(
         _ held: HeldAttempt, to rig: inout CoreRig, fields: String = "", endsLater: Bool = false
     ) -> WorkerID {
@@ -368,7 +368,7 @@ struct AdoptionTests {
         rig.pass { rig in
             rig.fetch("h", "1", url, by: client) {
                 $0.options.cache = mode
-                // It ended 7 s ago.
+                // The attempt ended 7 s ago.
                 $0.options.askedMilliseconds = 6_999
             }
             if !isFirst { _ = bringEnded(held, to: &rig) }

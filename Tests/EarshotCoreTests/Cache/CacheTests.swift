@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// What the core makes of what the cache says.
+/// Decisions of the core about lookups, stored responses and revalidation.
 struct CacheTests {
     private var rig = CoreRig()
     private var cache = FakeCache()
@@ -22,7 +22,7 @@ struct CacheTests {
         worker = rig.worker()
     }
 
-    /// Asks, and lets the cache answer; the actions of all of it.
+    /// Sends a request, and lets the cache reply. The actions of all passes remain.
     private mutating func ask(
         _ url: String, as mode: CacheMode = .default, fields: String = "", answered: Bool = true,
         _ change: (inout Fetch) -> Void = { _ in }
@@ -41,7 +41,7 @@ struct CacheTests {
         if answered { settle() }
     }
 
-    /// Lets the cache answer what it is asked, until it is asked no more.
+    /// Passes the cache's replies to the core until there are none.
     private mutating func settle() {
         var all = rig.actions
         var next = rig.actions
@@ -174,7 +174,7 @@ struct CacheTests {
         #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
         answer(try #require(rig.jobs.first), status: 304, estimated)
         #expect(sources == ["revalidated"])
-        // The default request is on its way to a server when an explicit one joins it.
+        // The default request is being fetched when an explicit one joins it.
         ask(url)
         let job = try #require(rig.jobs.first)
         ask(url, as: .explicit)

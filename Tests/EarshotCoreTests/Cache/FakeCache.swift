@@ -3,7 +3,7 @@ import EarshotWire
 
 @testable import EarshotCore
 
-/// A cache for a core under test: what it was given to keep, told when the test says so.
+/// Cache for a core under test. Keeps stored responses, and replies when the test calls.
 struct FakeCache {
     struct Kept {
         var variant: CacheVariant
@@ -11,14 +11,15 @@ struct FakeCache {
     }
 
     private(set) var kept: [CacheKey: [Kept]] = [:]
-    /// What each body that the core holds is of.
+    /// Content of each body in the core.
     var contents: [BodyID: String] = [:]
     private var lastBody: UInt64 = 1_000_000
 
     var count: Int { kept.values.reduce(0) { $0 + $1.count } }
 
-    /// Does what an action says.
-    /// - Returns: what the core is to be told.
+    /// Carries out an action.
+    ///
+    /// - Returns: the reply to the core, if any.
     mutating func carryOut(_ action: Action) -> ((inout BrokerCore, Tick) -> Void)? {
         switch action {
         case .lookUp(let flight, let key, _):

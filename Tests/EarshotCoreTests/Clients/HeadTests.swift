@@ -4,10 +4,10 @@ import Testing
 
 @testable import EarshotCore
 
-/// Long heads of requests that wait have budgets: each client's, and one of all.
+/// Memory budgets for long heads of open requests: per client and in total.
 @Suite struct HeadTests {
     var rig = CoreRig()
-    /// Bytes counted for `ask` with 1,000 bytes of fields: they are held twice.
+    /// Bytes counted for `ask` with 1,000 bytes of fields, which are stored twice.
     static let counted = "http://x/1".utf8.count + 2 * 1_000 - RequestHeads.freeBytes
 
     private static let fields = Array(("x: " + String(repeating: "y", count: 997)).utf8)
@@ -30,7 +30,7 @@ import Testing
         let (a, b) = (rig.client(1), rig.client(2))
         pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) } }
         #expect(rig.terminals(for: a) == ["h 4 queue-full"])
-        // Short ones are taken at any time.
+        // Short heads are accepted regardless of the budget.
         pass { $0.rig.fetch("h", "5", "http://x/5", by: a) }
         #expect(rig.terminals(for: a) == [])
         pass { rig in for n in 6...8 { rig.ask("i", "\(n)", by: b) } }
@@ -98,7 +98,7 @@ import Testing
         #expect(rig.core.requestHeads == RequestHeads())
     }
 
-    /// A pass, after which all tables agree.
+    /// Runs a pass and audits all tables.
     private mutating func pass(_ change: (inout HeadTests) -> Void) {
         rig.pass()
         change(&self)

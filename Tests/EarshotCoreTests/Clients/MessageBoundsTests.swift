@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// No message of the broker is longer than its receiver reads: the bounds of its parts add up to less.
+/// Maximum message sizes: the sum of the limits of all parts is below the receiver's limit.
 struct MessageBoundsTests {
     private let handler = HandlerID(String(repeating: "h", count: WireLimits.handlerBytes))!
     private let request = RequestID(String(repeating: "r", count: WireLimits.identifierBytes))!
@@ -12,7 +12,7 @@ struct MessageBoundsTests {
     private let path = "/" + String(repeating: "p", count: WireLimits.pathBytes - 1)
     private let digest = String(repeating: "f", count: 64)
     private let attempt = AttemptID(broker: BrokerInstance(rawValue: .max), flight: .max, attempt: .max)
-    /// The worker's own words, cut in the middle of a character.
+    /// Detail of a worker, longer than the limit and cut inside a character.
     private let detail = String(repeating: "d", count: 203)
 
     private var response: Terminal.Response {
@@ -85,7 +85,7 @@ struct MessageBoundsTests {
         job.httpFields = Self.fields(of: 32 << 10)
         #expect(PoolMessage.job(job).encoded().count <= WireLimits.headBytes)
 
-        // For http and https: the cookies of a jar, the conditions of the cache, the validator of a partial body.
+        // Broker-added fields for http and https: cookies, cache conditions, and the validator of a partial body.
         job.httpFields += [0x0a] + Self.fields(of: 16 << 10, name: "cookie")
         job.httpFields += [0x0a] + Self.fields(of: 32 << 10, name: "if-none-match")
         let validator = String(decoding: Self.fields(of: WireLimits.responseFieldBytes), as: UTF8.self)

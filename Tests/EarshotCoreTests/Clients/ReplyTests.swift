@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Replies of a session with a lease: those that its client did not receive come again on the next connection.
+/// Replies of a session with a lease: those that its client did not receive are repeated on the next connection.
 struct ReplyTests {
     private var rig = CoreRig()
 
@@ -29,7 +29,7 @@ struct ReplyTests {
         rig.pass { $0.core.clientLost(client, now: $0.now) }
     }
 
-    /// All that a client was sent in the last pass, by verb; terminals by number.
+    /// All messages to a client in the last pass, by verb; terminals by number.
     private func sent(to client: ClientID) -> [String] {
         rig.actions.compactMap { action in
             switch action {
@@ -42,7 +42,7 @@ struct ReplyTests {
         }
     }
 
-    /// Has a client get so many terminals of a handler.
+    /// Delivers `count` terminals of a handler to a client.
     private mutating func answer(_ count: Int, under handler: String = "h", by client: ClientID) {
         let worker = rig.worker(900, slots: 64)
         rig.pass { rig in
@@ -52,7 +52,7 @@ struct ReplyTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
     }
 
-    /// A word for each verb that has a reply, and for nonsense.
+    /// Sends one message for each verb that has a reply, and a malformed one.
     private mutating func sayOfEach(_ client: ClientID) {
         rig.pass { rig in
             rig.fetch("h", "1", "http://other/", by: client)
@@ -113,7 +113,7 @@ struct ReplyTests {
         #expect(sent(to: b) == ["WELCOME EAR/1", "1"])
         rig.pass { $0.remove("h", by: b) }
         #expect(sent(to: b) == [])
-        // Nothing of the handler follows REMOVED: what was not sent again is withdrawn.
+        // No terminal of the handler follows REMOVED: those that were not repeated are withdrawn.
         rig.pass { $0.say(.acknowledge(1), by: b) }
         #expect(sent(to: b) == ["ANSWER ping", "REMOVED h 0"])
         #expect(rig.core.ledger.deliveries.outstanding == 0)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Leases: what a client has outlives its connection, and is its own again when it comes back.
+/// Leases: the state of a session outlives its connection, and the next connection resumes it.
 struct SessionTests {
     private var rig = CoreRig()
 
@@ -23,7 +23,7 @@ struct SessionTests {
         rig.pass { $0.core.clientLost(client, now: $0.now) }
     }
 
-    /// The numbers of the terminals that a client was sent in the last pass.
+    /// The sequence numbers of terminals sent to a client in the last pass.
     private func sequences(for client: ClientID) -> [UInt64] {
         rig.actions.compactMap { if case .deliver(client, let terminal, _) = $0 { terminal.sequence } else { nil } }
     }
@@ -36,7 +36,7 @@ struct SessionTests {
         rig.replies(to: client).compactMap { if case .error(let reply) = $0 { reply.code } else { nil } }.first
     }
 
-    /// Gives a client so many terminals, by one worker of its own.
+    /// Delivers `count` terminals to a client, from one worker.
     private mutating func answer(_ count: Int, under handler: String = "h", by client: ClientID) {
         let worker = rig.worker(900, slots: 64)
         let from = rig.core.ledger.requests.submitted
@@ -161,7 +161,7 @@ struct SessionTests {
         rig.pass { rig in for job in running + more { rig.done(job, by: worker) } }
         #expect(rig.core.ledger.deliveries.outstanding == 9)
         #expect(!rig.actions.contains { if case .deliver = $0 { true } else { false } })
-        // Of a full window nothing is started; when it comes back and reads, the rest is.
+        // Nothing starts for a full window. The rest starts when the client returns and reads.
         let watcher = connect(7, name: "w")
         rig.pass { $0.fetch("g", "1", "http://g/", by: watcher) }
         #expect(rig.jobs.count == 1)
@@ -202,7 +202,7 @@ struct SessionTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(sequences(for: a) == [1, 2, 3])
         lose(a)
-        // 1, 2 and 3 have numbers. Of those 1 goes out again, 2 and 3 wait.
+        // 1, 2 and 3 have numbers. Only 1 is sent again; 2 and 3 wait.
         let b = connect(2, window: 1, token: CoreRig.token(of: a))
         rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: b) }
         #expect(rig.core.ledger.deliveries.lost == 1)
@@ -210,7 +210,7 @@ struct SessionTests {
         #expect(rig.terminals(for: b) == ["h 2 200"])
         #expect(sequences(for: b) == [3])
         #expect(rig.core.audit() == [])
-        // What had no number leaves none.
+        // A withdrawn terminal without a number leaves no gap.
         rig.pass { $0.remove("g", by: b) }
         rig.pass { $0.say(.acknowledge(3), by: b) }
         #expect(sequences(for: b) == [4])
@@ -276,7 +276,7 @@ struct SessionTests {
         lose(a)
         let b = connect(2, name: "b")
         answer(4, by: b)
-        // Not in the pass in which it came to be too much.
+        // In the pass after the one that exceeded the bound.
         rig.wait(milliseconds: 1)
         #expect(rig.core.ledger.deliveries.lost == 4)
         #expect(rig.core.clients.count == 1)
@@ -296,7 +296,7 @@ struct SessionTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
         rig.say(.acknowledge(1), by: b)
-        // Refused by the assignment of a later moment.
+        // The assignment refuses them at a later time.
         for number in 2...4 { rig.fetch("h", "\(number)", "http://slow/\(number)", by: b) }
         rig.now = rig.now.advanced(byMilliseconds: 5)
         rig.core.dispatch(now: rig.now)
@@ -377,7 +377,7 @@ struct SessionTests {
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
         #expect(rig.actions == [.close(stopped, reason: "too-slow")])
-        // From here on the other one does as little.
+        // From here on the other client does not acknowledge either.
         rig.wait(milliseconds: 999)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)

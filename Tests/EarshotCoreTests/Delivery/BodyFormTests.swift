@@ -3,12 +3,12 @@ import Testing
 
 @testable import EarshotCore
 
-/// In which form each of those who share a body gets it, and progress that a socket did not take.
+/// Forms of a shared body for each request, and PROGRESS that a socket refused.
 @Suite struct BodyFormTests {
     var rig = CoreRig()
     private static let sum = String(repeating: "ab", count: 32)
 
-    /// The form in which a client got its only terminal of the last pass.
+    /// The form of the body in a client's only terminal of the last pass.
     private func form(for client: ClientID) -> String? {
         for case .deliver(client, let terminal, let body) in rig.actions {
             guard case .result(_, let response) = terminal.outcome else {
@@ -20,7 +20,7 @@ import Testing
         return nil
     }
 
-    /// Three who want the same in different forms, and one who streams; their job.
+    /// Submits three requests with different forms and a streaming one for the same URL, and returns their job.
     private mutating func ask(_ length: Int = 3) -> (WorkerID, [ClientID], Job) {
         let worker = rig.worker()
         let clients = (1...4).map { rig.client($0) }

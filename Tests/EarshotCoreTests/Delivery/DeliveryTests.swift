@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Terminals reach those who listen, in their windows, once.
+/// Delivery of terminals: to each subscriber, within its window, once.
 struct DeliveryTests {
     private var rig = CoreRig()
 
@@ -246,9 +246,9 @@ struct DeliveryTests {
         #expect(rig.core.audit() == [])
     }
 
-    // MARK: A spool that is full
+    // MARK: A full spool
 
-    /// A core that lets two terminals of the rig wait in memory for a client, or two bodies for a handler.
+    /// Sets limits of two terminals in memory per client, and two bodies per handler.
     private mutating func tighten() -> WorkerID {
         var limits = CoreLimits()
         limits.waitingBytes = 8
@@ -257,7 +257,7 @@ struct DeliveryTests {
         return rig.worker(slots: 8)
     }
 
-    /// The bodies that were to be written in the last pass.
+    /// The bodies spilled in the last pass.
     private var spills: [BodyID] {
         rig.actions.compactMap { action in
             switch action {

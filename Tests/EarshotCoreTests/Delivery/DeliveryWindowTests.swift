@@ -2,7 +2,8 @@ import Testing
 
 @testable import EarshotCore
 
-/// The delivery window alone: each event in each phase of the window and of a terminal, its bounds and its watch.
+/// The delivery window in isolation: each event in each phase of the window and of a terminal, its bounds and its
+/// watch.
 struct DeliveryWindowTests {
     private typealias Weight = DeliveryWindow.Weight
 
@@ -36,7 +37,7 @@ struct DeliveryWindowTests {
 
     private func numbers(_ window: DeliveryWindow) -> [Int32] { window.entries.map { number($0) } }
 
-    /// The interest of a terminal, -1 for a hole, -2 for a terminal in the file.
+    /// The interest of a terminal; -1 for a hole, -2 for a spilled terminal.
     private func number(_ entry: DueTerminal) -> Int32 {
         switch entry.place {
         case .memory(let interest): interest
@@ -93,10 +94,10 @@ struct DeliveryWindowTests {
 
     // MARK: Phases of a terminal
 
-    /// Phase of terminal 1, before terminal 2, which waits.
+    /// Phase of terminal 1. Terminal 2 behind it waits.
     enum Place: CaseIterable {
         case waiting, sent
-        /// Waiting once more: an earlier connection has received it.
+        /// Received on an earlier connection, and waiting again.
         case numbered
         /// Numbered, and withdrawn behind a terminal that was sent again.
         case hole
@@ -138,7 +139,7 @@ struct DeliveryWindowTests {
         return []
     }
 
-    /// Entries returned, entries left, and then: sent, numbered, acknowledged.
+    /// Entries returned, entries left, and the counters sent, numbered and acknowledged.
     private static func expected(_ step: Step, _ place: Place) -> ([Int32], [Int32], [Int]) {
         switch (step, place) {
         case (.take, .waiting): ([1], [1, 2], [1, 0, 0])
@@ -149,11 +150,11 @@ struct DeliveryWindowTests {
         case (.refuse, .numbered): ([], [1, 2], [0, 1, 0])
         case (.refuse, .hole): ([], [0, -1, 2], [0, 2, 0])
         case (.removeFirst, .waiting), (.removeFirst, .sent), (.removeFirst, .numbered): ([], [2], [0, 0, 1])
-        // The hole goes with the terminal before it.
+        // The hole is removed together with the terminal before it.
         case (.removeFirst, .hole): ([], [2], [0, 0, 2])
         case (.withdraw, .waiting): ([1], [2], [0, 0, 0])
         case (.withdraw, .sent): ([], [1, 2], [1, 0, 0])
-        // Its number counts as acknowledged: nothing is before it.
+        // The number counts as acknowledged, because no terminal precedes it.
         case (.withdraw, .numbered): ([1], [2], [0, 0, 1])
         case (.withdraw, .hole): ([], [0, -1, 2], [1, 2, 0])
         case (.detach, .waiting): ([], [1, 2], [0, 0, 0])
@@ -197,7 +198,7 @@ struct DeliveryWindowTests {
         }
         #expect(removed == [1, 2])
         #expect(window.acknowledged == 2 && window.sent == 1)
-        // A connection that comes back may acknowledge before it gets the terminals again.
+        // A resumed connection may acknowledge terminals before they are repeated.
         window.detach()
         #expect(window.lastReceived == 3 && window.lastSequence == 3)
         window.attach(size: 1)
@@ -211,7 +212,7 @@ struct DeliveryWindowTests {
         window.append(Self.due(1), Weight())
         #expect(window.first(upTo: 7) == nil)
         #expect(window.take()?.sequence == 8)
-        // A reply to a blocked socket belongs after the terminals that it took.
+        // A reply to a blocked socket follows the terminals that the socket accepted.
         window.append(Self.due(2), Weight())
         _ = window.take()
         window.refuse(9)
@@ -260,7 +261,7 @@ struct DeliveryWindowTests {
         #expect(window.keepsLast(bytes: 10, within: 100) == false)
         #expect(window.keepsLast(bytes: 10, within: 150) == true)
         #expect(window.keepsLast(bytes: 51, within: 150) == false)
-        // With the first that waits it begins anew.
+        // The first waiting terminal resets the maximum.
         while window.waiting > 1 { window.removeFirst(Weight()) }
         #expect(window.keepsLast(bytes: 10, within: 10) == true)
     }

@@ -3,16 +3,16 @@ import Testing
 
 @testable import EarshotCore
 
-/// Terminals beyond a full window wait in the shell's file, and are told in their turn as if they had waited in memory.
+/// Spilled terminals: those beyond a full window are in the shell's file, and are delivered in order like the others.
 struct WaitingTests {
-    /// A core, and a shell's file beside it.
+    /// A core with a fake file of the shell.
     private struct Bed {
         var rig: CoreRig
         var file: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
-        /// What was told in the last pass, as `client: sequence handler request outcome`, with `read` if it had waited
-        /// in the file.
+        /// Deliveries of the last pass, as `client: sequence handler request outcome`, with `read` for spilled
+        /// terminals.
         var told: [String] = []
-        /// How often something was written.
+        /// Number of spilled terminals.
         var writes = 0
 
         init(_ change: (inout CoreLimits) -> Void = { $0.waitingTerminalBytes = 0 }) {
@@ -55,7 +55,7 @@ struct WaitingTests {
                 "\(client.rawValue): \(how)\(sequence) \(terminal.handler) \(terminal.request) \(end)")
         }
 
-        /// Has these requests asked for and answered, one after the other.
+        /// Submits and answers these requests one after the other.
         mutating func answer(
             _ requests: [String], _ handler: String = "h", by client: ClientID, worker: WorkerID,
             _ change: (inout Fetch) -> Void = { _ in }
@@ -71,7 +71,7 @@ struct WaitingTests {
         }
     }
 
-    /// A stopped reader of `h`, with a window of one, that was told of `first`; and one who asks.
+    /// A stopped client with a window of 1 that has received `first` of `h`, and a client that submits requests.
     private static func beside(_ bed: inout Bed) -> (worker: WorkerID, asker: ClientID, stopped: ClientID) {
         let worker = bed.rig.worker()
         let (asker, stopped) = (bed.rig.client(1), bed.rig.client(2, window: 1))
@@ -158,7 +158,7 @@ struct WaitingTests {
         #expect(bed.rig.core.isIdle)
     }
 
-    /// IDs that begin alike, short ones, and ones too long to be in a record as they are.
+    /// IDs with a common prefix, short ones, and ones too long for the record.
     @Test(arguments: [
         ["1", "11"], ["0123456789abcdef", "0123456789abcde"],
         [1, 2].map { String(repeating: "x", count: 63) + "\($0)" },
@@ -358,7 +358,7 @@ struct WaitingTests {
             for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: client) { $0.options.isDurable = true } }
         }
         settle()
-        // Given out in one of the passes above.
+        // Jobs that one of the passes above assigned.
         for flight in 1...2 as ClosedRange<UInt64> {
             let job = Job(
                 attempt: AttemptID(broker: bed.rig.core.instance, flight: flight, attempt: 1), url: "http://\(flight)/")

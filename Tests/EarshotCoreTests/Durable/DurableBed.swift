@@ -3,11 +3,11 @@ import Testing
 
 @testable import EarshotCore
 
-/// A rig with a disk, for tests of durable requests.
+/// A rig with a fake disk, for tests of durable requests.
 struct DurableBed {
     var rig: CoreRig
     var disk = FakeDisk()
-    /// Everything said in this pass and the passes that the disk's answers were.
+    /// Actions of the last pass, and of the passes that processed the disk's replies.
     var said: [Action] = []
 
     init(limits: CoreLimits = CoreLimits()) {
@@ -16,7 +16,7 @@ struct DurableBed {
         rig.core.calendarSeconds = 1_000_000
     }
 
-    /// A pass, and all that the disk makes of it.
+    /// Runs a pass, and further passes for the disk's replies.
     mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
         said = []
         rig.pass(body)
@@ -33,7 +33,7 @@ struct DurableBed {
         for fault in rig.core.audit() { Issue.record("\(fault)") }
     }
 
-    /// The broker is killed; the next one has the same disk.
+    /// Kills the broker and starts another one with the same disk.
     mutating func restart(after seconds: Int64 = 0) {
         let calendar = rig.core.calendarSeconds
         let limits = rig.core.limits

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Replies to durable requests of clients that do not subscribe: ACCEPTED, or a FAILED without a number.
+/// Replies to durable requests of clients that do not subscribe: ACCEPTED, or FAILED without a sequence number.
 struct DurableRefusalTests {
     private static func submit(_ fetch: inout Fetch) {
         fetch.options.isDurable = true
@@ -11,7 +11,7 @@ struct DurableRefusalTests {
         fetch.options.tag = "form"
     }
 
-    /// Whether all that a client was told in the last pass is that request 1 failed so, without a number.
+    /// Whether a client's only message in the last pass is a FAILED of request 1 with this code and without a number.
     private func isRefused(_ bed: DurableBed, _ client: ClientID, _ code: String) -> Bool {
         let replies = bed.rig.replies(to: client)
         guard bed.rig.terminals(for: client).isEmpty, replies.count == 1, case .terminal(let terminal) = replies[0],
@@ -74,7 +74,7 @@ struct DurableRefusalTests {
         bed.rig.pass { $0.core.clientLost(ids[0], now: $0.now) }
         hello.token = CoreRig.token(of: ids[0])
         hello.replies = 0
-        // The disk is done with the first while nobody is there, and with the second when the client is back.
+        // The disk completes the first write while the client is away, and the second after its return.
         bed.disk.take(asked.filter { if case .storeDurable(DurableID(rawValue: 1), _, _) = $0 { true } else { false } })
         bed.pass()
         bed.pass { rig in
@@ -85,7 +85,7 @@ struct DurableRefusalTests {
         bed.disk.take(asked.filter { if case .storeDurable(DurableID(rawValue: 2), _, _) = $0 { true } else { false } })
         bed.pass()
         #expect(verbs(of: bed, ids[1]) == [isFull ? "FAILED" : "ACCEPTED"])
-        // Neither was received.
+        // The client received neither reply.
         bed.pass { $0.core.clientLost(ids[1], now: $0.now) }
         bed.pass { rig in
             rig.connect(ids[2])

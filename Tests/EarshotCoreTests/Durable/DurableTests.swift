@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Durable requests: on the disk before they are accepted, run without their client, and there until acknowledged.
+/// Durable requests: stored before ACCEPTED, executed without their client, and kept until acknowledged.
 struct DurableTests {
     private typealias Bed = DurableBed
 
@@ -209,7 +209,7 @@ struct DurableTests {
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
-    /// Found by the simulation: of a removal that is worked off in slices ACCEPTED followed REMOVED.
+    /// Found by the simulation: ACCEPTED followed REMOVED when a removal took several passes.
     @Test func `nothing is accepted of what is being purged`() {
         var limits = CoreLimits()
         limits.purgesPerPass = 1
@@ -376,7 +376,7 @@ struct DurableTests {
         #expect(bed.rig.core.isIdle)
     }
 
-    /// SQLite keeps what it is given: a damaged page can hold any number.
+    /// SQLite does not check values: a damaged page may hold any number.
     @Test(arguments: [Int64.min, -1, 1_000_001, Int64.max] as [Int64])
     func `a row of an impossible time is as old as it can be`(acceptedAt: Int64) {
         var bed = Bed()

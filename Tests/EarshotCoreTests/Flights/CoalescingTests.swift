@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Requests for the same thing share one flight, and each has its own end.
+/// Coalescing: equal requests share one flight, and each has its own end.
 struct CoalescingTests {
     private var rig = CoreRig()
 

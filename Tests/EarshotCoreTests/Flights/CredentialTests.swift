@@ -3,9 +3,10 @@ import Testing
 
 @testable import EarshotCore
 
-/// What is asked with one credential is nobody else's: no answer crosses, and no refusal.
+/// Isolation of credentials: neither a response nor a refusal crosses from one credential to another.
 struct CredentialTests {
-    /// One URL, asked with several credentials and with none, and any order of asking, answering, refusing and leaving.
+    /// Random order of requests, responses, refusals and removals for one URL, with several credentials and without
+    /// any.
     private struct Interleaving {
         private static let credentials = ["", "authorization: one", "authorization: two", "cookie: one"]
         private static let refusalSeconds = 30
@@ -14,13 +15,13 @@ struct CredentialTests {
         private var random: SplitMix
         private let worker: WorkerID
         private let clients: [ClientID]
-        /// Who asked each request that has not ended, and with which credential.
+        /// Client and credential of each open request.
         private var open: [String: (client: ClientID, credential: String)] = [:]
-        /// Jobs that run, those that are being cancelled included.
+        /// Running jobs, including those being cancelled.
         private var running: [Job] = []
-        /// Whose answer each body is.
+        /// Credential that received each body.
         private var bodies: [BodyID: String] = [:]
-        /// When a credential that was refused may be used again.
+        /// End of the cool-down of each refused credential.
         private var quietUntil: [String: Tick] = [:]
         private var lastRequest = 0
         private var faults: [String] = []
@@ -34,7 +35,7 @@ struct CredentialTests {
             worker = rig.worker(slots: 64)
         }
 
-        /// What was wrong.
+        /// Runs random events and returns the violations.
         mutating func run(steps: Int) -> [String] {
             for _ in 0..<steps {
                 switch random.next() % 10 {
@@ -90,7 +91,7 @@ struct CredentialTests {
             note()
         }
 
-        /// Takes in what a pass did.
+        /// Checks the actions of the last pass.
         private mutating func note() {
             for job in rig.jobs {
                 let credential = Self.credential(of: job)
@@ -100,7 +101,7 @@ struct CredentialTests {
                 running.append(job)
             }
             for attempt in rig.cancellations {
-                // Confirmed at once: what comes after is what is looked at here.
+                // Confirmed at once, because only the jobs after it are checked.
                 guard let index = running.firstIndex(where: { $0.attempt == attempt }) else { continue }
                 let job = running.remove(at: index)
                 let worker = worker
@@ -121,7 +122,7 @@ struct CredentialTests {
             }
         }
 
-        /// Answers everything that is still asked.
+        /// Answers all open requests.
         private mutating func settle() {
             for _ in 0..<20 where !open.isEmpty {
                 while !running.isEmpty { answer(status: 200) }

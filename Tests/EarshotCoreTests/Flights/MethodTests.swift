@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Requests that are asked alone: methods with a body, and what may not be done twice.
+/// Requests that are not coalesced: methods with a body, and non-idempotent methods.
 struct MethodTests {
     var rig = CoreRig()
 
@@ -22,7 +22,7 @@ struct MethodTests {
         RequestBody(id: BodyID(rawValue: 1_000 + number), byteCount: bytes, fingerprint: number)
     }
 
-    /// JOBs with a body, given out in the last pass.
+    /// JOBs with a body that were assigned in the last pass.
     private var jobs: [(job: Job, body: BodyID)] {
         rig.actions.compactMap { if case .sendJob(_, let job, let body) = $0 { (job, body) } else { nil } }
     }

@@ -3,24 +3,24 @@ import Testing
 
 @testable import EarshotCore
 
-/// The core keeps its invariants on any sequence of events, and has nothing left when everybody is gone.
+/// Invariants under random sequences of events, and empty tables after the last peer has left.
 struct RandomWalkTests {
-    /// Peers that do anything they can, at random but from a seed.
+    /// Peers with random behaviour, from a seed.
     struct Walk {
         var rig: CoreRig
         var random: SplitMix
         var clients: [ClientID] = []
         var workers: [WorkerID: [AttemptID: Job]] = [:]
-        /// The last terminal that each client has seen on its connection, and the last it has seen on one before.
+        /// Sequence numbers of the last terminal received on the current connection, and on an earlier one.
         var unacknowledged: [ClientID: UInt64] = [:]
         var told: [ClientID: UInt64] = [:]
-        /// The last that it has acknowledged.
+        /// Sequence number of the last acknowledged terminal.
         var acknowledged: [ClientID: UInt64] = [:]
         var windows: [ClientID: Int?] = [:]
         var tokens: [ClientID: SessionToken] = [:]
-        /// Clients that lost their connection and may come back.
+        /// Disconnected clients that may resume their session.
         var away: [ClientID] = []
-        /// Requests a client has in hand: asked and neither answered nor removed by itself.
+        /// Pending requests of each client: neither ended nor removed by the client itself.
         var open: [ClientID: Set<String>] = [:]
         var nextPeer: UInt64 = 1
         var faults: [String] = []
@@ -28,16 +28,16 @@ struct RandomWalkTests {
         /// URL and credential of each request.
         var asked: [String: (url: String, scope: String)] = [:]
         var isEnding = false
-        /// Terminals that wait in the shell's file.
+        /// Terminals spilled to the shell's file.
         var waiting: [WaitingID: (Terminal, BodyID?)] = [:]
-        /// What the cache will tell, in time.
+        /// Replies of the cache that are still due.
         var lateAnswers: [(inout BrokerCore, Tick) -> Void] = []
 
         init(seed: UInt64) {
             random = SplitMix(seed: seed)
             var limits = CoreLimits()
             limits.origins.limit = 1 + Int(seed % 5)
-            // Every other walk purges in slices of one or two.
+            // Every other walk purges one or two records per pass.
             if seed % 2 == 0 {
                 limits.purgesPerPass = 2
                 limits.departuresPerPass = 1
@@ -107,7 +107,7 @@ struct RandomWalkTests {
             }
         }
 
-        /// A client wishes for other slots, or a worker says what it makes of that.
+        /// Changes the slots by a SET of a client, or by SLOTS of a worker.
         private mutating func changeSlots() {
             let slots = 1 + pick(8)
             if pick(2) == 0 {
@@ -125,7 +125,7 @@ struct RandomWalkTests {
             if tokens[id] != nil { away.append(id) }
         }
 
-        /// Goes on with a session over a new connection, if that is still there.
+        /// Resumes a session over a new connection, if the session still exists.
         private mutating func comeBack() {
             let old = away.remove(at: pick(away.count))
             let id = ClientID(rawValue: nextPeer)
@@ -207,7 +207,7 @@ struct RandomWalkTests {
             if pick(50) == 0 { rig.done(job, by: id) }
         }
 
-        /// An answer of which something can be kept; its body says for whom it is.
+        /// Answers with a response that may be cacheable. Its body names the URL and credential.
         private mutating func answerForCache(_ job: Job, by id: WorkerID) {
             let fields = String(decoding: job.httpFields, as: UTF8.self)
             let words = [
@@ -224,15 +224,14 @@ struct RandomWalkTests {
             rig.done(job, by: id, status: status, fields: control + location)
         }
 
-        /// What comes from the cache is what an origin said to those with the same URL and credentials, and was to be
-        /// kept.
+        /// Checks that a response from the cache belongs to the same URL and credential, and was cacheable.
         private mutating func check(_ terminal: Terminal, _ body: BodyID?) {
             guard let response = terminal.response, response.source == .cache || response.source == .revalidated,
                 let body
             else { return }
             let content = cache.contents[body] ?? "nothing"
             guard let asked = asked["\(terminal.handler) \(terminal.request)"] else { return }
-            // A redirect may have led to another origin, to which no credential goes.
+            // A redirect may have led to another origin, which receives no credential.
             let isRight =
                 content == "\(response.url) \(asked.scope)"
                 || asked.url != response.url && content == "\(response.url) "
@@ -267,12 +266,12 @@ struct RandomWalkTests {
             stopWaiting(id, pattern)
         }
 
-        /// Nothing is due to a client under handlers it removed or does not hear any more.
+        /// Expects no terminals for handlers that a client has removed or unsubscribed.
         private mutating func stopWaiting(_ id: ClientID, _ pattern: HandlerPattern) {
             open[id] = open[id]?.filter { !pattern.matches(HandlerID(String($0.split(separator: " ")[0]))!) }
         }
 
-        /// Does what the actions ask of peers.
+        /// Carries out the actions of all peers.
         private mutating func take() {
             for action in rig.actions {
                 switch action {
@@ -300,7 +299,7 @@ struct RandomWalkTests {
             if !rig.actions.isEmpty { take() }
         }
 
-        /// A terminal reaches its client.
+        /// Checks a terminal that a client receives.
         private mutating func receive(_ terminal: Terminal, _ body: BodyID?, _ id: ClientID) {
             check(terminal, body)
             guard clients.contains(id) else {
@@ -308,7 +307,7 @@ struct RandomWalkTests {
                 return
             }
             let seen = unacknowledged[id] ?? 0
-            // Of those that come again some may have been withdrawn.
+            // Some of the repeated terminals may have been withdrawn.
             let told = told[id] ?? 0
             let isRight =
                 terminal.sequence > told ? terminal.sequence == max(seen, told) + 1 : terminal.sequence > seen
@@ -319,7 +318,7 @@ struct RandomWalkTests {
             open[id]?.remove("\(terminal.handler) \(terminal.request)")
         }
 
-        /// Lets everything come to its end.
+        /// Runs until all requests have ended.
         mutating func finishAll() {
             isEnding = true
             pass { walk in
@@ -340,8 +339,7 @@ struct RandomWalkTests {
                 }
             }
             for client in clients where open[client]?.isEmpty == false {
-                // What another client removed under the same handler was told by FAILED removed, so nothing may be
-                // open.
+                // Removals by other clients under the same handler end in FAILED `removed`, so no request stays open.
                 faults.append("1: \(client) still waits for \(open[client] ?? [])")
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }

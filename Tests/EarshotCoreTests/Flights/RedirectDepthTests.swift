@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// However servers redirect, chains of flights stay as short as one request may be redirected.
+/// Length of chains of flights: at most the redirect limit of one request, for any server.
 struct RedirectDepthTests {
     @Test func `a chain through pages that are all wanted is no longer than a request's redirects may be`() {
         var rig = CoreRig()
@@ -33,7 +33,7 @@ struct RedirectDepthTests {
                 }
             }
         }
-        // Ten redirects lead the last eleven pages to the end; the others are further away from it.
+        // Ten redirects lead the last eleven pages to the end. All other pages are further away.
         #expect(told == ["result": 11, "too-many-redirects": pages - 11])
         #expect(rig.core.ledger.requests.pending == 0)
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Faults the simulation found, each in the fewest events.
+/// Faults found by the simulation, each reduced to a minimal history.
 struct SimulationFindingsTests {
     @Test func `nothing follows a removal's answer although another client had removed it before`() {
         var rig = CoreRig()
@@ -108,7 +108,7 @@ struct SimulationFindingsTests {
         rig.wait(milliseconds: 999)
         #expect(rig.core.ledger.requests.orphaned == 0)
         rig.wait(milliseconds: 1)
-        // The one asked for since then never had a listener to lose.
+        // The request that came later never had a subscriber to lose.
         #expect(rig.core.ledger.requests.orphaned == 1)
         #expect(rig.core.ledger.requests.pending == 1)
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// A removal of more than one pass can purge: it counts at once, is worked off in slices, and nobody sees the seams.
+/// Purges that take several passes. The removal counts at once, and clients do not observe the slices.
 struct PurgeTests {
     private var rig: CoreRig
 
@@ -18,8 +18,9 @@ struct PurgeTests {
         for number in 0..<count { rig.fetch(handler, "\(number)", "http://h\(number)/", by: client) }
     }
 
-    /// Passes until nothing is left to purge.
-    /// - Returns: how many it took.
+    /// Runs passes until the purge is complete.
+    ///
+    /// - Returns: the number of passes.
     private mutating func finish() -> Int {
         var passes = 0
         while rig.core.isPurging {
@@ -170,7 +171,7 @@ struct PurgeTests {
             rig.pass()
             heard += rig.terminals(for: a)
         }
-        // It listens again while its old requests go, like anybody else.
+        // It subscribes again while its old requests are purged.
         #expect(heard.allSatisfy { $0.hasSuffix(" removed") })
         #expect(Set(heard).count == heard.count)
         #expect(rig.core.ledger.requests.removed == 100)

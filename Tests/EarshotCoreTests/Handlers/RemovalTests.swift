@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// What is removed is gone: nothing of it is fetched, nothing of it follows the answer.
+/// Effect of REMOVE: no request of a removed handler starts, and no terminal follows the reply.
 struct RemovalTests {
     private var rig = CoreRig()
     private let h = HandlerID("h")!
@@ -105,7 +105,7 @@ struct RemovalTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
         let job = rig.jobs[0]
-        // The second is asked for later than the first is left.
+        // The first flight loses its request before the second request joins it.
         rig.pass { rig in
             rig.fetch("row/1", "2", "http://two/", by: a) { $0.options.replacesHandler = true }
             rig.fetch("row/2", "1", "http://one/", by: a) { $0.options.replacesHandler = true }
@@ -242,7 +242,7 @@ struct RemovalTests {
             rig.failed(jobs[1], "connection-lost", by: worker)
             rig.fetch("g", "1", "http://three/", by: a)
         }
-        // The third is shared with nobody, so nobody goes on with it.
+        // No other request shares the third flight.
         #expect(rig.cancellations == [jobs[2].attempt])
         #expect(rig.jobs.map(\.url) == ["http://three/"])
         #expect(rig.core.ledger.flights.stale == 0)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// An origin that asks to be left alone is left alone, by all who use the same credentials.
+/// Cool-downs: an origin that requests one gets no requests with the same credentials.
 struct CoolDownTests {
     private var rig = CoreRig()
 
@@ -155,11 +155,11 @@ struct CoolDownTests {
         }
         #expect(rig.core.governor.scopes.count == 3)
         #expect(rig.core.governor.restingScopes == 3)
-        // The first three are refused at once, the others are asked anew.
+        // The first three are refused at once, the others are sent.
         #expect(ask(11).count == 1)
         #expect(ask(3).isEmpty)
         #expect(rig.core.audit() == [])
-        // What was too long to wait may not be so under another setting.
+        // A cool-down beyond one setting may be within another.
         limits.coolDownMilliseconds = 40_000_000
         rig.core.limitsChanged(limits, now: rig.now)
         #expect(ask(1).count == 1)

@@ -4,7 +4,8 @@ import Testing
 
 @testable import EarshotCore
 
-/// The governor alone: each event in each phase of a cool-down, limits, spacings, and the end of origins and scopes.
+/// The governor in isolation: each event in each phase of a cool-down, limits, spacings, and the end of origins and
+/// scopes.
 struct OriginGovernorTests {
     private static let start = Tick(nanoseconds: 1_000_000_000)
     private static let worker = WorkerID(rawValue: 1)
@@ -19,7 +20,7 @@ struct OriginGovernorTests {
 
     private static func retryAfter(_ seconds: Int) -> RetryAfter? { RetryAfter(String(seconds), now: 0) }
 
-    /// A governor with one origin of pool 7, one scope and, in it, one flight.
+    /// A governor with one origin of pool 7, and one scope with one flight.
     private struct Bed {
         var governor: OriginGovernor
         let origin: Int32
@@ -45,7 +46,7 @@ struct OriginGovernorTests {
                 scope, asked: seconds.flatMap { OriginGovernorTests.retryAfter($0) }, using: &generator, now: now)
         }
 
-        /// Refuses a request, which begins or prolongs the cool-down.
+        /// Refuses a request, which starts or extends the cool-down.
         mutating func refused(_ seconds: Int?) throws -> OriginGovernor.CoolDownStart {
             let start = refuse(seconds)
             return try #require(start)
@@ -59,7 +60,7 @@ struct OriginGovernorTests {
             governor.snapshot.obstacle(in: scope, to: priority)
         }
 
-        /// - Parameter phase: to bring the scope into.
+        /// Brings the scope into a phase.
         mutating func enter(_ phase: Phase) {
             switch phase {
             case .open: break
@@ -173,7 +174,7 @@ struct OriginGovernorTests {
             let start = try bed.refused(nil)
             let pause = start.end.milliseconds(since: bed.now)
             #expect((seconds * 500...seconds * 1_000).contains(pause))
-            // Transfers that ran at the same time are refused with the probe, and count once.
+            // Refusals of concurrent transfers count once, together with the probe.
             #expect(bed.refuse(nil) == nil)
             bed.now = start.end
             _ = bed.governor.coolDownEnded(bed.scope)
@@ -230,7 +231,7 @@ struct OriginGovernorTests {
         let first = try #require(firstPause)
         #expect(first.end == bed.now.advanced(byMilliseconds: 100))
         #expect(bed.obstacle(.high) == .origin)
-        // An earlier broker's start does not move it back.
+        // The start of an earlier broker does not shorten the pause.
         let earlier = bed.now.advanced(byMilliseconds: -50)
         let secondPause = bed.governor.takeTransfer(at: bed.origin, startedAt: earlier, now: bed.now)
         let second = try #require(secondPause)
@@ -285,7 +286,7 @@ struct OriginGovernorTests {
         #expect(bed.governor.restingScopes == 1)
         #expect(bed.governor.flightLeft(other) == nil)
         #expect(bed.governor.scopes.count == 1 && bed.governor.restingScopes == 1)
-        // A new flight finds the cool-down.
+        // A new flight meets the cool-down.
         #expect(bed.governor.scope(.shared, at: bed.origin) == bed.scope)
         bed.governor.flightJoined(bed.scope)
         #expect(bed.governor.restingScopes == 0)
@@ -314,7 +315,7 @@ struct OriginGovernorTests {
                 bed.governor.flightJoined(joined)
                 flights.append(joined)
             case 1:
-                // The last flight stays, so that the origin does.
+                // The last flight stays, and keeps the origin in the table.
                 guard flights.count > 1 else { continue }
                 #expect(bed.governor.flightLeft(flights.removeLast()) == nil)
             case 2:

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Origins get what the rules grant them, also when those change, and rather from the worker that knows them.
+/// Limits of origins under rules that may change, and the preferred worker of an origin.
 struct OriginTests {
     private var rig = CoreRig()
 

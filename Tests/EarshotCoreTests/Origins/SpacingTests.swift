@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Two transfers from an origin with a spacing never start sooner after each other than that.
+/// Spacing: the minimum time between two starts at an origin.
 struct SpacingTests {
     private static func limits(_ milliseconds: Int, limit: Int = 6) -> CoreLimits {
         var limits = CoreLimits()
@@ -84,7 +84,7 @@ struct SpacingTests {
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 1)
         #expect(rig.jobs.map(\.attempt.attempt) == [2])
-        // A retry's pause is longer than the spacing: another start comes just before its end.
+        // The pause of a retry is longer than the spacing, so another start precedes its end.
         job = rig.jobs[0]
         rig.pass { $0.failed(job, "reset", by: second) }
         rig.wait(milliseconds: 100)
@@ -179,7 +179,7 @@ struct SpacingTests {
         rig.wait(milliseconds: 999)
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 1)
-        // Those that hold no more are due before it, a part in each pass.
+        // Stale timers are due first, and each pass handles a part of them.
         for _ in 0..<10 where rig.jobs.isEmpty { rig.pass() }
         #expect(rig.jobs.count == 1)
     }

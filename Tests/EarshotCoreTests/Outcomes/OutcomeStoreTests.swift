@@ -4,7 +4,8 @@ import Testing
 
 @testable import EarshotCore
 
-/// The store of outcomes alone: each event in each phase of a body and of a waiting terminal, files and their bytes.
+/// The store of outcomes in isolation: each event in each phase of a body and of a spilled terminal, files and their
+/// bytes.
 struct OutcomeStoreTests {
     private typealias Freed = OutcomeStore.Freed
 
@@ -24,7 +25,7 @@ struct OutcomeStoreTests {
         OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: waitingBytes))
     }
 
-    /// A store with one outcome, number 0, which has one holder.
+    /// A store with one outcome, number 0, with a reference count of 1.
     private static func store(_ response: Outcome.Response) -> OutcomeStore {
         var store = store()
         for file in [response.file, response.copy] { if let file { store.hold(file: file, bytes: response.length) } }
@@ -98,7 +99,7 @@ struct OutcomeStoreTests {
         switch (event, place) {
         case (.spill, .memory), (.spill, .spilled): (.spilled, nil)
         case (.unspill, .spilled): (.memory, Freed(files: [spillName]))
-        // The file that failed is of an outcome that had been released.
+        // The write failed after the outcome was released.
         case (.unspill, .memory), (.unspill, .gone): (place, Freed(body: body))
         case (.release, .memory): (.gone, Freed(body: body))
         case (.release, .spilled): (.gone, Freed(files: [spillName]))
@@ -110,7 +111,7 @@ struct OutcomeStoreTests {
     func `each event leaves a body where the diagram says`(event: Event, place: Place) {
         var store = Self.store(place)
         #expect(Self.place(in: store) == place)
-        // What nobody holds is not named again.
+        // Only `unspill` can follow the release of an outcome.
         if place == .gone, event != .unspill { return }
         var freed: Freed?
         switch event {
@@ -141,7 +142,7 @@ struct OutcomeStoreTests {
     }
 
     @Test(arguments: [
-        // Length, waiting with it; must be spilled within 1,000 bytes.
+        // Length, number of waiting bodies; whether it must be spilled with a limit of 1,000 bytes.
         (1_000, 1, false), (1_001, 1, true), (333, 3, false), (334, 3, true), (5_000, 0, false),
     ])
     func `a body must be spilled if those that wait with it could exceed the bound`(

@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The store of partial bodies alone: each event in each phase of a part, and the limits.
+/// The store of partial bodies in isolation: each event in each phase of a part, and the limits.
 struct PartStoreTests {
     /// Phase of the part "old" before an event.
     enum Phase: CaseIterable {

@@ -4,11 +4,11 @@ import Testing
 
 @testable import EarshotCore
 
-/// What is left of broken transfers, and who goes on with it.
+/// Partial bodies of interrupted transfers, and their resumption.
 @Suite struct PartTests {
     private static let fields = "etag: \"a\"\ncontent-length: 1000\ncontent-type: image/png"
 
-    /// A rig in which a worker has failed at the first attempt, and left so much.
+    /// A rig in which the first attempt failed and left `bytes` bytes.
     private func broken(
         bytes: Int = 400, fields: String = Self.fields, limits: CoreLimits = CoreLimits(),
         _ change: (inout Fetch) -> Void = { _ in }
@@ -89,7 +89,7 @@ import Testing
             _ = $0.worker(4)
         }
         #expect(rig.jobs.first?.resume?.bytes == 250)
-        // The next one dies before it has said anything: the file is known by its name.
+        // The next worker dies before its first report; its file has a known name.
         let second = try #require(rig.jobs.first)
         #expect(rig.core.part(of: second.attempt, by: WorkerID(rawValue: 4)) == "4-\(second.attempt).part")
     }
@@ -114,7 +114,7 @@ import Testing
             #expect(rig.removedParts.isEmpty)
         }
         try abandon("1", &rig)
-        // Another scope has another key.
+        // Another trust scope has another key.
         rig.pass {
             $0.fetch("h", "2", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
         }
@@ -178,7 +178,7 @@ import Testing
 }
 
 extension CoreRig {
-    /// A worker gives an attempt up and leaves so much of its body.
+    /// Fails an attempt that leaves `bytes` bytes of its body.
     fileprivate mutating func leave(
         _ job: Job, _ code: String = "reset", bytes: Int, fields: String, by worker: WorkerID
     ) {
@@ -193,7 +193,7 @@ extension CoreRig {
         wholeBody(job, by: worker, length: length, isResumed: true, fields: fields)
     }
 
-    /// A worker ends an attempt with a body in a file.
+    /// Completes an attempt with a body in a file.
     fileprivate mutating func wholeBody(
         _ job: Job, by worker: WorkerID, length: Int, isResumed: Bool, fields: String = ""
     ) {
@@ -206,7 +206,7 @@ extension CoreRig {
         core.workerSaid(.done(completion), body: nil, by: worker, now: now)
     }
 
-    /// Files that nobody goes on with, of the last pass.
+    /// Parts removed in the last pass.
     fileprivate var removedParts: [String] {
         actions.compactMap { if case .removePart(let file) = $0 { file } else { nil } }
     }
@@ -218,7 +218,7 @@ extension CoreRig {
     }
 }
 
-/// Bodies that are read while they arrive.
+/// Bodies that clients read while they grow.
 @Suite struct StreamTests {
     private func progress(_ rig: CoreRig, to client: ClientID) -> [Progress] {
         rig.replies(to: client).compactMap { if case .progress(let progress) = $0 { progress } else { nil } }
@@ -253,7 +253,7 @@ extension CoreRig {
         #expect(progress(rig, to: other).map(\.received) == [10, 10])
     }
 
-    /// The job that runs, broken off after 10 bytes, and the one that goes on with them.
+    /// The running job, interrupted after 10 bytes, and the job that resumes them.
     private func brokenOff(by worker: WorkerID, _ rig: inout CoreRig) throws -> (Job, Job) {
         let first = try #require(rig.jobs.first)
         tell(first, 10, by: worker, &rig)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// `QUERY why` names what a request waits for.
+/// Reasons in the reply to `QUERY why`.
 struct ReasonTests {
     private var rig = CoreRig(limits: limits)
 
@@ -14,7 +14,7 @@ struct ReasonTests {
         return limits
     }
 
-    /// The answer without what every one begins with.
+    /// The reply without its constant prefix.
     private mutating func why(_ handler: String, _ request: String, by client: ClientID) -> String {
         rig.pass { $0.say(.query(.why(HandlerID(handler)!, RequestID(request)!)), by: client) }
         for case .answer(_, _, let json) in rig.actions { return String(decoding: json, as: UTF8.self) }

@@ -3,9 +3,9 @@ import Testing
 
 @testable import EarshotCore
 
-/// Classes share by their weights, programs by turns, and however much one asks the others get theirs.
+/// Weighted sharing between classes, and round robin between programs regardless of their queue lengths.
 struct FairShareTests {
-    /// A bus without a free slot, whose jobs end one by one, each before the next.
+    /// A bus without a free slot, whose jobs end one after the other.
     private struct FullBus {
         var rig: CoreRig
         private let worker: WorkerID
@@ -21,7 +21,7 @@ struct FairShareTests {
             running = rig.jobs
         }
 
-        /// The URLs of the next jobs, in the order they start.
+        /// The URLs of the next jobs in the order of their starts.
         mutating func starts(_ count: Int) -> [String] {
             var urls: [String] = []
             while urls.count < count, !running.isEmpty {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Who waits for a full origin is served in turn.
+/// Turns of requests that wait for a full origin.
 struct FairnessTests {
     @Test(arguments: 2...6)
     func `each of several clients that wait for one origin has its turns`(count: Int) {
@@ -26,7 +26,7 @@ struct FairnessTests {
         #expect(turns.values.allSatisfy { (4...6).contains($0) } && turns.count == count, "\(turns)")
     }
 
-    /// Whoever scrolls wants what is in sight: the oldest is the likeliest to be replaced before it has come.
+    /// Serves the visible rows of a scrolling list first. The oldest request is the likeliest to be replaced.
     @Test func `what replaced goes before what waited longer, the newest first, but for one turn in four`() {
         var limits = CoreLimits()
         limits.origins.limit = 1

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// What SET does to a core that works.
+/// Effect of SET on a running core.
 struct SettingRequestTests {
     private func set(_ text: String, by client: ClientID, _ rig: inout CoreRig) {
         guard let setting = SettingWords(text.split(separator: " ").map { String($0) }) else {
@@ -100,7 +100,7 @@ struct SettingRequestTests {
         var worker = WorkerID(rawValue: 0)
         rig.pass { worker = $0.worker(1, slots: 8) }
         rig.pass { rig in for number in 0..<20 { rig.fetch("h", "\(number)", "http://o\(number)/", by: a) } }
-        // The last two slots of eight are kept for class high.
+        // The last two of eight slots are reserved for class high.
         var running = rig.jobs
         #expect(running.count == 6)
         rig.pass { set("slots 2", by: a, &$0) }
@@ -113,7 +113,7 @@ struct SettingRequestTests {
         rig.pass { $0.done(running.removeFirst(), by: worker) }
         #expect(rig.jobs.count == 1)
         running += rig.jobs
-        // A wish for more waits for the worker's word.
+        // A higher number of slots takes effect when the worker offers it.
         rig.pass { set("slots 12", by: a, &$0) }
         running += rig.jobs
         #expect(rig.core.runningAttempts == 6)

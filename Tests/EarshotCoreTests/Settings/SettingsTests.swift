@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Settings as people write them: names, bounds, rules, sources.
+/// Settings in text form: names, bounds, rules, sources.
 struct SettingsTests {
     private func change(_ text: String) throws(SettingError) -> SettingChange {
         try SettingChange(text.split(separator: " ").map { String($0) })

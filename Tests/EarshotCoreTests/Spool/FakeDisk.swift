@@ -2,8 +2,7 @@ import EarshotWire
 
 @testable import EarshotCore
 
-/// A disk for durable requests of a core under test. What a core asked for is done when the test says so, and outlives
-/// it.
+/// Disk for durable requests of a core under test. Carries out actions when the test calls, and outlives the core.
 struct FakeDisk {
     struct Row: Equatable {
         var acceptedAt: Int64
@@ -13,11 +12,11 @@ struct FakeDisk {
 
     private(set) var rows: [DurableID: Row] = [:]
     private var waiting: [Action] = []
-    /// Whether nothing more can be written.
+    /// Whether all writes fail.
     var isFull = false
     private var lastBody: UInt64 = 2_000_000
 
-    /// Takes what was asked for.
+    /// Queues the disk's actions.
     mutating func take(_ actions: [Action]) {
         waiting += actions.filter { action in
             switch action {
@@ -27,13 +26,13 @@ struct FakeDisk {
         }
     }
 
-    /// Changes when a row was accepted, as damage would.
+    /// Changes the acceptance time of a row, as damage would.
     mutating func date(_ id: DurableID, _ acceptedAt: Int64) { rows[id]?.acceptedAt = acceptedAt }
 
-    /// Forgets what was asked for and not done: a broker's end.
+    /// Discards queued actions, as the end of a broker does.
     mutating func lose() { waiting = [] }
 
-    /// Does all that was asked for, and tells the core.
+    /// Carries out all queued actions and reports the results to the core.
     mutating func work(_ core: inout BrokerCore, now: Tick) {
         let taken = waiting
         waiting = []
@@ -62,7 +61,7 @@ struct FakeDisk {
         }
     }
 
-    /// Tells a new core of what is there.
+    /// Restores all rows in a new core.
     func restore(_ core: inout BrokerCore, now: Tick) {
         for (id, row) in rows.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
             core.durableRestored(

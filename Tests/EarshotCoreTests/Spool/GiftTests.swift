@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Whose a file is: it is given away to one client alone, or shared.
+/// Ownership of files: given to a single client, or shared.
 @Suite struct GiftTests {
     private static let sum = String(repeating: "ab", count: 32)
     private static let url = "http://a.example/x"
@@ -13,7 +13,7 @@ import Testing
 
     init() { worker = rig.worker() }
 
-    /// The shell's part: a completion with a file, under the name that the core wants.
+    /// Acts as the shell: a completion with a file, under the name that the core chose.
     @discardableResult
     private mutating func done(
         _ job: Job, status: Int = 200, length: Int = 100_000, fields: String = ""
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    /// Whether a client was told in the last pass that the file it is told of is its own; nil if it was told of none.
+    /// Whether the file in a client's terminal of the last pass is its own; nil if the terminal names no file.
     private func isOwn(_ client: ClientID) -> Bool? {
         for case .deliver(client, let terminal, _) in rig.actions {
             return terminal.response.flatMap { $0.file == nil ? nil : $0.isYours }
@@ -254,7 +254,7 @@ import Testing
         #expect(grow(4_000, &rig) == [path, nil], "the cache may come to have it")
     }
 
-    // MARK: What follows
+    // MARK: Later requests
 
     @Test mutating func `who asks for the same when another has the file gets a file of its own`() throws {
         let clients = [rig.client(1), rig.client(2)]

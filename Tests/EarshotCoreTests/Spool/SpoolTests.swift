@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The bound of what is in the spool.
+/// Size limit of the spool.
 @Suite struct SpoolTests {
     private var limits: CoreLimits {
         var limits = CoreLimits()
@@ -63,7 +63,7 @@ import Testing
         grow(second, .max, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 2 spool-full"])
         #expect(rig.cancellations == [second.attempt])
-        // What it left is not kept.
+        // The partial file of a failed request is not kept.
         rig.pass {
             $0.core.partKept(of: second.attempt, bytes: 501, by: worker)
             $0.failed(second, "cancelled", by: worker)

@@ -2,13 +2,12 @@ import Testing
 
 @testable import EarshotCore
 
-/// Keys that are as alike as record numbers are still fall apart in a table.
+/// Distribution of hashes of similar keys, such as record numbers.
 struct NumberHashTests {
-    /// The largest share of a table's places that keys of ours leave unused, where chance leaves 37 of 100: with any
-    /// words that a process may have.
+    /// Maximum share of a table's places that stay unused, with any secret words. Random hashes leave 37 % unused.
     private static let mostUnused = 0.45
 
-    /// How many of as many places as there are keys get none.
+    /// Share of places without a hash, in a table with as many places as hashes.
     private static func unused(_ hashes: [UInt32]) -> Double {
         let places = hashes.count
         precondition(places & (places - 1) == 0, "a table's size is a power of two")
@@ -37,17 +36,17 @@ struct NumberHashTests {
         ] as [[Int32]] {
             hashes.append(NumberHash.of(key[0], key[1], key[2], key[3]))
         }
-        // One pair in four billion is alike by chance.
+        // Two hashes collide by chance in one of four billion cases.
         #expect(Set(hashes).count == hashes.count)
     }
 
-    /// Keys that are alike in one way.
+    /// Keys with one kind of similarity.
     struct Pattern: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let key: @Sendable (UInt64) -> (UInt64, UInt64)
     }
 
-    /// Keys as the core has them, and such as a peer would make if it could tell which ones meet.
+    /// Keys that occur in the core, and keys that an attacker might construct for collisions.
     static let patterns = [
         Pattern(testDescription: "numbers in a row") { ($0, 0) },
         Pattern(testDescription: "second numbers in a row") { (7, $0) },

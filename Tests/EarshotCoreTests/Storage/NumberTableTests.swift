@@ -2,7 +2,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The table finds what was put in and nothing else, whatever hashes meet.
+/// Lookups in a hash table, also with equal hashes.
 struct NumberTableTests {
     @Test(arguments: [1, 7, 1 << 20])
     func `a table agrees with a dictionary over random insertions and removals`(hashes: UInt32) {

@@ -2,14 +2,14 @@ import Testing
 
 @testable import EarshotCore
 
-/// The table keeps its numbers in order and finds any position in few steps.
+/// Order of the numbers, and number of steps of a search.
 struct OrderedNumbersTests {
     @Test(arguments: [40, 300, 5_000])
     func `a table agrees with a sorted array over random insertions and removals`(keys: Int32) {
         var table = OrderedNumbers()
         var model: [Int32] = []
         var random = SplitMix(seed: UInt64(keys))
-        // It fills, and then empties.
+        // The table fills, and then empties.
         for step in 0..<20_000 {
             let number = Int32.random(in: 0..<keys, using: &random)
             let position = table.firstPosition { $0 < number }

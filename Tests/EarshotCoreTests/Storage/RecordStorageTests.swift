@@ -2,9 +2,9 @@ import Testing
 
 @testable import EarshotCore
 
-/// Memory kept by hand: each record that was put in is ended once, wherever it moved to meanwhile.
+/// Manual memory management: each record is destroyed exactly once, also after moves.
 struct RecordStorageTests {
-    /// Counts itself out when it ends.
+    /// Decrements a counter when it is destroyed.
     private final class Token {
         let onEnd: () -> Void
         init(_ onEnd: @escaping () -> Void) { self.onEnd = onEnd }

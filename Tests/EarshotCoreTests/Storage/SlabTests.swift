@@ -2,9 +2,9 @@ import Testing
 
 @testable import EarshotCore
 
-/// Records are where their numbers say, for as long as they are in use, and what they refer to ends with them.
+/// Lifetime of records in a slab: each keeps its number until it is removed, and releases its references then.
 struct SlabTests {
-    /// Tells by how many there are whether one was lost or ended twice.
+    /// Reference that records hold. Its count reveals a lost or doubly destroyed record.
     private final class Token {}
 
     private struct Record {
@@ -42,7 +42,7 @@ struct SlabTests {
         for number: Int32 in 0..<999 { slab.remove(number) }
         slab.releaseRoom(least: 4_096)
         #expect(slab.capacity == capacity)
-        // The last one stays, so a second try would release no more.
+        // The last record stays in place, so another attempt would release no more.
         slab.releaseRoom(least: 0)
         #expect(slab.capacity == capacity && !slab.hasSpareRoom(least: 0))
     }
@@ -110,7 +110,7 @@ struct SlabTests {
         var copy = slab
         slab.remove(numbers[0])
         slab[numbers[1]] += ", changed"
-        // The eighth place was the last one: this makes both grow.
+        // The capacity is eight, so both slabs grow here.
         _ = slab.insert("in place of the first")
         _ = slab.insert("in a new place")
         _ = copy.insert("in a new place of the copy")

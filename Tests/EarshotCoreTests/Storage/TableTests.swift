@@ -3,18 +3,18 @@ import Testing
 
 @testable import EarshotCore
 
-/// Answers to QUERY list tables a page at a time.
+/// Replies to QUERY with pages of a table.
 @Suite struct TableTests {
     var rig = CoreRig()
 
-    /// The answer to a question about a page.
+    /// The reply to a query for one page.
     private mutating func answer(_ query: Query, _ page: QueryPage = QueryPage(), to client: ClientID) -> String {
         rig.pass { $0.say(.query(query, page), by: client) }
         for case .answer(client, query, let json) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }
 
-    /// The values of a member, in order.
+    /// The values of a member, in order of occurrence.
     private func values(_ name: String, in json: String) -> [String] {
         json.components(after: "\"\(name)\":\"")
     }
@@ -85,7 +85,7 @@ import Testing
 }
 
 extension String {
-    /// What stands between each `mark` and the next quotation mark.
+    /// The text between each `mark` and the next quotation mark.
     fileprivate func components(after mark: String) -> [String] {
         var found: [String] = []
         var rest = utf8[...]

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Isolation: flights that lost two workers run again one by one, and only one that kills workers alone is poisonous.
+/// Isolation: flights that lost two workers run alone, and only a flight that kills workers alone is poisonous.
 struct IsolationTests {
     private var rig = CoreRig()
 
@@ -66,7 +66,7 @@ struct IsolationTests {
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
         #expect(asksForLife(last) && rig.jobs.isEmpty, "a worker that hangs clears no suspect")
-        // The answer clears a long one: its worker takes the last one beside it.
+        // The PONG clears a slow suspect, and its worker starts the last one beside it.
         rig.pass { $0.pong(by: last) }
         #expect(rig.jobs.count == 1)
         #expect(rig.jobs[0].url != "http://h4/")
@@ -88,7 +88,7 @@ struct IsolationTests {
                 ends += rig.terminals(for: a)
                 continue
             }
-            // 100 ms the first time, 200 ms the second.
+            // The isolation takes 100 ms the first time, 200 ms the second.
             rig.wait(milliseconds: 200)
             #expect(asksForLife(worker))
             rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
@@ -198,7 +198,7 @@ struct IsolationTests {
         rig.actions.compactMap { if case .sendWorker(let id, .job(let job)) = $0 { (id, job.url) } else { nil } }
     }
 
-    /// Two workers die one after the other, with all flights of the queue; the third one gets the suspects.
+    /// Kills two workers in succession, each with all flights of the queue. The third one gets the suspects.
     private mutating func loseTwoWorkers() -> WorkerID {
         for number in 1...2 as ClosedRange<UInt64> {
             rig.pass { _ = $0.worker(number) }
@@ -212,7 +212,7 @@ struct IsolationTests {
         rig.actions.contains { if case .sendWorker(worker, .ping) = $0 { true } else { false } }
     }
 
-    /// The worker of the last pass's only job.
+    /// The worker of the only job of the last pass.
     private func holder() -> WorkerID {
         #expect(starts.count == 1)
         return starts.first?.worker ?? WorkerID(rawValue: 0)
@@ -224,7 +224,7 @@ struct IsolationTests {
         return ""
     }
 
-    /// Runs 20 flights in one worker at a time, of which one kills its worker some time after its start.
+    /// Runs 20 flights with one worker at a time. One of the flights kills its worker some time after its start.
     ///
     /// - Returns: all terminals, and the number of workers that died.
     private mutating func runBeside(

@@ -3,26 +3,26 @@ import Testing
 
 @testable import EarshotCore
 
-/// Leases are found by their whole attempt, whatever attempts share a hash.
+/// Lookup of leases by their whole attempt, also with equal hashes.
 struct LeaseTableTests {
     private static func attempt(_ broker: UInt64, _ flight: UInt64, _ attempt: UInt32) -> AttemptID {
         AttemptID(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
     }
 
-    /// A lease that `flight` tells from others.
+    /// A lease that `flight` identifies.
     private static func lease(_ flight: Int32) -> WorkerLease {
         WorkerLease(
             origin: flight / 2, isHigh: flight % 2 == 0, use: .flight(flight), startedAt: Tick(nanoseconds: 0),
             maxBytes: nil)
     }
 
-    /// Few attempts, so that they meet, and those of two brokers whose hashes are the same.
+    /// Attempts of two brokers, with equal hashes across the brokers.
     private static let attempts: [AttemptID] = (0..<200).flatMap { flight in
         [attempt(0x10, flight, 1), attempt(0x11, flight, 0), attempt(0x10, flight, 2), attempt(0x13, flight, 1)]
     }
 
     @Test func `the attempts of the tests below share hashes`() {
-        // As the table makes them.
+        // The same hash as in the table.
         let hashes = Self.attempts.map { NumberHash.of($0.flight, $0.broker.rawValue ^ UInt64($0.attempt)) }
         #expect(Set(hashes).count <= Self.attempts.count / 2)
         #expect(Set(Self.attempts).count == Self.attempts.count)
@@ -34,7 +34,7 @@ struct LeaseTableTests {
         var model: [AttemptID: Int32] = [:]
         var random = SplitMix(seed: seed)
         for step in 0..<8_000 as Range<Int32> {
-            // It grows to some hundreds and is emptied again, and again.
+            // The table repeatedly grows to some hundred leases and is emptied.
             let isGrowing = step / 1_000 % 2 == 0
             let attempt = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
             if model[attempt] == nil, isGrowing || Int.random(in: 0..<4, using: &random) == 0 {
@@ -76,7 +76,7 @@ struct LeaseTableTests {
         let unknown = Self.attempt(0x99, 0, 0x89)
         table[unknown] = Self.lease(-1)
         #expect(!table.contains(unknown) && table.count == Self.attempts.count)
-        // Nor does it take one away.
+        // Assigning nil does not remove the lease.
         table[Self.attempts[9]] = nil
         #expect(table[Self.attempts[9]]?.receivedBytes == 7)
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Workers that users bring, and what waits for them.
+/// Users' own workers, their pools, and the requests that wait for them.
 struct PoolTests {
     private var rig = CoreRig(secret: "s")
 
@@ -70,7 +70,7 @@ struct PoolTests {
         }
         #expect(rig.jobs.count { $0.url.hasPrefix("thumb:") } == 2)
         #expect(rig.jobs.count { $0.url.hasPrefix("http:") } == 1)
-        // The web stays full, and each end of a job of the other pool starts its next.
+        // The web pool stays full, and each completion in the other pool starts the next job there.
         var running = rig.jobs.filter { $0.url.hasPrefix("thumb:") }
         var done = 0
         while let job = running.popLast() {
@@ -95,7 +95,7 @@ struct PoolTests {
         rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "gone:\(n)", by: a) } }
         rig.pass { $0.core.workerLost(gone, now: $0.now) }
         rig.now = rig.now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
-        // Of four two fail in this pass, and in the other pool the only one.
+        // Two of four requests fail in this pass, and the only one of the other pool.
         rig.pass { $0.fetch("h", "d", "cooling://h/2", by: a) }
         #expect(rig.terminals(for: a).count { $0.hasSuffix("unsupported-scheme") } == 2)
         #expect(rig.terminals(for: a).contains("h d origin-cooling"))
@@ -207,7 +207,7 @@ struct PoolTests {
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:1", by: a) { $0.options.retries = 9 } }
-        // Each pause is longer than the one before; the last is longer than the wait.
+        // Each pause is longer than the previous one. The last is longer than the absence limit.
         for _ in 1...6 {
             let job = rig.jobs[0]
             rig.pass { rig in
@@ -269,7 +269,7 @@ struct PoolTests {
             _ = rig.worker(6, schemes: ["thumb"], hearsDrain: true)
         }
         #expect(drained == [WorkerID(rawValue: 4), WorkerID(rawValue: 6)])
-        // Running jobs are finished, and nothing else is given out.
+        // Running jobs end, and no others start.
         rig.pass { rig in
             for job in jobs {
                 for own in [quiet, told] where rig.core.holds(job.attempt, own) { rig.done(job, by: own) }

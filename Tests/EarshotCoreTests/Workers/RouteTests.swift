@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// Ways to a server, and cookies: who shares what.
+/// Routes (proxies, CA files, client certificates), and sharing of cookie jars.
 struct RouteTests {
     var rig = CoreRig()
     private var worker = WorkerID(rawValue: 0)
@@ -106,7 +106,7 @@ struct RouteTests {
         #expect(field(rig.jobs[0], "cookie") == "a=2")
     }
 
-    /// A request of a root that takes a cookie home, and its end: nobody is subscribed there any more.
+    /// Runs a request of a root that receives a cookie. No subscriber is left afterwards.
     private mutating func visit(_ root: String, by client: ClientID, at worker: WorkerID) throws {
         rig.pass { $0.fetch(root, "1", "http://o/", by: client) { $0.options.usesCookies = true } }
         let job = try #require(rig.jobs.first)
@@ -122,7 +122,7 @@ struct RouteTests {
         #expect(rig.core.isIdle && rig.core.roots.count == 0)
     }
 
-    /// The cookies that a root has for its next request, which is removed.
+    /// Returns the cookies that a root's next request sends, and removes that request.
     private mutating func cookies(of root: String, for client: ClientID) throws -> String? {
         rig.pass { $0.fetch(root, "2", "http://o/", by: client) { $0.options.usesCookies = true } }
         let found = field(try #require(rig.jobs.first), "cookie")
@@ -141,7 +141,7 @@ struct RouteTests {
         try visit("one", by: a, at: worker)
         rig.now = rig.now.advanced(byMilliseconds: 999)
         #expect(try cookies(of: "one", for: a) == "one=1")
-        // Its time begins anew, with one timer for all jars.
+        // The jar's time starts again, with one timer for all jars.
         rig.now = rig.now.advanced(byMilliseconds: 999)
         rig.pass { $0.core.timePassed(now: $0.now) }
         #expect(try cookies(of: "one", for: a) == "one=1")

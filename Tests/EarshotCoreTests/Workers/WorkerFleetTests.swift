@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The fleet alone: phases of workers and leases, slots, signs of life, and attempts of earlier brokers.
+/// The fleet in isolation: phases of workers and leases, slots, liveness, and attempts of earlier brokers.
 struct WorkerFleetTests {
     fileprivate static let now = Tick(nanoseconds: 1_000_000_000)
     fileprivate static let web = [WorkerPool.web]
@@ -202,7 +202,7 @@ struct WorkerFleetTests {
         #expect(fleet[worker].slots == slots && fleet[worker].freeSlots == free)
         let count = fleet.slotCount(of: WorkerPool.web)
         #expect(count.total == slots && count.free == free && count.lower == leases)
-        // Transfers above lowered slots end and are not replaced.
+        // Leases above the lowered slots drain.
         #expect(fleet[worker].ceiling == max(slots, leases))
         #expect(fleet.checkInvariants() == [])
         guard leases > 0 else { return }
@@ -249,7 +249,7 @@ struct WorkerFleetTests {
         #expect(fleet[worker].freeSlots == 6 && fleet[worker].foreign == [second])
         #expect(fleet.endForeign(second, at: worker) && !fleet.endForeign(second, at: worker))
         #expect(fleet[worker].freeSlots == 7 && fleet.checkInvariants() == [])
-        // One that ends before its HOLDS is not awaited any more.
+        // An attempt that ends before its HOLDS is not awaited any longer.
         let third = Self.attempt(3, broker: 9)
         fleet.holdsForeign(third, isTold: true, at: worker)
         #expect(fleet.endForeign(third, at: worker) == true)
@@ -285,7 +285,7 @@ struct WorkerFleetTests {
         fleet.join(2)
         fleet.holdsForeign(Self.attempt(1, broker: 9), isTold: false, at: first)
         #expect(fleet.isOpen() == false && fleet.isAwaitingWorkers)
-        // A worker that dies now is not awaited again.
+        // A worker that dies from here on is not awaited again.
         _ = fleet.remove(WorkerID(rawValue: 3))
         #expect(fleet.isOpen() == false)
         _ = fleet.endForeign(Self.attempt(1, broker: 9), at: first)
@@ -313,7 +313,8 @@ struct WorkerFleetTests {
 struct WorkerLivenessTests {
     private typealias Fleet = WorkerFleetTests
 
-    /// Times are milliseconds after the worker joined, whose heartbeat is due after 100 and whose answer after 1,000.
+    /// Times are in milliseconds since the worker joined. The heartbeat is due after 100, and the reply to PING after
+    /// 1,000.
     @Test(
         arguments: [
             (nil, 99, .waiting(until: Fleet.later(100))), (nil, 100, .asking(until: Fleet.later(200))),
@@ -367,7 +368,7 @@ struct WorkerLivenessTests {
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(400)) == .asking(until: Fleet.later(500)))
     }
 
-    /// A fleet whose worker isolates flight 5 until 100 ms after it joined.
+    /// A fleet with a worker that isolates flight 5 until 100 ms after it joined.
     private func isolating() -> (fleet: WorkerFleet, worker: Int32) {
         var fleet = Fleet.fleet()
         let worker = fleet.add(1)
@@ -442,11 +443,11 @@ struct WorkerLivenessTests {
         }
         #expect(place(nil) == ["1", "true"])
         #expect(fleet.placeForSuspect(of: 1, quarantine: nil) == nil)
-        // The empty quarantine of another pool is none.
+        // The quarantine of another pool is not available, even if empty.
         fleet.setQuarantine(empty, true)
         #expect(place(nil) == [])
         fleet.setQuarantine(empty, false)
-        // An empty worker is better than a quarantine with transfers, and that better than none.
+        // Preference: an empty worker, then a quarantine with transfers.
         fleet.setQuarantine(busy, true)
         #expect(fleet[busy].freeSlots == 0 && fleet[busy].unusedSlots == 1)
         #expect(place(busy) == ["1", "true"])
@@ -468,7 +469,7 @@ struct WorkerLivenessTests {
 }
 
 extension WorkerFleet {
-    /// A worker that has joined.
+    /// Adds a worker that has joined.
     @discardableResult
     fileprivate mutating func add(_ id: UInt64, slots: Int = 8, pools: [Int32] = WorkerFleetTests.web) -> Int32 {
         connected(WorkerID(rawValue: id), now: WorkerFleetTests.now)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The table of pools alone: each event in each phase of a pool, the limits, and the lists.
+/// The table of pools in isolation: each event in each phase of a pool, the limits, and the lists.
 struct WorkerPoolsTests {
     private static let now = Tick(nanoseconds: 1_000_000_000)
     private static let ownWorkersEnd = now.advanced(byMilliseconds: 500)
@@ -35,20 +35,20 @@ struct WorkerPoolsTests {
         case register, leave, openAwaited, close
     }
 
-    /// Pools of which that of the scheme "s" is in a phase.
+    /// A table in which the pool of the scheme "s" is in the given phase.
     private static func pools(_ phase: Phase = .absent, limit: Int = 10) -> WorkerPools {
         var pools = WorkerPools(limits: WorkerPools.Limits(pools: limit, absenceMilliseconds: 100))
         pools.awaitOwnWorkers(until: ownWorkersEnd)
         guard phase != .absent else { return pools }
         let served = pools.register(["s"])?.first ?? -1
-        // A closed pool is kept for its origins.
+        // Its origins keep a closed pool in the table.
         pools.originAdded(to: served)
         if phase == .awaited || phase == .closed { _ = pools.leave(served, now: now) }
         if phase == .closed { pools.close(served) }
         return pools
     }
 
-    /// Nil for an event that does not happen in a phase.
+    /// Expected phase; nil for an event that cannot occur in a phase.
     private static func expected(_ event: Event, _ phase: Phase) -> Phase? {
         switch (event, phase) {
         case (.register, _): .served
