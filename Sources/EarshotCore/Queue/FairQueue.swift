@@ -7,7 +7,7 @@ internal import EarshotWire
 /// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
 /// are likely to be replaced next, wait.
 ///
-/// A *lane* holds the interests of one client in one origin, with one set of credentials, under one root. A lane whose
+/// A *lane* holds the interests of one client at one origin, with one set of credentials, under one root. A lane whose
 /// client's window is full, or whose origin is full or cools down, is *parked* at its next turn: it leaves the rotation
 /// with all its interests, and returns when the obstacle ends. So every operation takes O(1), and blocked interests
 /// cost nothing.

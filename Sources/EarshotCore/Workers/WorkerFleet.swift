@@ -350,7 +350,7 @@ struct WorkerFleet {
         return true
     }
 
-    // MARK: Signs of life
+    // MARK: Liveness
 
     /// Starts the heartbeat of a worker with transfers.
     ///
