@@ -59,11 +59,11 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .http2:
             .init(
                 .word(["auto", "off"]), .permission(\.origins.allowsHTTP2),
-                help: "HTTP/2 over TLS with an origin without a rule, where the server offers it")
+                help: "HTTP/2 over TLS for origins without a rule, where the server offers it")
         case .addressPolicy:
             .init(
                 .word(AddressPreset.allCases.map(\.rawValue)), .lookedUp(0),
-                help: "addresses to which connections are allowed without a rule; public-only excludes inner networks")
+                help: "addresses that connections may reach without a rule; public-only excludes private networks")
         case .requests:
             .init(.number(1...10_000_000), .core(\.requests), help: "maximum number of open requests of all clients")
         case .requestsPerClient:
@@ -77,7 +77,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .coolDown:
             .init(
                 .time(0...WireLimits.seconds * 1_000), .core(\.coolDownMilliseconds),
-                help: "longest cool-down that a server may ask for, in seconds")
+                help: "maximum cool-down that a server may request, in seconds")
         case .inlineBytes:
             .init(
                 .number(0...16 << 20), .workers(\.inlineBytes, 65_536),
@@ -87,11 +87,11 @@ public enum SettingName: String, CaseIterable, Sendable {
                 .number(0...WireLimits.requestBodyBytes), .core(\.requestBodyBytes),
                 help: "maximum size of the body of a request, in bytes")
         case .spoolSize:
-            .init(.number(1 << 20...1 << 50), .core(\.spoolBytes), help: "maximum bytes of bodies in the spool")
+            .init(.number(1 << 20...1 << 50), .core(\.spoolBytes), help: "maximum size of the spool, in bytes")
         case .spoolFree:
             .init(
                 .number(0...1 << 50), .workers(\.spoolFreeBytes, 256 << 20),
-                help: "bytes that the spool leaves free on its disk")
+                help: "free space that the spool leaves on its disk, in bytes")
         case .maxRatio:
             .init(
                 .number(0...WireLimits.ratio), .workers(\.maxRatio, 200),
@@ -103,21 +103,21 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .drainSeconds:
             .init(
                 .time(0...WireLimits.seconds * 1_000), .lookedUp(10_000),
-                help: "time that running work has after SIGTERM, in seconds")
+                help: "grace period of running transfers after SIGTERM, in seconds")
         case .cacheSize:
             .init(.number(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
         case .durableSize:
             .init(
                 .number(0...1 << 50), .lookedUp(1 << 30),
-                help: "maximum bytes of durable requests and their results; 0 disables durable requests")
+                help: "maximum size of durable requests and their results, in bytes; 0 disables durable requests")
         case .durableTime:
             .init(
                 .time(1_000...365 * WireLimits.seconds * 1_000), .core(\.durableMilliseconds),
-                help: "how long a durable request is kept, in seconds")
+                help: "retention time of a durable request, in seconds")
         case .cookieTime:
             .init(
                 .time(0...30 * WireLimits.seconds * 1_000), .core(\.cookieMilliseconds),
-                help: "how long a cookie jar is kept without a handler of its root, in seconds")
+                help: "retention time of a cookie jar without handlers of its root, in seconds")
         }
     }
 
