@@ -67,7 +67,6 @@ public final class MessageStream {
     private(set) var awaitsRoom = false
     /// Time of the last reservation; nil without reserved bytes.
     public private(set) var reservedAt: LoopTime?
-    /// Output last reported to `memory`.
 
     /// Takes ownership of `descriptor`, a connected non-blocking socket, and queues the greeting.
     ///

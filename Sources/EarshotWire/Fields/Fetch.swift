@@ -1,64 +1,65 @@
-/// FETCH: a client wants a URL under a handler.
+/// FETCH: a client's request for a URL under a handler.
 ///
-/// Head: `FETCH handler request url`, the fields below, an empty line and HTTP fields. Body: that of the HTTP request,
-/// absent for most.
+/// Head: `FETCH handler request url`, the fields below, an empty line and HTTP fields. Body: the body of the HTTP
+/// request, usually absent.
 public struct Fetch: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
-    /// As the client wrote it, without spaces and controls, 1 to 8,192 bytes; bytes that are not UTF-8 are
-    /// percent-escapes. Whether it is a URL is judged by the broker.
+    /// URL as the client wrote it: 1 to 8,192 bytes without spaces and controls. Bytes that are not UTF-8 are
+    /// percent-escaped. The broker parses it.
     public var url: String
     public var options = Options()
-    /// HTTP header fields to send, lines separated by LF, unchecked.
+    /// HTTP header fields to send, separated by LF and unchecked.
     public var httpFields: [UInt8] = []
-    /// What the sender puts into frame 2, at most `WireLimits.requestBodyBytes`. Who reads a head finds nil.
+    /// Second frame, at most `WireLimits.requestBodyBytes`, set by the sender. Decoding a head leaves it nil.
     public var body: [UInt8]?
 
-    /// What the named fields say, each with its default.
+    /// The named fields, each with its default.
     public struct Options: Equatable, Sendable {
         public var priority = PriorityClass.normal
-        /// An HTTP method; others than `GET` and `HEAD` are for requests that do not coalesce.
+        /// HTTP method. Methods other than `GET` and `HEAD` require a request that does not coalesce.
         public var method = "GET"
-        /// Whether others may share the fetch.
+        /// Whether other requests may share the fetch.
         public var coalesces = true
-        /// The longest time without a byte; 1 ms to a day.
+        /// Maximum time without a received byte, 1 ms to a day.
         public var timeoutMilliseconds = 60_000
-        /// The time for all of it, waiting included; nil for none.
+        /// Maximum total time, including the time in the queue; nil for no limit.
         public var deadlineMilliseconds: Int?
-        /// Decoded bytes of body; nil for no limit.
+        /// Maximum size of the decoded body in bytes; nil for no limit.
         public var maxBytes: Int?
         public var redirect = RedirectMode.follow
-        /// How it deals with the cache.
+        /// Use of the cache.
         public var cache = CacheMode.default
-        /// Attempts after the first; 0 to 20.
+        /// Maximum number of retries, 0 to 20.
         public var retries = 2
-        /// The least time between two PROGRESS messages, at least 50; nil for none at all.
+        /// Minimum time between two PROGRESS messages, at least 50; nil for no PROGRESS.
         public var progressMilliseconds: Int?
-        /// Whether progress tells where the body can be read while it arrives.
+        /// Whether PROGRESS names the file from which the body can be read while it arrives.
         public var streams = false
-        /// In which form the body comes.
+        /// Form in which the body is delivered.
         public var delivery = BodyDelivery.auto
-        /// Whether a file is to be the client's own, to be moved away, if nobody else has to do with it.
+        /// Whether the client requests exclusive ownership of the file, to move or change it. Granted only if the file
+        /// has no other user.
         public var takes = false
-        /// The SHA-256 the body must have, 64 hexadecimal digits.
+        /// Required SHA-256 of the body, 64 hexadecimal digits.
         public var digest: String?
-        /// A coalescing key of the client's own, added to the broker's; 1 to 200 visible bytes.
+        /// Coalescing key of the client, added to the broker's key; 1 to 200 visible bytes.
         public var key: String?
-        /// By which way it goes to its server.
+        /// Proxy and certificates for the connection.
         public var route = Route()
-        /// Whether it takes part in the cookies of its handler's root.
+        /// Whether the request uses the cookie jar of its handler's root.
         public var usesCookies = false
-        /// First purge all that the handler wanted.
+        /// Whether all earlier requests of the handler are purged first.
         public var replacesHandler = false
-        /// Fetch, but deliver no body.
+        /// Whether the response is only cached and no body is delivered.
         public var isWarm = false
-        /// Whether it is kept on the disk and runs without its client, until its terminal is acknowledged.
+        /// Whether the request is stored on disk and runs without its client until its terminal is acknowledged.
         public var isDurable = false
-        /// Whether the sender is subscribed to the handler and owns the request; a durable one belongs to its handler.
+        /// Whether the sender subscribes to the handler and owns the request. The handler owns a durable request.
         public var subscribes = true
-        /// Milliseconds since the program first made the request, for one that is sent again; at most a day.
+        /// Milliseconds since the program first made the request, for a repeated FETCH; at most a day.
         public var askedMilliseconds = 0
-        /// Echoed by the terminal and by progress.
+        /// Text that terminal and PROGRESS repeat.
         public var tag: String?
 
         public init() {}
@@ -93,26 +94,26 @@ public struct Fetch: Equatable, Sendable {
 }
 
 extension Fetch.Options {
-    /// Retries a client may ask for.
+    /// Range of `retries`.
     public static let retriesRange = 0...20
 
-    /// Methods of which asking twice does no more than asking once: RFC 9110, section 9.2.2. No unknown method is one.
+    /// Idempotent methods: RFC 9110, section 9.2.2. Unknown methods are not idempotent.
     public static let idempotentMethods: Set<String> = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"]
 
-    /// Whether the request lives and dies with its sender.
+    /// Whether the request ends with its sender's session.
     public var isOwned: Bool { subscribes && !isDurable }
 
-    /// Whether it may be asked again by itself when nobody knows what became of it.
+    /// Whether the request may be repeated automatically when its outcome is unknown.
     public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
 
     /// The defaults.
     private static let usual = Self()
 
-    /// The table of options: name, property, default, form, whether two requests that differ in it are different
-    /// requests, and the help of a command that offers it. Reader, writer, fingerprint, durable storage, command-line
-    /// option and the check of the document derive from it.
+    /// The table of options: name, property, default, form, role and help. The role says whether two requests that
+    /// differ in the option are different requests. Reader, writer, fingerprint, durable storage, command-line option
+    /// and the check of the document derive from the table.
     ///
-    /// Inlined with its visitor, so that a visit is straight code without calls.
+    /// Inlined with its visitor, so that a visit is straight-line code without calls.
     @inline(__always)
     static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
         try visitor.field(
@@ -166,42 +167,42 @@ extension Fetch.Options {
         try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
     }
 
-    /// Whether it differs from no options at all only in the way it is handled.
+    /// Whether all options with the role `.content` have their defaults.
     public var hasUsualContent: Bool {
         var (options, check) = (self, ContentCheck())
         try? Self.visit(&options, &check)
         return check.isUsual
     }
 
-    /// Hashes the options in which no two requests under one ID differ. For a comparison inside one process.
+    /// Hashes the options that distinguish requests under one ID. The result is valid only inside one process.
     public func hashContent(into hasher: inout Hasher) {
         var (options, visitor) = (self, ContentHasher(hasher: hasher))
         try? Self.visit(&options, &visitor)
         hasher = visitor.hasher
     }
 
-    /// Bytes of all texts.
+    /// Total length of all texts, in bytes.
     public var textBytes: Int {
         var (options, counter) = (self, TextCounter())
         try? Self.visit(&options, &counter)
         return counter.byteCount
     }
 
-    /// The fields in the order in which they are written.
+    /// The fields, in the order in which they are written.
     public static var fields: [FieldRow] {
         var (options, list) = (Self(), FieldList())
         try? Self.visit(&options, &list)
         return list.rows
     }
 
-    /// Sets an option of the table to text of a person.
+    /// Sets an option of the table from user-supplied text.
     ///
-    /// - Throws: `WireError` whose detail tells the possible values.
+    /// - Throws: `WireError` whose detail lists the possible values.
     public mutating func set(_ name: String, to text: String) throws(WireError) {
         try set(HeadText(bytes: Array(name.utf8)[...]), HeadText(bytes: Array(text.utf8)[...]))
     }
 
-    /// Reads a field. Unknown ones are a later version's.
+    /// Reads a field. Unknown fields are ignored, because a later version may define them.
     @inline(__always)
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
         var reader = FieldReader(name, value)
@@ -211,7 +212,7 @@ extension Fetch.Options {
 
     func write(to writer: inout HeadWriter) {
         var options = self
-        // A writer throws nothing.
+        // The writer never throws.
         try? Self.visit(&options, &writer)
     }
 }

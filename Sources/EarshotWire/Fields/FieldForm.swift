@@ -1,16 +1,16 @@
-/// Form of a field's value: how it is read and written.
+/// Form of a field's value: how the value is parsed and written.
 protocol FieldForm<Value> {
     associatedtype Value: Hashable
 
-    /// Reads a value.
+    /// Parses a value.
     ///
-    /// - Parameter name: of its field, for the error.
+    /// - Parameter name: Name of the field, for the error.
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Value
     /// Writes a field with a value.
     func write(_ value: Value, _ name: String, to writer: inout HeadWriter)
-    /// Length of a value whose length has no bound here; 0 for others.
+    /// Length of a value of variable length, in bytes; 0 for other forms.
     func textBytes(_ value: Value) -> Int
-    /// All values as they are written, if they are a few words; else none.
+    /// All values in their written form, if the form is an enumeration; empty otherwise.
     var words: [String] { get }
 }
 
@@ -29,7 +29,7 @@ struct FlagForm: FieldForm {
     var words: [String] { ["yes", "no"] }
 }
 
-/// One of some words.
+/// Enumeration with one word for each value.
 struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Value {
@@ -48,7 +48,7 @@ struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: Fiel
     }
 }
 
-/// Class of urgency.
+/// Priority class.
 struct ClassForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> PriorityClass {
@@ -58,7 +58,7 @@ struct ClassForm: FieldForm {
     func write(_ value: PriorityClass, _ name: String, to writer: inout HeadWriter) { writer.field(name, value.name) }
 }
 
-/// Time in seconds over 0, kept in milliseconds.
+/// Time in seconds, greater than 0, stored in milliseconds.
 struct SecondsForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Int { try HeadReader.milliseconds(text, name) }
@@ -118,7 +118,7 @@ struct KeyForm: FieldForm {
     func textBytes(_ value: String) -> Int { value.utf8.count }
 }
 
-/// SHA-256 with the name of its algorithm; kept without it.
+/// SHA-256 with the prefix `sha-256=` on the wire, stored without it.
 struct DigestForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
@@ -130,7 +130,7 @@ struct DigestForm: FieldForm {
     func textBytes(_ value: String) -> Int { value.utf8.count }
 }
 
-/// Value that may be missing.
+/// Value that may be absent.
 struct OptionalForm<Form: FieldForm>: FieldForm {
     private let form: Form
 

@@ -1,5 +1,5 @@
 extension FieldVisitor {
-    /// Visits a field that no command offers.
+    /// Visits a field without a command-line option.
     @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
@@ -8,10 +8,10 @@ extension FieldVisitor {
     }
 }
 
-/// Code that goes through a table of fields.
+/// An operation on each field of a table.
 ///
-/// A table is a function that passes each of its fields to a visitor. The compiler makes straight code of table and
-/// visitor together: nothing is looked up at run time.
+/// A table is a function that passes each of its fields to a visitor. The compiler specializes table and visitor
+/// together into straight-line code without lookups at run time.
 protocol FieldVisitor {
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
@@ -22,19 +22,19 @@ protocol FieldVisitor {
     mutating func route(_ route: inout Route) throws(WireError)
 }
 
-/// Meaning of an option for the identity of a request.
+/// Role of an option in the identity of a request.
 enum FieldRole {
-    /// Requests under one ID that differ in it are different requests.
+    /// Two requests under one ID with different values are different requests.
     case content
-    /// A request may be made again with another value.
+    /// A repeated request may have another value.
     case handling
 }
 
-/// Reads one field into the property that the table has for its name.
+/// Reads one field into the property that the table assigns to its name.
 struct FieldReader: FieldVisitor {
     let name: HeadText
     let text: HeadText
-    /// Whether the table has the name.
+    /// Whether the table contains the name.
     private(set) var isDone = false
 
     @inline(__always)
@@ -53,7 +53,7 @@ struct FieldReader: FieldVisitor {
         value = try form.read(text, name)
     }
 
-    /// The caller reads these last, since few requests have any.
+    /// Does nothing. The caller tries the route's fields last, because few requests have any.
     @inline(__always)
     mutating func route(_ route: inout Route) {}
 }
@@ -72,7 +72,7 @@ extension HeadWriter: FieldVisitor {
     mutating func route(_ route: inout Route) { route.write(to: &self) }
 }
 
-/// Hashes the content of a request, for a comparison inside one process.
+/// Hashes the content of a request, for comparisons inside one process.
 struct ContentHasher: FieldVisitor {
     var hasher: Hasher
 
@@ -88,7 +88,7 @@ struct ContentHasher: FieldVisitor {
     mutating func route(_ route: inout Route) { hasher.combine(route) }
 }
 
-/// Finds out whether the content of a request is that of one without options.
+/// Checks whether the content of a request is that of one without options.
 struct ContentCheck: FieldVisitor {
     private(set) var isUsual = true
 
@@ -104,7 +104,7 @@ struct ContentCheck: FieldVisitor {
     mutating func route(_ route: inout Route) { isUsual = isUsual && route.isUsual }
 }
 
-/// Adds up the lengths of texts.
+/// Adds up the lengths of texts, in bytes.
 struct TextCounter: FieldVisitor {
     private(set) var byteCount = 0
 
@@ -120,15 +120,15 @@ struct TextCounter: FieldVisitor {
     mutating func route(_ route: inout Route) { byteCount += route.isUsual ? 0 : route.canonical.utf8.count }
 }
 
-/// One field of a table, for people.
+/// Description of one field of a table, for help and documents.
 public struct FieldRow: Equatable, Sendable {
     /// Name on the wire.
     public let name: String
-    /// All values, if they are a few words; else none.
+    /// All values, if the form is an enumeration; empty otherwise.
     public let words: [String]
-    /// The default as it would be written; empty for a field without one.
+    /// The default in its written form; empty for a field without a default.
     public let usual: String
-    /// Help of the command-line option; nil for a field that is none.
+    /// Help of the command-line option; nil for a field without an option.
     public let help: String?
 }
 

@@ -1,9 +1,11 @@
-/// Tells what a flight fetches from what all others do, over brokers' lives: 128 bits of a digest over all that decides
-/// who may share it, 32 lower-case hexadecimal digits on the wire. Nothing of what went in can be read from it.
+/// Identity of the content that a flight fetches, stable across restarts of the broker.
+///
+/// 128 bits of a digest over everything that decides which requests may share the flight, 32 lower-case hexadecimal
+/// digits on the wire. The input cannot be recovered from it.
 public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
-    /// The first 64 bits.
+    /// First 64 bits.
     public let high: UInt64
-    /// The rest.
+    /// Last 64 bits.
     public let low: UInt64
 
     public init(high: UInt64, low: UInt64) {

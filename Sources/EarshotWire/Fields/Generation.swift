@@ -1,15 +1,16 @@
-/// Names the bytes of one attempt that began a body, and of those that went on with it, over brokers' lives.
+/// Identity of a body's bytes, stable across restarts of the broker. A body that starts over gets a new generation, a
+/// resumed one keeps it.
 public struct Generation: Hashable, Sendable, CustomStringConvertible {
-    /// The text that stands for it; 1 to 64 visible bytes.
+    /// Text on the wire, 1 to 64 visible bytes.
     public let description: String
 
-    /// Nil for other text.
+    /// Nil if `text` is not a generation.
     public init?(_ text: String) {
         guard Ascii.isIdentifier(text.utf8) else { return nil }
         description = text
     }
 
-    /// That of what this attempt begins.
+    /// The generation of the body that this attempt starts.
     public init(_ attempt: AttemptID) {
         description = attempt.description
     }

@@ -1,9 +1,10 @@
-/// The name under which results are wanted: 1 to 200 bytes of visible ASCII, in non-empty segments separated by `/`.
+/// Name of a handler, under which results are delivered: 1 to 200 visible ASCII bytes in non-empty segments separated
+/// by `/`.
 public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
-    /// The whole name, as on the wire.
+    /// The complete name, as on the wire.
     public let description: String
 
-    /// Nil if `text` is not a handler's name.
+    /// Nil if `text` is not a valid name.
     public init?(_ text: String) {
         guard HandlerID.isValid(text.utf8) else { return nil }
         description = text
@@ -14,7 +15,7 @@ public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
         description = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The first segment: one application, to whom the queue's turns belong.
+    /// First segment of the name. It stands for one application, among which the queue is fair.
     public var root: Substring {
         description[..<(description.utf8.firstIndex(of: Ascii.slash) ?? description.endIndex)]
     }
@@ -30,13 +31,13 @@ public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// One handler, or all handlers below a name: what REMOVE and SUBSCRIBE take.
+/// One handler, or all handlers below a name: the operand of REMOVE and SUBSCRIBE.
 public enum HandlerPattern: Hashable, Sendable, CustomStringConvertible {
     case handler(HandlerID)
-    /// All handlers that begin with this name and a slash, not the handler of this name itself.
+    /// All handlers that start with this name and a slash. Does not include the handler of this name.
     case subtree(HandlerID)
 
-    /// Nil if `text`, without one slash at its end, is not a handler's name.
+    /// Nil if `text`, without one trailing slash, is not a handler's name.
     public init?(_ text: String) {
         if text.utf8.last == Ascii.slash {
             guard let handler = HandlerID(String(text.dropLast())) else { return nil }
@@ -54,7 +55,7 @@ public enum HandlerPattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether `handler` is meant. O(length of the name).
+    /// Returns whether the pattern includes `handler`. O(length of the name).
     public func matches(_ handler: HandlerID) -> Bool {
         switch self {
         case .handler(let own): own == handler
@@ -66,11 +67,11 @@ public enum HandlerPattern: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// A name chosen by the client, unique in its handler: 1 to 64 bytes of visible ASCII.
+/// Request ID chosen by the client, unique in its handler: 1 to 64 visible ASCII bytes.
 public struct RequestID: Hashable, Sendable, CustomStringConvertible {
     public let description: String
 
-    /// Nil if `text` is not such a name.
+    /// Nil if `text` is not a valid ID.
     public init?(_ text: String) {
         guard Ascii.isIdentifier(text.utf8) else { return nil }
         description = text
@@ -82,7 +83,7 @@ public struct RequestID: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// One life of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
+/// Identity of one run of a broker: 64 random bits, 16 lower-case hexadecimal digits on the wire.
 public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt64
 
@@ -99,8 +100,7 @@ public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
     public var description: String { Hexadecimal.text(rawValue) }
 }
 
-/// What proves that a connection may go on with a session: 128 random bits, 32 lower-case hexadecimal digits on the
-/// wire.
+/// Secret with which a connection resumes a session: 128 random bits, 32 lower-case hexadecimal digits on the wire.
 public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
     private let high: UInt64
     private let low: UInt64
@@ -121,12 +121,12 @@ public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
     public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }
 }
 
-/// One try at a flight by one worker, unique over all brokers' lives: `instance.flight.attempt`.
+/// Identity of an attempt, unique across restarts of the broker: `instance.flight.attempt`.
 public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
     public var broker: BrokerInstance
-    /// The flight's number in that broker's life.
+    /// Number of the flight in that run of the broker.
     public var flight: UInt64
-    /// Counts from 1 in its flight.
+    /// Number of the attempt in its flight, from 1.
     public var attempt: UInt32
 
     public init(broker: BrokerInstance, flight: UInt64, attempt: UInt32) {
@@ -160,7 +160,7 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension HandlerID {
-    /// The names of all subtrees this handler is in, shortest first: of `a/b/c`, `a` and `a/b`.
+    /// Names of all subtrees that contain this handler, shortest first: `a` and `a/b` for `a/b/c`.
     public var prefixes: [HandlerID] {
         description.utf8.indices.filter { description.utf8[$0] == Ascii.slash }
             .compactMap { HandlerID(String(description[..<$0])) }

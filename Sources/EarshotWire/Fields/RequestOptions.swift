@@ -1,11 +1,11 @@
-/// How urgent a request is; a higher class gets the larger share of slots.
+/// Priority class of a request. A higher class gets a larger share of the slots.
 public enum PriorityClass: UInt8, CaseIterable, Comparable, Sendable {
     case background
     case low
     case normal
     case high
 
-    /// Nil if `name` is not a class's name on the wire.
+    /// Nil if `name` is not the name of a class on the wire.
     public init?(name: String) {
         switch name {
         case "background": self = .background
@@ -16,7 +16,7 @@ public enum PriorityClass: UInt8, CaseIterable, Comparable, Sendable {
         }
     }
 
-    /// The name on the wire.
+    /// Name on the wire.
     public var name: String {
         switch self {
         case .background: "background"
@@ -29,41 +29,41 @@ public enum PriorityClass: UInt8, CaseIterable, Comparable, Sendable {
     public static func < (left: PriorityClass, right: PriorityClass) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// What a redirect means to a request; the Fetch standard's redirect mode.
+/// Treatment of a redirect: the redirect mode of the Fetch standard.
 public enum RedirectMode: String, CaseIterable, Sendable {
-    /// Follow it, hop by hop.
+    /// Follow the redirect, hop by hop.
     case follow
-    /// It is a failure, `redirect-refused`.
+    /// Fail with `redirect-refused`.
     case error
-    /// It is the result.
+    /// Deliver the redirect as the result.
     case manual
 }
 
-/// In which form a body is delivered.
+/// Form in which a body is delivered.
 public enum BodyDelivery: String, CaseIterable, Sendable {
-    /// In frame 2 while it is small, else as a file.
+    /// In the second frame up to the inline limit, otherwise as a file.
     case auto
-    /// In frame 2; what is larger than small fails.
+    /// In the second frame. A body above the inline limit is a failure.
     case inline
     /// As a file, unless it is empty.
     case file
 }
 
-/// How a request deals with the cache: the cache modes of the Fetch standard, and `explicit`.
+/// Use of the cache: the cache modes of the Fetch standard, and `explicit`.
 public enum CacheMode: String, Hashable, Sendable, CaseIterable {
-    /// What is fresh is used, what is stale is validated.
+    /// Fresh responses are used, stale ones are revalidated.
     case `default`
-    /// As `default`, but fresh means fresh by `max-age` or `Expires`: no lifetime is estimated from `Last-Modified` (RFC
-    /// 9111, section 4.2.2).
+    /// As `default`, but only `max-age` and `Expires` make a response fresh. No lifetime is estimated from
+    /// `Last-Modified` (RFC 9111, section 4.2.2).
     case explicit
-    /// As if there were no cache: nothing is taken from it and nothing put into it.
+    /// The cache is neither read nor written.
     case noStore = "no-store"
-    /// Nothing is taken from it; the answer is put into it.
+    /// The cache is written but not read.
     case reload
-    /// What is there is validated before it is used.
+    /// Cached responses are revalidated before use.
     case noCache = "no-cache"
-    /// What is there is used, fresh or not.
+    /// A cached response is used, fresh or stale. Otherwise the server is asked.
     case forceCache = "force-cache"
-    /// What is there is used, fresh or not, and nothing is ever asked of a server.
+    /// A cached response is used, fresh or stale. No request is sent to a server.
     case onlyIfCached = "only-if-cached"
 }

@@ -1,11 +1,11 @@
-/// By which way a request goes to its server, where that is not the usual one; the same fields in FETCH and in JOB.
+/// Proxy and certificates of a request's connection. FETCH and JOB share these fields.
 public struct Route: Hashable, Sendable {
-    /// Stands for no proxy, whatever the environment says.
+    /// Value that disables proxies, including those of the environment.
     public static let noProxy = "none"
-    /// Schemes a proxy may have.
+    /// Supported schemes of a proxy URL.
     static let proxySchemes = ["http", "https", "socks5"]
 
-    /// What is said; nil for nothing, as with nearly all, so that a request carries no more than a reference.
+    /// Nil for the default route. Nearly all requests have it and so need only this reference.
     private var particulars: Particulars?
 
     private final class Particulars: Hashable, Sendable {
@@ -27,25 +27,25 @@ public struct Route: Hashable, Sendable {
         var clientKey: String?
     }
 
-    /// A proxy's URL, user information included, or `noProxy`; nil for what the environment of the workers says.
+    /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
     public var proxy: String? {
         get { particulars?.values.proxy }
         set { values.proxy = newValue }
     }
 
-    /// Absolute path of the certificates to trust instead of the system's, in PEM.
+    /// Absolute path of a PEM file of trusted certificates that replace the system's; nil for the system's.
     public var caFile: String? {
         get { particulars?.values.caFile }
         set { values.caFile = newValue }
     }
 
-    /// Absolute path of the client's certificate, in PEM.
+    /// Absolute path of the client certificate, in PEM.
     public var clientCertificate: String? {
         get { particulars?.values.clientCertificate }
         set { values.clientCertificate = newValue }
     }
 
-    /// Absolute path of its key; nil if that is in the same file.
+    /// Absolute path of the client's key; nil if the certificate file contains it.
     public var clientKey: String? {
         get { particulars?.values.clientKey }
         set { values.clientKey = newValue }
@@ -58,10 +58,10 @@ public struct Route: Hashable, Sendable {
 
     public init() {}
 
-    /// Whether nothing is said.
+    /// Whether the route is the default.
     public var isUsual: Bool { particulars == nil }
 
-    /// All of it in an order, for keys: one line each, with the name of the field; empty for the usual one.
+    /// Canonical text for coalescing keys, one line for each field; empty for the default route.
     public var canonical: String {
         guard !isUsual else { return "" }
         var writer = HeadWriter("")
@@ -69,10 +69,10 @@ public struct Route: Hashable, Sendable {
         return String(decoding: writer.finished(), as: UTF8.self)
     }
 
-    /// Names of the fields in the order in which they are written.
+    /// Names of the fields, in the order in which they are written.
     static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key"]
 
-    /// Takes a field of these names; false for others.
+    /// Sets the field of this name. Returns false for other names.
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
         switch name {
         case "proxy": proxy = try Self.proxy(value)
@@ -92,7 +92,7 @@ public struct Route: Hashable, Sendable {
         writer.field("client-key", clientKey)
     }
 
-    /// Whether the text can be a proxy.
+    /// Returns whether `text` can be a proxy: `none` or a URL with a supported scheme.
     public static func isProxy(_ text: String) -> Bool {
         guard text != noProxy else { return true }
         guard text.utf8.count <= WireLimits.urlBytes, text.utf8.allSatisfy(Ascii.isVisible) else { return false }
@@ -101,7 +101,7 @@ public struct Route: Hashable, Sendable {
         }
     }
 
-    /// Bounds the length. Whether it is a URL is judged by the broker, as with the URL of the request.
+    /// Checks only the length. The broker parses the URL, as with the URL of the request.
     private static func proxy(_ text: HeadText) throws(WireError) -> String {
         guard text.bytes.count <= WireLimits.urlBytes else {
             throw WireError(.limit, "proxy is longer than \(WireLimits.urlBytes) bytes")

@@ -1,10 +1,10 @@
-/// A setting as it is said: its name, and the words of its value. What they mean is the core's affair.
+/// A setting in its textual form: its name and the words of its value. The core interprets them.
 public struct SettingWords: Equatable, Sendable, CustomStringConvertible {
-    /// Two to `WireLimits.settingWords`, the name first.
+    /// Two to `WireLimits.settingWords` words, the name first.
     public let words: [String]
 
-    /// - Returns: nil for other than two to `WireLimits.settingWords` words, or one that could not stand on a line: it
-    ///   is empty, or holds a space or a control character.
+    /// - Returns: nil for fewer than two or more than `WireLimits.settingWords` words. Also nil if a word is empty or
+    ///   contains a space or a control character.
     public init?(_ words: [String]) {
         guard (2...WireLimits.settingWords).contains(words.count),
             words.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0 > Ascii.space && $0 != 0x7f } })

@@ -1,4 +1,4 @@
-/// Bytes the grammar names.
+/// Bytes and byte classes of the grammar.
 enum Ascii {
     static let lineFeed: UInt8 = 0x0a
     static let carriageReturn: UInt8 = 0x0d
@@ -12,7 +12,7 @@ enum Ascii {
     /// `VCHAR` of RFC 5234.
     static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7f }
 
-    /// What words of a first line are made of: all but spaces and controls.
+    /// Returns whether a byte may occur in the words of a first line: any byte except spaces and controls.
     static func isWord(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
 
     /// `CTL` of RFC 5234.
@@ -26,7 +26,7 @@ enum Ascii {
         return [0x25, digits[Int(byte >> 4)], digits[Int(byte & 15)]]
     }
 
-    /// The value of a lower-case hexadecimal digit.
+    /// Returns the value of a lower-case hexadecimal digit; nil for other bytes.
     static func hexadecimalDigit(_ byte: UInt8) -> UInt8? {
         switch byte {
         case 0x30...0x39: byte - 0x30
@@ -35,16 +35,16 @@ enum Ascii {
         }
     }
 
-    /// 1 to 64 bytes of visible ASCII: request IDs, tags, client instances.
+    /// Returns whether the bytes are 1 to 64 visible ASCII bytes: a request ID, a tag or a client instance.
     static func isIdentifier(_ bytes: some Collection<UInt8>) -> Bool {
         (1...WireLimits.identifierBytes).contains(bytes.count) && bytes.allSatisfy(isVisible)
     }
 
-    /// 64 lower-case hexadecimal digits.
+    /// Returns whether the bytes are 64 lower-case hexadecimal digits.
     static func isSHA256(_ bytes: ArraySlice<UInt8>) -> Bool {
         guard bytes.count == 64 else { return false }
         let span = bytes.span
-        // Without a branch for each byte, so that the compiler compares many at once.
+        // Without a branch for each byte, so that the compiler vectorizes the comparison.
         var others: UInt8 = 0
         for index in span.indices {
             let isDigit: UInt8 = span[index] &- UInt8(ascii: "0") < 10 ? 1 : 0
@@ -57,10 +57,10 @@ enum Ascii {
 
 /// 64 bits as 16 lower-case hexadecimal digits.
 enum Hexadecimal {
-    /// Nil if `text` is not 16 such digits.
+    /// Parses a number; nil if `text` is not 16 such digits.
     static func number(_ text: some StringProtocol) -> UInt64? { number(Array(text.utf8)[...]) }
 
-    /// The same, of bytes.
+    /// Parses a number; nil if `bytes` are not 16 such digits.
     static func number(_ bytes: ArraySlice<UInt8>) -> UInt64? { number(bytes.span) }
 
     private static func number(_ digits: Span<UInt8>) -> UInt64? {
@@ -89,9 +89,9 @@ enum Hexadecimal {
     }
 }
 
-/// Decimal numbers as the wire writes them: digits only, no sign, no space.
+/// Decimal numbers in the form of the wire: digits only, without sign or space.
 enum Decimal {
-    /// Appends a number's digits; there must be room for 20.
+    /// Appends a number's digits. `output` must have room for 20 bytes.
     static func append(_ number: UInt64, to output: inout OutputSpan<UInt8>) {
         var digits = InlineArray<20, UInt8>(repeating: 0)
         var first = digits.count
@@ -104,7 +104,7 @@ enum Decimal {
         for index in first..<digits.count { output.append(digits[index]) }
     }
 
-    /// Nil if empty, not digits, or over 64 bits.
+    /// Parses a number; nil if the bytes are empty, contain other bytes than digits, or exceed 64 bits.
     static func unsigned(_ bytes: some Collection<UInt8>) -> UInt64? {
         guard !bytes.isEmpty else { return nil }
         var value: UInt64 = 0
@@ -118,7 +118,8 @@ enum Decimal {
         return value
     }
 
-    /// Seconds such as `30` or `0.25`, as milliseconds; digits past the third are dropped. Nil over `limit` seconds.
+    /// Parses seconds such as `30` or `0.25` into milliseconds. Digits after the third decimal place are ignored. Nil
+    /// for more than `limit` seconds.
     static func milliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.seconds) -> Int? {
         let dot = bytes.firstIndex(of: Ascii.dot)
         guard let whole = unsigned(bytes[..<(dot ?? bytes.endIndex)]), whole <= UInt64(limit) else { return nil }
@@ -136,7 +137,7 @@ enum Decimal {
         return total <= limit * 1000 ? total : nil
     }
 
-    /// The inverse of `milliseconds`: `30`, `0.25`.
+    /// Inverse of `milliseconds`: returns `30` or `0.25`.
     static func seconds(_ milliseconds: Int) -> String {
         let whole = milliseconds / 1000
         var fraction = milliseconds % 1000

@@ -1,22 +1,23 @@
-/// A head frame taken apart: verb, operands, named fields, HTTP fields. Reads any bytes without trapping, each once.
+/// Parsed head frame: verb, operands, named fields and HTTP fields. Accepts any bytes without trapping and reads each
+/// once.
 struct HeadReader {
     private let head: [UInt8]
     private let verbEnd: Int
-    /// Of the operands, then of the fields' names and values by turns.
+    /// Positions of the operands, followed by alternating names and values of the fields.
     private var places: [HeadFields.Place] = []
     private var operandCount = 0
-    /// Lines of fields, those whose value a later line replaced included.
+    /// Number of field lines, including those that repeat a name.
     private var fieldLines = 0
-    /// A bit for each field name that has occurred; names may share one.
+    /// Bloom filter of the field names that have occurred, one bit for each name.
     private var nameMarks: UInt64 = 0
     private var httpFieldsRange = 0..<0
 
-    /// - Throws: `limit` for a head over its bound, `bad-message` for one out of the grammar.
+    /// - Throws: `limit` for a head or field count above its bound, `bad-message` for a violation of the grammar.
     init(_ head: [UInt8], limit: Int = WireLimits.headBytes) throws(WireError) {
         guard head.count <= limit else { throw WireError(.limit, "the head is longer than \(limit) bytes") }
         guard !head.isEmpty else { throw WireError(.badMessage, "the message is empty") }
         self.head = head
-        // Of a FETCH or a DONE with some fields.
+        // Enough for a FETCH or a DONE with some fields.
         places.reserveCapacity(20)
         let bytes = head.span
         verbEnd = try Self.wordEnd(bytes, from: 0)
@@ -35,13 +36,13 @@ struct HeadReader {
 
     var verb: HeadText { HeadText(bytes: head[..<verbEnd]) }
 
-    /// Words after the verb.
+    /// The words after the verb.
     var operands: [String] { (0..<operandCount).map { text(at: $0).string } }
 
-    /// Named fields in their order, each name once: of several values the last one counts.
+    /// The named fields in their order, each name once. The last of several values counts.
     var fields: HeadFields { HeadFields(head, places[operandCount...]) }
 
-    /// HTTP header fields as they came, lines separated by LF, without one at the end.
+    /// The HTTP header fields as received, separated by LF, without a trailing LF.
     var httpFields: [UInt8] { httpFieldsRange.isEmpty ? [] : Array(head[httpFieldsRange]) }
 
     private func text(at index: Int) -> HeadText {
@@ -52,7 +53,7 @@ struct HeadReader {
         HeadFields.Place(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end))
     }
 
-    /// The end of a word of at least one byte, which a space or the line's end follows.
+    /// Returns the end of a non-empty word, followed by a space or the line's end.
     private static func wordEnd(_ bytes: Span<UInt8>, from start: Int) throws(WireError) -> Int {
         var end = start
         while end < bytes.count, Ascii.isWord(bytes[end]) { end &+= 1 }
@@ -73,7 +74,7 @@ struct HeadReader {
         }
     }
 
-    /// - Returns: the end of the line.
+    /// - Returns: The end of the line.
     private mutating func readField(_ bytes: Span<UInt8>, from start: Int) throws(WireError) -> Int {
         var colon = start
         while colon < bytes.count, bytes[colon] != Ascii.colon, Ascii.isVisible(bytes[colon]) { colon += 1 }
@@ -104,12 +105,12 @@ struct HeadReader {
         return lineEnd
     }
 
-    /// One of 64 bits for a name, by its length and its outer bytes.
+    /// Returns one of 64 bits for a name, selected by its length, first byte and last byte.
     private static func mark(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> UInt64 {
         1 &<< (UInt64(bytes[start]) &+ UInt64(bytes[end &- 1]) &* 7 &+ UInt64(end &- start) &* 19)
     }
 
-    /// The index among `places` of an earlier field with this name; nil if there is none.
+    /// Returns the index in `places` of an earlier field with this name; nil if there is none.
     private func earlierField(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> Int? {
         var index = operandCount
         while index < places.count {
@@ -138,8 +139,8 @@ struct HeadReader {
         httpFieldsRange = start..<end
     }
 
-    /// Whether text holds a control character other than tab and LF. Without a branch for each byte, so that the
-    /// compiler compares many at once.
+    /// Returns whether text contains a control character other than TAB and LF. Without a branch for each byte, so that
+    /// the compiler vectorizes the comparison.
     private static func hasControls(_ text: Span<UInt8>) -> Bool {
         var controls: UInt8 = 0
         for index in text.indices {
@@ -258,7 +259,7 @@ extension HeadReader {
         return instance
     }
 
-    /// Seconds, 0 among them.
+    /// Parses seconds, including 0, into milliseconds.
     static func lease(_ text: HeadText) throws(WireError) -> Int {
         guard let value = Decimal.milliseconds(text.bytes) else {
             throw WireError(.badMessage, "lease is seconds, at most \(WireLimits.seconds)")
@@ -277,7 +278,7 @@ extension HeadReader {
         try integer(text, in: 0...Int.max, name)
     }
 
-    /// `received/total`, the total `-` when it is not known.
+    /// Parses `received/total`. The total is `-` if unknown.
     static func progress(_ text: HeadText) throws(WireError) -> (received: Int, total: Int?) {
         guard let slash = text.bytes.firstIndex(of: Ascii.slash),
             let received = Decimal.unsigned(text.bytes[..<slash]).flatMap({ Int(exactly: $0) })

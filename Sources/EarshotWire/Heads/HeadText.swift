@@ -1,12 +1,12 @@
-/// A word, a name or a value of a head, looked at where it stands. Text is made only of what a message keeps.
+/// A word, name or value of a head, as a slice of its bytes. A `String` is created only for text that a message keeps.
 struct HeadText {
-    /// Free of control characters.
+    /// Contains no control characters.
     let bytes: ArraySlice<UInt8>
 
-    /// Bytes that are not UTF-8 become U+FFFD.
+    /// The text as a string. Bytes that are not UTF-8 become U+FFFD.
     var string: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Without a branch for each byte, so that the compiler looks at many at once.
+    /// Without a branch for each byte, so that the compiler vectorizes the loop.
     private var isASCII: Bool {
         let span = bytes.span
         var union: UInt8 = 0
@@ -14,7 +14,7 @@ struct HeadText {
         return union < 0x80
     }
 
-    /// Text of a URL: bytes that are not UTF-8 become percent-escapes.
+    /// The text of a URL. Bytes that are not UTF-8 become percent-escapes.
     var escapedString: String {
         // Nearly all URLs are ASCII. Validation takes a second pass and a copy.
         if isASCII { return string }
@@ -36,13 +36,13 @@ struct HeadText {
         }
     }
 
-    /// Inlined: nearly all are told apart by their lengths, of which one is known to the compiler.
+    /// Inlined, because the length of a literal is a constant and distinguishes nearly all names.
     @inline(__always)
     static func == (text: HeadText, name: String) -> Bool {
         name.utf8.count == text.bytes.count && text.isSpelled(name)
     }
 
-    /// Lets a switch go through names.
+    /// Enables `switch` over names.
     @inline(__always)
     static func ~= (name: String, text: HeadText) -> Bool { text == name }
 
@@ -55,16 +55,16 @@ struct HeadText {
     }
 }
 
-/// The named fields of a head, in their order; a name may come twice, the last one counts.
+/// The named fields of a head, in their order. If a name occurs twice, the last value counts.
 struct HeadFields: Sequence {
-    /// Where a word, a name or a value stands.
+    /// Position of a word, name or value in the head.
     struct Place {
         let start: UInt32
         let end: UInt32
     }
 
     fileprivate let head: [UInt8]
-    /// Of names and values by turns.
+    /// Positions of alternating names and values.
     fileprivate let places: ArraySlice<Place>
 
     init(_ head: [UInt8], _ places: ArraySlice<Place>) {
@@ -72,7 +72,7 @@ struct HeadFields: Sequence {
         self.places = places
     }
 
-    /// The value of this name; nil if it is not there.
+    /// The value of the field of this name; nil if it is absent.
     subscript(_ name: String) -> HeadText? {
         var found: HeadText?
         for field in self where field.name == name { found = field.value }

@@ -1,8 +1,8 @@
-/// Builds a head frame. Values come from typed messages, whose types keep line ends out of them.
+/// Builder of a head frame. Values come from typed messages, whose types exclude line ends.
 struct HeadWriter {
     private(set) var bytes: [UInt8] = []
 
-    /// - Parameter capacity: bytes that the head will have, about.
+    /// - Parameter capacity: Approximate length of the head in bytes.
     init(_ verb: String, capacity: Int = 192) {
         bytes.reserveCapacity(capacity)
         bytes.append(contentsOf: verb.utf8)
@@ -58,7 +58,7 @@ struct HeadWriter {
         if flag { field(name, value) }
     }
 
-    /// Ends the head, with the HTTP fields if there are any.
+    /// Returns the head, completed by the HTTP fields if there are any.
     consuming func finished(httpFields: [UInt8] = []) -> [UInt8] {
         bytes.append(Ascii.lineFeed)
         if !httpFields.isEmpty {
@@ -88,7 +88,8 @@ struct HeadWriter {
         bytes.append(addingCapacity: 20) { Decimal.append(number, to: &$0) }
     }
 
-    /// Appends text with every control character as a space: the last guard against a head split by a value.
+    /// Appends text with spaces in place of control characters, the last protection against a value that splits the
+    /// head.
     private mutating func append(_ text: String) {
         let utf8 = text.utf8
         guard utf8.count > Self.shortBytes else {
@@ -107,7 +108,7 @@ struct HeadWriter {
         for index in start..<bytes.count where Ascii.isControl(bytes[index]) { bytes[index] = Ascii.space }
     }
 
-    /// Text up to so many bytes is sooner copied byte by byte than by a call.
+    /// Maximum length of text for which copying byte by byte is faster than a call, in bytes.
     private static let shortBytes = 24
 
     private static func hasControls(_ bytes: Span<UInt8>) -> Bool {

@@ -1,6 +1,6 @@
-/// Why a head was refused.
+/// Reason why a head was rejected.
 ///
-/// Names verb, handler and request of the message as far as its first line could be read, so that the answer names them.
+/// Contains verb, handler and request as far as the first line could be parsed, so that the ERROR can name them.
 public struct WireError: Error, Equatable, Sendable {
     /// A code of the table in `protocols/3-CODES.md`, section "Errors".
     public struct Code: RawRepresentable, Hashable, Sendable {
@@ -10,24 +10,24 @@ public struct WireError: Error, Equatable, Sendable {
             self.rawValue = rawValue
         }
 
-        /// The head does not follow the grammar, or a value is out of its range.
+        /// The head violates the grammar, or a value is out of range.
         public static let badMessage = Code(rawValue: "bad-message")
-        /// The verb is not one of this protocol's.
+        /// The protocol has no such verb.
         public static let unknownVerb = Code(rawValue: "unknown-verb")
         /// The peer speaks another version.
         public static let version = Code(rawValue: "version")
-        /// The head, or one value in it, is over its bound.
+        /// The head, or a value in it, exceeds its bound.
         public static let limit = Code(rawValue: "limit")
     }
 
     public var code: Code
-    /// A sentence about what to change; holds nothing the peer supplied.
+    /// Sentence that says what to change, without peer-supplied text.
     public var detail: String
-    /// The verb, when it was one of the protocol's.
+    /// The verb, if the protocol has it.
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
-    /// The attempt a worker's DONE or FAILED was about: it has ended, though not how can be read.
+    /// The attempt of a DONE or FAILED that could not be parsed. The attempt has ended with an unknown outcome.
     public var attempt: AttemptID?
 
     public init(_ code: Code, _ detail: String) {

@@ -1,25 +1,25 @@
-/// What the broker says to a client on the socket `bus`; EAR/1, `protocols/1-CLIENT.md`.
+/// Messages of the broker to a client on the socket `bus`: EAR/1, `protocols/1-CLIENT.md`.
 public enum BrokerMessage: Equatable, Sendable {
-    /// The answer to HELLO.
+    /// Reply to HELLO.
     case welcome(Welcome)
-    /// A durable request is on the disk.
+    /// Reply to a durable FETCH: the request is on disk.
     case accepted(HandlerID, RequestID)
     /// RESULT or FAILED.
     case terminal(Terminal)
     case progress(Progress)
-    /// The answer to REMOVE: so many requests were removed.
+    /// Reply to REMOVE, with the number of removed requests.
     case removed(HandlerPattern, count: Int)
-    /// The answer to CANCEL, whether there was such a request or not.
+    /// Reply to CANCEL, also for an unknown request.
     case cancelled(HandlerID, RequestID)
-    /// The answer to QUERY; JSON is frame 2.
+    /// Reply to QUERY. The second frame is JSON.
     case answer(Query)
-    /// The answer to SET, in normal form.
+    /// Reply to SET, with the setting in normal form.
     case changed(SettingWords)
     case error(ErrorReply)
-    /// The broker takes no more; what it has not answered is to be asked again of the next one.
+    /// The broker shuts down. The client repeats unanswered requests at the next broker.
     case goodbye(reason: String)
 
-    /// - Throws: a `WireError` for any bytes that are not such a message.
+    /// - Throws: `WireError` for bytes that are not a valid message.
     public init(head: [UInt8]) throws(WireError) {
         let reader = try HeadReader(head)
         switch reader.verb {
@@ -47,7 +47,7 @@ public enum BrokerMessage: Equatable, Sendable {
         }
     }
 
-    /// Whether it replies to one message of the client: a session counts such messages.
+    /// Whether the message replies to one message of the client. A session counts replies.
     public var isReply: Bool {
         switch self {
         case .accepted, .removed, .cancelled, .answer, .changed, .error: true
@@ -56,7 +56,7 @@ public enum BrokerMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. Bodies go beside it.
+    /// The head frame. A body is sent in the second frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .welcome(let welcome): return welcome.encoded()
@@ -94,23 +94,23 @@ public enum BrokerMessage: Equatable, Sendable {
     }
 }
 
-/// WELCOME: which broker this is, and what it granted.
+/// WELCOME: the broker's instance and the granted terms of the session.
 public struct Welcome: Equatable, Sendable {
-    /// Changes whenever the broker starts: a client that sees another one asks again for what it still wants.
+    /// Changes with each start of the broker. After a change the client repeats the requests it still needs.
     public var broker: BrokerInstance
-    /// The window granted; nil for none.
+    /// Granted window; nil for none.
     public var window: Int?
-    /// Milliseconds for which the session is kept when its connection is gone; 0 for not at all.
+    /// Time for which the session is kept after its connection is lost; 0 if it is not kept.
     public var leaseMilliseconds = 0
-    /// What a later connection says to go on with the session; nil without a lease.
+    /// Secret for resuming the session; nil without a lease.
     public var token: SessionToken?
-    /// Messages of the session that the broker has taken in, if this connection goes on with one; nil for a new
+    /// Number of messages of the session that the broker has processed, if this connection resumes it; nil for a new
     /// session.
     public var heard: UInt64?
-    /// Replies of the session so far: the client gets again those that it has not received. Nil if it does not count
-    /// them, or if an older broker keeps none.
+    /// Number of replies of the session so far. The client receives again those that it lacks. Nil if the client does
+    /// not count them, or if an older broker keeps none.
     public var replies: UInt64?
-    /// Absolute path of the folder of bodies that are files; nil if an older broker does not tell.
+    /// Absolute path of the folder of body files; nil from an older broker.
     public var spool: String?
 
     public init(broker: BrokerInstance, window: Int?) {
@@ -152,19 +152,19 @@ public struct Welcome: Equatable, Sendable {
     }
 }
 
-/// PROGRESS: how far a request's transfer has come.
+/// PROGRESS: the state of a request's transfer.
 public struct Progress: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
     /// Decoded bytes so far.
     public var received: Int
-    /// Decoded bytes in all, if the origin told.
+    /// Decoded bytes in total, if the origin announced them.
     public var total: Int?
-    /// Absolute path of the file in which the body grows; nil unless it can be read by now and the request streams.
+    /// Absolute path of the growing body file; nil unless the request streams and the file is readable.
     public var file: String?
-    /// Of whose bytes the file is: bytes told of under another one are no part of the body.
+    /// Generation of the file's bytes. Bytes reported under another generation do not belong to the body.
     public var generation: Generation?
-    /// As the request gave it.
+    /// The tag of the request.
     public var tag: String?
 
     public init(handler: HandlerID, request: RequestID, received: Int, total: Int?, tag: String? = nil) {
@@ -202,13 +202,13 @@ public struct Progress: Equatable, Sendable {
     }
 }
 
-/// ERROR: a message was not carried out.
+/// ERROR: the rejection of a message.
 public struct ErrorReply: Equatable, Sendable {
     /// A code of the table in `protocols/3-CODES.md`, section "Errors".
     public var code: String
-    /// A sentence about what to change.
+    /// Sentence that says what to change.
     public var detail: String?
-    /// What the message was about, as far as it could be read.
+    /// Verb of the rejected message, as far as it could be parsed; handler and request likewise.
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
@@ -218,7 +218,7 @@ public struct ErrorReply: Equatable, Sendable {
         self.detail = detail
     }
 
-    /// The answer to a head that could not be read.
+    /// Creates the reply to a head that could not be parsed.
     public init(_ error: WireError) {
         self.init(code: error.code.rawValue, detail: error.detail)
         verb = error.verb

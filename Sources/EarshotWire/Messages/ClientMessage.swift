@@ -1,24 +1,24 @@
-/// What a client says on the socket `bus`; EAR/1, `protocols/1-CLIENT.md`.
+/// Messages of a client to the broker on the socket `bus`: EAR/1, `protocols/1-CLIENT.md`.
 public enum ClientMessage: Equatable, Sendable {
     /// The first message of a connection.
     case hello(Hello)
     case fetch(Fetch)
-    /// This request is no longer wanted.
+    /// Cancels a request.
     case cancel(HandlerID, RequestID)
-    /// Nothing under these handlers is wanted any more.
+    /// Removes all requests and subscriptions under these handlers.
     case remove(HandlerPattern)
     case subscribe(HandlerPattern)
     case unsubscribe(HandlerPattern)
     case priority(HandlerID, RequestID, PriorityClass)
-    /// All terminals up to this sequence number have arrived.
+    /// Acknowledges all terminals up to this sequence number.
     case acknowledge(UInt64)
     case query(Query, QueryPage = QueryPage())
-    /// Change a setting of the broker.
+    /// Changes a setting of the broker.
     case set(SettingWords)
-    /// The client leaves: purge now.
+    /// The client leaves and the broker purges its requests immediately.
     case bye
 
-    /// - Throws: a `WireError` for any bytes that are not such a message.
+    /// - Throws: `WireError` for bytes that are not a valid message.
     public init(head: [UInt8]) throws(WireError) {
         do throws(WireError) {
             self = try Self.decoded(try HeadReader(head))
@@ -27,8 +27,8 @@ public enum ClientMessage: Equatable, Sendable {
         }
     }
 
-    /// Adds verb, handler and request to the reason why a message was refused, as far as its first line tells them. The
-    /// rest of the head may be anything.
+    /// Returns the error with the verb, handler and request of the message, as far as its first line contains them. The
+    /// rest of the head may be invalid.
     public static func named(_ error: WireError, by head: [UInt8]) -> WireError {
         var line = head.prefix(namingBytes).prefix { $0 != Ascii.lineFeed }
         if line.last == Ascii.carriageReturn { line.removeLast() }
@@ -45,9 +45,9 @@ public enum ClientMessage: Equatable, Sendable {
     private static let verbs = [
         "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "ACK", "QUERY", "SET", "BYE",
     ]
-    /// Verbs whose operands begin with a handler and a request.
+    /// Verbs whose operands start with a handler and a request.
     private static let namedByRequest = ["FETCH", "CANCEL", "PRIORITY"]
-    /// Bytes that hold the longest verb, handler and request, and the space after them.
+    /// Length of a prefix that contains the longest verb, handler and request, and the space after them, in bytes.
     private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
 
     private static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
@@ -82,7 +82,7 @@ public enum ClientMessage: Equatable, Sendable {
         }
     }
 
-    /// Frame 2; nil but for a FETCH with a body.
+    /// The second frame; nil except for a FETCH with a body.
     public var body: [UInt8]? {
         if case .fetch(let fetch) = self { fetch.body } else { nil }
     }
@@ -117,21 +117,22 @@ public enum ClientMessage: Equatable, Sendable {
     }
 }
 
-/// HELLO: who connects, and how many terminals may be under way to it.
+/// HELLO: the identity of a client and the requested terms of its session.
 public struct Hello: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EAR/1"
 
-    /// The client's name for this instance of itself; 1 to 64 visible bytes.
+    /// Name of this client instance, 1 to 64 visible bytes.
     public var client: String?
-    /// Terminals that may be unacknowledged, 1 to 4,096; nil: a terminal counts as delivered when the socket took it.
+    /// Requested maximum of unacknowledged terminals, 1 to 4,096. With nil, a terminal counts as delivered once it is
+    /// written to the socket.
     public var window: Int?
-    /// Milliseconds for which the session is kept when its connection is gone, 0 to `WireLimits.seconds`; a broker
-    /// grants `WireLimits.leaseSeconds` at most.
+    /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.seconds`. A broker
+    /// grants at most `WireLimits.leaseSeconds`.
     public var leaseMilliseconds = 0
-    /// From the WELCOME of the session to go on with; nil for a new one.
+    /// Secret from the WELCOME of the session to resume; nil for a new session.
     public var token: SessionToken?
-    /// Replies of that session that the client has received; nil from a client that does not count them.
+    /// Number of replies of that session that the client has received; nil from a client that does not count them.
     public var replies: UInt64?
 
     public init(client: String?, window: Int? = 256) {
@@ -167,18 +168,18 @@ public struct Hello: Equatable, Sendable {
     }
 }
 
-/// QUERY: what a client asks about the broker; answered by ANSWER with a JSON body.
+/// QUERY: a question about the broker, answered by ANSWER with a JSON body.
 public enum Query: Equatable, Sendable {
-    /// Nothing: the answer tells that all that was sent before has been taken in.
+    /// No question. The ANSWER confirms that all earlier messages have been processed.
     case ping
     case status
     case ledger
     case handlers
     case origins
     case workers
-    /// What is set, and where that comes from.
+    /// The effective settings and the source of each value.
     case settings
-    /// Why a request is not done yet.
+    /// The reason why a request is not finished.
     case why(HandlerID, RequestID)
 
     init(_ reader: HeadReader) throws(WireError) {
@@ -199,7 +200,7 @@ public enum Query: Equatable, Sendable {
         }
     }
 
-    /// Whether the answer lists the records of a table.
+    /// Whether the reply lists the records of a table.
     public var isOfTables: Bool {
         switch self {
         case .status, .handlers, .origins, .workers, .settings: true
@@ -207,7 +208,7 @@ public enum Query: Equatable, Sendable {
         }
     }
 
-    /// The operands, as in QUERY and in its ANSWER.
+    /// The operands of QUERY and of its ANSWER.
     public var words: [String] {
         switch self {
         case .ping: ["ping"]

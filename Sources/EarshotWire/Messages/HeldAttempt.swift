@@ -1,19 +1,19 @@
-/// HOLDS: an attempt of an earlier broker that a worker still runs, or has ended and not told of.
+/// HOLDS: an attempt of an earlier broker that a worker still runs, or has finished without sending its terminal.
 public struct HeldAttempt: Equatable, Sendable {
     public var attempt: AttemptID
-    /// As in its JOB.
+    /// The URL of its JOB.
     public var url: String
-    /// What its JOB said of its flight; nil if no other may go on with it.
+    /// The flight identity of its JOB; nil if no other broker may adopt the attempt.
     public var flight: FlightIdentity?
-    /// Decoded bytes that have come.
+    /// Decoded bytes received so far.
     public var receivedBytes = 0
-    /// Bytes of the whole; nil if that is not known.
+    /// Announced length of the whole body in bytes; nil if unknown.
     public var totalBytes: Int?
-    /// Decoded bytes of body after which it is stopped, raises included; nil for no limit.
+    /// Maximum size of the decoded body in bytes, including raises; nil for no limit.
     public var maxBytes: Int?
-    /// Since its JOB came; at most a day.
+    /// Time since the JOB arrived, at most a day.
     public var elapsedMilliseconds = 0
-    /// Where its body grows, with the fields of its response if a later attempt may go on with it.
+    /// File of the growing body, with the fields of its response if a later attempt may continue it.
     public var part: BodyPart?
 
     public init(attempt: AttemptID, url: String) {

@@ -1,18 +1,18 @@
-/// What the broker says to a worker on the socket `work`; EARW/1, `protocols/2-WORKER.md`.
+/// Messages of the broker to a worker on the socket `work`: EARW/1, `protocols/2-WORKER.md`.
 public enum PoolMessage: Equatable, Sendable {
-    /// The answer to READY, and said again when they change.
+    /// Reply to READY, repeated when the limits change.
     case limits(WorkerLimits)
     case job(Job)
-    /// Let this attempt's body have so many bytes, more than its JOB said; nil for any number.
+    /// Raises the maximum body size of an attempt; nil removes it.
     case raise(AttemptID, maxBytes: Int?)
-    /// Stop this attempt at once; confirmed by its FAILED or DONE.
+    /// Cancels an attempt. Its FAILED or DONE confirms the end.
     case cancel(AttemptID)
     case ping
-    /// Finish what runs and leave.
+    /// Requests the worker to finish its running jobs and exit.
     case drain
     case error(code: String, detail: String?)
 
-    /// - Throws: a `WireError` for any bytes that are not such a message.
+    /// - Throws: `WireError` for bytes that are not a valid message.
     public init(head: [UInt8]) throws(WireError) {
         let reader = try HeadReader(head, limit: WireLimits.jobHeadBytes)
         switch reader.verb {
@@ -37,7 +37,7 @@ public enum PoolMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. A request's body goes beside its JOB.
+    /// The head frame. A request's body is sent in the second frame of its JOB.
     public func encoded() -> [UInt8] {
         switch self {
         case .limits(let limits): return limits.encoded()
@@ -62,26 +62,27 @@ public enum PoolMessage: Equatable, Sendable {
     }
 }
 
-/// LIMITS: which broker this is, and what a worker is to keep to.
+/// LIMITS: the broker's instance and the terms for a worker.
 public struct WorkerLimits: Equatable, Sendable {
     public var broker: BrokerInstance
-    /// Bodies up to so many decoded bytes travel in frame 2.
+    /// Maximum size of a body in the second frame, in decoded bytes.
     public var inlineBytes = 65_536
-    /// Absolute path of the folder larger bodies are written to.
+    /// Absolute path of the folder for larger bodies.
     public var spool: String
-    /// Seconds of silence after which the broker sends PING.
+    /// Time without a message after which the broker sends PING, in seconds.
     public var heartbeatSeconds = 5
-    /// Transfers at once that the broker wishes for, 1 to 10,000; nil to leave that to the worker.
+    /// Number of concurrent transfers that the broker requests, 1 to 10,000; nil to leave it to the worker.
     public var slots: Int?
-    /// Where http and https may connect to: rules as `AddressPolicy` reads them, on one line; empty for everywhere.
+    /// Policy for addresses of http and https: rules for `AddressPolicy`, on one line; empty for no restriction.
     public var addressPolicy = ""
-    /// Bytes to be left free on the spool's disk.
+    /// Minimum free space on the spool's disk, in bytes.
     public var spoolFreeBytes = 0
-    /// Decoded bytes for each encoded one, beyond which a body ends as `too-compressed`; 0 for any number.
+    /// Maximum number of decoded bytes for each encoded byte; above it a body fails as `too-compressed`. 0 for no
+    /// limit.
     public var maxRatio = 0
-    /// Maximum size of the body of an error page or of a redirect that is followed; nil for any.
+    /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for no limit.
     public var pageBytes: Int?
-    /// Whether HOLDS is to be said for what the worker holds of earlier brokers: some of it may be gone on with.
+    /// Whether the worker must send HOLDS for attempts of earlier brokers, some of which may be adopted.
     public var adopts = false
 
     public init(broker: BrokerInstance, spool: String) {
@@ -132,49 +133,50 @@ public struct WorkerLimits: Equatable, Sendable {
     }
 }
 
-/// JOB: one attempt at a flight.
+/// JOB: one attempt of a flight.
 public struct Job: Equatable, Sendable {
     public var attempt: AttemptID
-    /// In normal form, user information included.
+    /// URL in normal form, including user information.
     public var url: String
     /// An HTTP method.
     public var method = "GET"
-    /// The longest time without a byte.
+    /// Maximum time without a received byte.
     public var timeoutMilliseconds = 60_000
-    /// The time for all of it, from the JOB's arrival; nil for none.
+    /// Maximum total time from the arrival of the JOB; nil for no limit.
     public var totalMilliseconds: Int?
     public var connectMilliseconds = 10_000
-    /// Decoded bytes of body after which the worker stops; nil for no limit.
+    /// Maximum size of the decoded body in bytes; nil for no limit.
     public var maxBytes: Int?
-    /// Bodies up to so many decoded bytes travel in frame 2, if that is less than LIMITS say; nil for what they say.
+    /// Maximum size of a body in the second frame, in decoded bytes, if lower than in LIMITS; nil for the value of
+    /// LIMITS.
     public var inlineBytes: Int?
-    /// The least time between two PROGRESS messages; nil for none at all.
+    /// Minimum time between two PROGRESS messages; nil for no PROGRESS.
     public var progressMilliseconds: Int?
-    /// Whether the body is to be in a file when a PROGRESS tells of it.
+    /// Whether the body must be in a file when a PROGRESS reports it.
     public var streams = false
-    /// Whether a redirect is the result, body and all; else its head is enough.
+    /// Redirect mode. With `manual` a redirect is the result including its body; otherwise its head suffices.
     public var redirect = RedirectMode.follow
-    /// How urgent it is to those who wait for it, for what the worker asks the bus for in turn; nil for workers that
-    /// ask for nothing.
+    /// Priority of the most urgent interest, for requests that the worker itself sends to the bus; nil for workers that
+    /// send none.
     public var priority: PriorityClass?
-    /// What an earlier attempt brought, in a file under the name of this attempt's; nil to begin anew.
+    /// Partial body of an earlier attempt, in the file named after this attempt; nil to start from the beginning.
     public var resume: Resume?
-    /// By which way it goes to its server.
+    /// Proxy and certificates for the connection.
     public var route = Route()
-    /// Whether HTTP/2 may be spoken, over TLS.
+    /// Whether HTTP/2 over TLS is allowed.
     public var allowsHTTP2 = true
-    /// Its flight, for a later broker to go on with this attempt; nil if none may.
+    /// Identity of the flight, with which a later broker can adopt this attempt; nil if adoption is not allowed.
     public var flight: FlightIdentity?
-    /// Request header fields, lines separated by LF.
+    /// Request header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
-    /// Where a broken transfer goes on, and by what it is known that it is the same.
+    /// Position and validator for resuming a body.
     public struct Resume: Equatable, Sendable {
-        /// Bytes that are there, at least 1.
+        /// Number of available bytes, at least 1.
         public var bytes: Int
-        /// Bytes of the whole; nil if no server said so.
+        /// Length of the whole body in bytes; nil if no server announced it.
         public var total: Int?
-        /// The strong validator of what is there, as `If-Range` takes it; ASCII.
+        /// Strong validator of the partial body, in the form of `If-Range`; ASCII.
         public var validator: String
 
         public init(bytes: Int, total: Int?, validator: String) {

@@ -1,6 +1,6 @@
-/// Part of a table that a QUERY asks for; of the questions without a table it means nothing.
+/// The requested part of a table. Ignored by queries without a table.
 public struct QueryPage: Equatable, Sendable {
-    /// Where it begins: what the answer before told as `NAME-next`; nil for the beginning.
+    /// Start of the part: the `NAME-next` of the preceding reply; nil for the beginning.
     public var after: String?
     /// Maximum number of entries, 1 to `WireLimits.queryEntries`; nil for that many.
     public var limit: Int?

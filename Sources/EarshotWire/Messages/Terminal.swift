@@ -1,47 +1,48 @@
-/// The one last message of a request: RESULT or FAILED.
+/// Final message of a request: RESULT or FAILED.
 ///
 /// Head: `RESULT handler request status` or `FAILED handler request code`, fields, an empty line and the HTTP response
-/// fields. Body: frame 2, absent when it is empty or a file.
+/// fields. Body: the second frame, absent if the body is empty or a file.
 public struct Terminal: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
-    /// Counts from 1 in each session; what ACK names. 0 of a FAILED that answers a FETCH as ACCEPTED does, and of a
-    /// terminal without its number yet: then there is no `seq`.
+    /// Sequence number in the session, from 1, which ACK refers to. 0 for a FAILED that replies to a durable FETCH, and
+    /// for a terminal without a number yet. Such a head has no `seq`.
     public var sequence: UInt64
-    /// As the request gave it.
+    /// The tag of the request.
     public var tag: String?
-    /// Whether the broker keeps the request on its disk until this terminal is acknowledged.
+    /// Whether the broker stores the request on disk until this terminal is acknowledged.
     public var isDurable = false
     public var outcome: Outcome
 
-    /// What became of the request; the same value for all that shared the flight.
+    /// Outcome of a request. All requests that shared a flight have the same value.
     public enum Outcome: Equatable, Sendable {
         case result(status: Int, Response)
         case failed(Failure)
     }
 
-    /// An answer of an origin, and how it came.
+    /// A response of an origin, with its provenance.
     public struct Response: Equatable, Sendable {
-        /// The URL that answered, after redirects.
+        /// URL of the response, after redirects.
         public var url: String
         public var source = Source.network
-        /// Decoded bytes of body.
+        /// Decoded length of the body in bytes.
         public var length = 0
-        /// Of the decoded body, 64 hexadecimal digits.
+        /// SHA-256 of the decoded body, 64 hexadecimal digits.
         public var sha256: String?
-        /// Absolute path of the body; nil if it is in frame 2. Valid until the terminal is acknowledged.
+        /// Absolute path of the body's file; nil for a body in the second frame. Valid until the terminal is
+        /// acknowledged.
         public var file: String?
-        /// Whether the file is the receiver's own, to be moved away or changed before the terminal is acknowledged.
+        /// Whether the receiver owns the file and may move or change it before it acknowledges the terminal.
         public var isYours = false
-        /// Of whose bytes the body is, if the request streams and the body is a file.
+        /// Generation of the body, if the request streams and the body is a file.
         public var generation: Generation?
-        /// From the request to the start of the attempt that succeeded.
+        /// Time from the request to the start of the successful attempt.
         public var queuedMilliseconds = 0
-        /// From the request to its terminal.
+        /// Time from the request to its terminal.
         public var elapsedMilliseconds = 0
-        /// Attempts made, the last one included.
+        /// Number of attempts, including the last one.
         public var attempts = 1
-        /// Response header fields, lines separated by LF.
+        /// Response header fields, separated by LF.
         public var httpFields: [UInt8] = []
 
         public init(url: String) {
@@ -49,16 +50,16 @@ public struct Terminal: Equatable, Sendable {
         }
     }
 
-    /// Why there is no result.
+    /// Reason why there is no result.
     public struct Failure: Equatable, Sendable {
         /// A code of the table in `protocols/3-CODES.md`, section "Failures".
         public var code: String
-        /// A sentence; holds nothing a peer supplied.
+        /// Sentence without peer-supplied text.
         public var detail: String?
-        /// The status, when the code is `http-status`; then `response` is the error page.
+        /// The status, if the code is `http-status`. `response` is then the error page.
         public var status: Int?
         public var response: Response?
-        /// Attempts made.
+        /// Number of attempts.
         public var attempts = 0
 
         public init(code: String, detail: String? = nil) {
@@ -67,17 +68,17 @@ public struct Terminal: Equatable, Sendable {
         }
     }
 
-    /// Where a result came from.
+    /// Source of a result.
     public enum Source: String, Sendable {
-        /// A transfer this request began.
+        /// A transfer that this request started.
         case network
-        /// A transfer another request had begun.
+        /// A transfer that another request had started.
         case shared
-        /// A transfer that went on where an earlier one had broken off.
+        /// A transfer that resumed a partial body.
         case resumed
         /// The cache.
         case cache
-        /// The cache, after the server said that it has not changed.
+        /// The cache, after the server confirmed that the response is unchanged.
         case revalidated
     }
 
@@ -93,7 +94,7 @@ public struct Terminal: Equatable, Sendable {
         self.outcome = outcome
     }
 
-    /// The response, of a result or of an error page.
+    /// The response of a result or of an error page.
     public var response: Response? {
         switch outcome {
         case .result(_, let response): response
@@ -169,7 +170,7 @@ extension Terminal {
     }
 
     private func begin(_ verb: String, _ response: Response?) -> HeadWriter {
-        // All that is not URL and fields comes to less than that; a handler with a long name makes it grow.
+        // Enough for everything but URL and fields. A longer handler name reallocates the head.
         let capacity = 384 + (response.map { $0.url.utf8.count + $0.httpFields.count } ?? 0)
         var writer = HeadWriter(verb, capacity: capacity)
         writer.operand(handler.description)

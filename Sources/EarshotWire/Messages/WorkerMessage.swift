@@ -1,23 +1,23 @@
-/// What a worker says on the socket `work`; EARW/1, `protocols/2-WORKER.md`.
+/// Messages of a worker to the broker on the socket `work`: EARW/1, `protocols/2-WORKER.md`.
 public enum WorkerMessage: Equatable, Sendable {
     /// The first message of a connection.
     case ready(Ready)
-    /// What one of the attempts is that READY named, said after LIMITS.
+    /// Details of an attempt that READY listed, sent after LIMITS.
     case holds(HeldAttempt)
-    /// An origin answered, whatever its status; the body is frame 2 or a file in the spool.
+    /// A whole response with any status. The body is the second frame or a file in the spool.
     case done(Completion)
-    /// - Parameter unwantedBytes: those of `receivedBytes` that came after the CANCEL had.
+    /// - Parameter unwantedBytes: Bytes of `receivedBytes` that arrived after the CANCEL.
     case failed(
         AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil)
     case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
-    /// How many transfers it runs at once from now on, 1 to 10,000: what it makes of the broker's wish.
+    /// The new number of slots, 1 to 10,000, in response to the number that the broker requested.
     case slots(Int)
-    /// The answer to PING.
+    /// Reply to PING.
     case pong
-    /// The worker leaves; it holds nothing any more.
+    /// The worker exits and holds nothing any more.
     case bye
 
-    /// - Throws: a `WireError` for any bytes that are not such a message.
+    /// - Throws: `WireError` for bytes that are not a valid message.
     public init(head: [UInt8]) throws(WireError) {
         do throws(WireError) {
             self = try Self.decoded(try HeadReader(head, limit: WireLimits.workerHeadBytes))
@@ -28,8 +28,7 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
-    /// The attempt that `VERB attempt …` is about, in a DONE or FAILED whose fields may be anything; nil for other
-    /// heads.
+    /// Returns the attempt of a DONE or FAILED, of which only the first line must be valid; nil for other heads.
     public static func attempt(in head: [UInt8]) -> AttemptID? {
         let words = head.prefix(512).prefix { $0 != Ascii.lineFeed }.split(separator: Ascii.space, maxSplits: 2)
         guard words.count >= 2, ["DONE", "FAILED"].contains(String(decoding: words[0], as: UTF8.self)) else {
@@ -74,7 +73,7 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. A completion's inline body goes beside it.
+    /// The head frame. The inline body of a completion is sent in the second frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .ready(let ready): return ready.encoded()
@@ -105,29 +104,29 @@ public enum WorkerMessage: Equatable, Sendable {
     }
 }
 
-/// READY: a worker offers its slots and tells what it still holds.
+/// READY: a worker's slots, capabilities and held attempts.
 public struct Ready: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EARW/1"
 
-    /// Schemes that one worker may serve.
+    /// Maximum number of schemes of one worker.
     public static let mostSchemes = 16
 
-    /// Transfers it runs at once, 1 to 10,000.
+    /// Number of concurrent transfers, 1 to 10,000.
     public var slots: Int
-    /// Schemes it serves.
+    /// Supported schemes.
     public var schemes: [String] = ["http", "https"]
-    /// Its process number as it knows it; for reports, the kernel is asked for what matters.
+    /// Process ID as the worker knows it, for reports only. Decisions use the kernel's value.
     public var pid: Int = 0
-    /// Proof that it is a child of the supervisor: hexadecimal digits inherited from it.
+    /// Hexadecimal secret that proves that the worker is a child of the supervisor.
     public var secret: String?
-    /// Attempts it runs, or has ended and not yet told, of whatever broker.
+    /// Attempts of any broker that the worker runs, or has finished without sending the terminal.
     public var holds: [AttemptID] = []
-    /// Whether it says HOLDS for each of them that is of another broker, if LIMITS asks for it.
+    /// Whether the worker sends HOLDS for attempts of other brokers, if LIMITS requests it.
     public var tellsHolds = false
-    /// Whether a worker of other schemes than http and https takes DRAIN.
+    /// Whether a worker of schemes other than http and https accepts DRAIN.
     public var hearsDrain = false
-    /// Whether it can speak HTTP/2.
+    /// Whether the worker supports HTTP/2.
     public var speaksHTTP2 = false
 
     public init(slots: Int) {
@@ -165,7 +164,7 @@ public struct Ready: Equatable, Sendable {
         }
     }
 
-    /// RFC 3986, section 3.1, in lower case.
+    /// Returns whether `name` is a lower-case scheme: RFC 3986, section 3.1.
     public static func isScheme(_ name: String) -> Bool {
         let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
         guard name.utf8.count <= WireLimits.schemeBytes, let first = name.utf8.first, letters.contains(first) else {
@@ -189,24 +188,24 @@ public struct Ready: Equatable, Sendable {
     }
 }
 
-/// DONE: an attempt ended with a whole response.
+/// DONE: the end of an attempt with a whole response.
 public struct Completion: Equatable, Sendable {
     public var attempt: AttemptID
-    /// 200 to 999.
+    /// Status code, 200 to 999.
     public var status: Int
-    /// Decoded bytes of body.
+    /// Decoded length of the body in bytes.
     public var length = 0
-    /// Of the decoded body.
+    /// SHA-256 of the decoded body.
     public var sha256: String?
-    /// Base name in the spool; nil if the body is frame 2 or empty.
+    /// Base name in the spool; nil if the body is in the second frame or empty.
     public var file: String?
-    /// Whether the body begins with the bytes that the JOB gave to go on with; then the status is 200 and the fields
-    /// are those of the 206 that brought the rest, or none.
+    /// Whether the body starts with the partial body of the JOB. The status is then 200. The fields are those of the
+    /// 206 that brought the rest, or empty.
     public var isResumed = false
-    /// Whether the body was left out: that of a redirect or of an error page, which is not needed or too large.
+    /// Whether the body was omitted, because it belongs to a redirect or an error page and is not needed or too large.
     public var isCut = false
     public var elapsedMilliseconds = 0
-    /// Response header fields, lines separated by LF.
+    /// Response header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
     public init(attempt: AttemptID, status: Int) {
@@ -232,7 +231,7 @@ public struct Completion: Equatable, Sendable {
         }
     }
 
-    /// A name without a folder: nothing else may point into the spool.
+    /// Returns a valid base name. No other form may refer to the spool.
     fileprivate static func baseName(_ text: String) throws(WireError) -> String {
         guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
             text.utf8.allSatisfy({ Ascii.isVisible($0) && $0 != Ascii.slash })
@@ -256,12 +255,12 @@ public struct Completion: Equatable, Sendable {
     }
 }
 
-/// The file a body grows in, as a worker tells of it.
+/// File of a growing body, as reported by a worker.
 public struct BodyPart: Equatable, Sendable {
     /// Base name in the spool.
     public var file: String
-    /// The fields of the 200 whose body it is, lines separated by LF: told once, and only of a body that a later
-    /// attempt may go on with.
+    /// Fields of the 200 response that the body belongs to, separated by LF. Sent once, and only for a body that a
+    /// later attempt may continue.
     public var httpFields: [UInt8] = []
 
     public init(file: String, httpFields: [UInt8] = []) {
