@@ -3,17 +3,17 @@ internal import EarshotCache
 internal import EarshotCore
 internal import EarshotHTTP
 
-/// Kept answers that were used or stored last, with their bodies, within a bound of bytes: what they answer is answered
-/// in the same pass.
+/// LRU cache of stored responses with their bodies, in memory and bounded in bytes. It answers lookups within the same
+/// pass, without the cache's thread.
 ///
-/// A key that is here is here with all its variants.
+/// A key is present either with all its variants or not at all.
 struct HotAnswers {
-    /// One kept answer.
+    /// One stored response.
     struct Answer {
         var variant: CacheVariant
-        /// Its `VaryKey`, as the index has it.
+        /// Its `VaryKey` as a digest, as in the index.
         var digest: [UInt8]
-        /// Nil for one that is a file, or has none.
+        /// Nil for a body in a file or an empty body.
         var body: [UInt8]?
     }
 
@@ -21,7 +21,7 @@ struct HotAnswers {
         var answers: [Answer]
         let url: String
         var bytes: Int
-        /// Its place in `order`; earlier places of the same key mean nothing.
+        /// Its latest position in `order`. Earlier positions of the same key are obsolete.
         var turn: UInt64
     }
 
@@ -31,21 +31,21 @@ struct HotAnswers {
     private var entries: [CacheDigest: Entry] = [:]
     private var keys: [CacheEntryID: CacheDigest] = [:]
     private var byURL: [String: Set<CacheDigest>] = [:]
-    /// Keys, those used last at the end.
+    /// Keys in the order of use, the most recently used last.
     private var order: Deque<(key: CacheDigest, turn: UInt64)> = []
 
     init(limit: Int) {
         self.limit = limit
     }
 
-    /// What there is under a key; nil if the index has to be asked. It counts as used.
+    /// Returns the variants of a key and marks it as used; nil if the index must be asked.
     mutating func answers(_ key: CacheDigest) -> [Answer]? {
         guard let entry = entries[key] else { return nil }
         touch(key)
         return entry.answers
     }
 
-    /// The body of an answer; nil if it is not here.
+    /// Returns the body of a stored response; nil if it is not in memory.
     func body(of entry: CacheEntryID) -> [UInt8]? {
         guard let key = keys[entry] else { return nil }
         return entries[key]?.answers.first { $0.variant.entry == entry }?.body
@@ -53,13 +53,13 @@ struct HotAnswers {
 
     func contains(_ key: CacheDigest) -> Bool { entries[key] != nil }
 
-    /// Takes all the variants of a key; removes what was used longest ago if that is too much.
+    /// Adds all variants of a key and evicts the least recently used keys above the limit.
     mutating func put(_ answers: [Answer], _ key: CacheDigest, url: String) {
         remove(key)
         let cost = answers.reduce(512) { sum, answer in
             sum + 512 + answer.variant.response.fields.bytes.count + (answer.body == nil ? 0 : answer.variant.length)
         }
-        // One that would drive out a good part of all others is not worth it.
+        // A key that would evict a large part of all others is not added.
         guard cost <= limit / 8 else { return }
         entries[key] = Entry(answers: answers, url: url, bytes: cost, turn: 0)
         for answer in answers { keys[answer.variant.entry] = key }
@@ -71,7 +71,7 @@ struct HotAnswers {
         }
     }
 
-    /// Changes a key's variants, if they are here.
+    /// Changes a key's variants, if the key is present.
     mutating func change(_ key: CacheDigest, _ change: (inout [Answer]) -> Void) {
         guard let entry = entries[key] else { return }
         var answers = entry.answers

@@ -5,19 +5,24 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// The folder of bodies that are files: one file for each content, named by its SHA-256.
+/// Folder of body files: one file for each content, named by its SHA-256.
 ///
-/// Workers write `PID-INSTANCE.FLIGHT.ATTEMPT.part`; only this type gives files their content's name and removes them,
-/// so that the two never race. What is left of an attempt that broke off is `INSTANCE.FLIGHT.ATTEMPT.kept`, and a body
-/// that may be given away is `INSTANCE.FLIGHT.ATTEMPT.taken`. Names are used relative to an opened folder and without
-/// following links.
+/// | name | content |
+/// | --- | --- |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | file that a worker writes |
+/// | `INSTANCE.FLIGHT.ATTEMPT.kept` | partial body of an interrupted attempt |
+/// | `INSTANCE.FLIGHT.ATTEMPT.taken` | body that a client may own |
+/// | 64 hexadecimal digits | shared body |
+///
+/// Only this type renames files to their content's name and removes them, so the two operations never race. Names are
+/// resolved relative to an open folder, without following symbolic links.
 final class Spool {
-    /// Closes descriptors.
+    /// Closes descriptors on a thread.
     private final class Closer: StoreKeeper {
         func carryOut(_ files: [Int32]) { for file in files { close(file) } }
     }
 
-    /// To remove a file of so many bytes takes a millisecond.
+    /// Minimum size of a file whose blocks are freed by a thread, in bytes: their removal takes about a millisecond.
     private static let largeBytes = 16 << 20
 
     private static let lockName = "broker.lock"
@@ -26,27 +31,30 @@ final class Spool {
     private var folder: Int32
     private var lock: LockFile
     private lazy var closing = StoreThread("spool") { Closer() }
-    /// Whether the folder is not the first one of this broker: attempts that began before wrote into another one.
+    /// Whether this folder replaced an earlier one. Attempts that started before wrote to the earlier folder.
     private var isReplaced = false
 
-    /// Opens the folder, makes it if need be, and removes what an earlier broker left.
-    /// - Parameter kept: files by the names of their content that are somebody's still.
-    /// - Throws: `BrokerError`, `FolderError`, a `SystemError` of the call that failed.
+    /// Opens the folder, creates it if necessary, and removes files of an earlier broker.
+    ///
+    /// - Parameter kept: Names of content files that durable results still use.
+    /// - Throws: `BrokerError` if another broker uses the folder, `FolderError` if others can write to it, or
+    ///   `SystemError`.
     init(_ path: String, keeping kept: Set<String> = []) throws {
         self.path = path
         (folder, lock) = try Self.open(path)
         try sweep(keeping: kept)
     }
 
-    /// The file whose removal tells of the folder's: it is removed first.
+    /// Path of the lock file. It is watched, because removing the folder removes it first.
     var lockPath: String { "\(path)/\(Self.lockName)" }
 
-    /// Whether the path still leads to the folder that is open, and nobody else can lock it.
+    /// Whether the path still refers to the open folder and this process still holds its lock.
     var isInPlace: Bool { FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath) }
 
-    /// Opens the folder at the path after it was removed, moved or replaced, whose files are lost, or after its lock
-    /// was removed.
-    /// - Throws: as `init`; then everything is as before.
+    /// Opens the folder at the path again, after the folder was removed, moved or replaced, or its lock file was
+    /// removed. The files of a lost folder are lost.
+    ///
+    /// - Throws: As `init`. The state is then unchanged.
     func openAgain() throws {
         let (folder, lock) = try Self.open(path)
         let isSame = FileIdentity(descriptor: folder) == FileIdentity(descriptor: self.folder)
@@ -58,7 +66,7 @@ final class Spool {
         try sweep(keeping: [])
     }
 
-    /// Whether a file is missing, perhaps because it was in a folder that was removed.
+    /// Returns whether a file is missing, possibly because its folder was removed.
     func mayHaveLost(_ name: String) -> Bool { (isReplaced || !isInPlace) && length(of: name) == nil }
 
     private static func open(_ path: String) throws -> (folder: Int32, lock: LockFile) {
@@ -84,31 +92,33 @@ final class Spool {
         close(folder)
     }
 
-    /// What a worker's process calls the file of an attempt while it writes it.
+    /// Returns the name of an attempt's file while the worker writes it.
     static func partName(of attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
 
-    /// Gives a worker's finished file the name of its content, or one of its own.
+    /// Renames a worker's finished file to its content's name, or to a name of its own.
     ///
-    /// - Parameter isLinked: whether the cache may have it under another name.
-    /// - Returns: whether the file was what the worker said: not missing, not of another length, no link.
+    /// - Parameter isLinked: Whether the cache may have a second link to the file.
+    /// - Returns: false if the file is missing, has another length, or is a link.
     func adopt(_ name: String, as other: String, length: Int, isLinked: Bool = false) -> Bool {
         var status = stat()
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
             status.st_uid == getuid(), status.st_size == length, isLinked || status.st_nlink == 1
         else { return false }
         guard rename(name, to: other) else { return false }
-        // rename(2): of two links to one file it leaves both.
+        // rename(2) does nothing for two links to one file, so the old name is removed.
         if isLinked { remove(name) }
         return true
     }
 
-    /// The files an attempt may write: for a body it began, and for one it began in place of what it was given.
+    /// Returns whether an attempt may write a file of this name: for its body, or for a body that starts over instead
+    /// of resuming.
     static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
         name == partName(of: attempt, pid: pid) || name == "\(pid)-\(attempt).anew.part"
     }
 
-    /// Takes a part of a body back from the worker that wrote it.
-    /// - Returns: its bytes; nil if there is no such file, or it is not a plain one of this user with one name.
+    /// Takes a partial body back from the worker that wrote it.
+    ///
+    /// - Returns: Its length in bytes; nil unless it is a non-empty regular file of this user with one link.
     func keep(_ name: String, as kept: String) -> Int? {
         var status = stat()
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
@@ -117,14 +127,15 @@ final class Spool {
         return rename(name, to: kept) ? status.st_size : nil
     }
 
-    /// - Returns: whether the file was there.
+    /// - Returns: Whether the file existed.
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
         unsafe renameat(folder, name, folder, other) == 0
     }
 
     /// Writes a file under the name of its content.
-    /// - Returns: that name; nil if the disk does not take it.
+    ///
+    /// - Returns: That name; nil if the disk does not accept it.
     func write(_ bytes: [UInt8]) -> String? {
         let name = SHA256.digest(of: bytes.span).hex
         let part = "\(getpid())-copy.part"
@@ -145,7 +156,7 @@ final class Spool {
         return name
     }
 
-    /// Reads a whole file; nil if it is not there, or has more bytes than `limit`.
+    /// Reads a whole file; nil if it is missing or longer than `limit` bytes.
     func read(_ name: String, limit: Int) -> [UInt8]? {
         guard let file = open(name) else { return nil }
         defer { close(file) }
@@ -164,7 +175,7 @@ final class Spool {
         return bytes
     }
 
-    /// A file of the broker's own that is gone when it is closed.
+    /// Creates an unlinked file of the broker, which disappears when it is closed. The caller must close it.
     func unnamedFile() throws(SystemError) -> Int32 {
         let name = "\(getpid())-waiting.part"
         let file = unsafe openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
@@ -173,13 +184,13 @@ final class Spool {
         return file
     }
 
-    /// Opens a file to read; nil if it is not there.
+    /// Opens a file for reading; nil if it is missing. The caller must close it.
     func open(_ name: String) -> Int32? {
         let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
-    /// Bytes of a plain file of this user; nil if there is none.
+    /// Length in bytes of a regular file of this user; nil if there is none.
     func length(of name: String) -> Int? {
         var status = stat()
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
@@ -188,32 +199,33 @@ final class Spool {
         return status.st_size
     }
 
-    /// Removes a file. A file system frees a large one's blocks when it is closed by the last: a thread does that.
+    /// Removes a file. The last close of a large file frees its blocks, so a thread closes it.
     func remove(_ name: String) {
         var status = stat()
-        // One that was given away is somewhere else by now.
+        // A file that a client took is no longer here.
         guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
         let file = status.st_size >= Self.largeBytes ? open(name) : nil
         unsafe unlinkat(folder, name, 0)
         if let file { closing.ask(file) }
     }
 
-    /// Removes unfinished files of attempts that are not `held`, and what processes that have ended have left besides.
-    /// A held attempt's file stays though its worker is dead: its last words may not have been read. O(files).
+    /// Removes unfinished files of attempts that are not `held`, and other files of ended processes. O(files).
+    ///
+    /// A held attempt's file stays even if its worker is dead, because the worker's last messages may be unread.
     func sweepParts(held: (AttemptID) -> Bool) {
         for (name, pid, attempt) in parts() where attempt.map({ !held($0) }) ?? Self.hasEnded(pid) { remove(name) }
     }
 
-    /// Removes what processes that have ended have left, but for attempts that still count as theirs: what is left of
-    /// those is taken back when their worker's end is told.
+    /// Removes files of ended processes, except files of `held` attempts. Those are taken back when the end of their
+    /// worker is reported.
     func sweepEndedParts(held: (AttemptID) -> Bool) {
         for (name, pid, attempt) in parts() where Self.hasEnded(pid) && !(attempt.map(held) ?? false) { remove(name) }
     }
 
-    /// How many processes that have not ended have files here. O(files).
+    /// Number of living processes that have unfinished files here. O(files).
     func writers() -> Int { Set(parts().map(\.pid)).count { !Self.hasEnded($0) } }
 
-    /// Unfinished files: whose they are and what they are of, nil for files of the broker's own.
+    /// Unfinished files with the process and attempt that they belong to; the attempt is nil for files of the broker.
     private func parts() -> [(name: String, pid: Int32, attempt: AttemptID?)] {
         ((try? names()) ?? []).compactMap { name in
             guard name.hasSuffix(".part") else { return nil }
@@ -224,7 +236,7 @@ final class Spool {
         }
     }
 
-    /// A process that has ended and was not reaped yet counts as gone.
+    /// Returns whether a process has ended. A zombie counts as ended.
     private static func hasEnded(_ pid: Int32) -> Bool { (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true }
 
     private func isContent(_ name: String) -> Bool {

@@ -1,6 +1,6 @@
 internal import EarshotLoop
 
-/// Inline bodies that wait too long for memory, by the name of their content.
+/// Spilled inline bodies, by the name of their content.
 final class WaitingBodies {
     private let file: WaitingFile
     private var places: [String: WaitingFile.Place] = [:]
@@ -11,7 +11,7 @@ final class WaitingBodies {
         self.file = file
     }
 
-    /// Keeps a body until `remove`. One that cannot be written is kept in memory, for who looks for it meanwhile.
+    /// Spills a body until `remove`. A body that cannot be written is kept in memory, and the error is thrown.
     func keep(_ body: [UInt8], as name: String) throws(SystemError) {
         guard places[name] == nil else { return }
         do throws(SystemError) {
@@ -23,13 +23,13 @@ final class WaitingBodies {
         }
     }
 
-    /// A copy of a body; nil if it is not here, or cannot be read.
+    /// Returns a copy of a body; nil if it is not here or cannot be read.
     func body(_ name: String) -> [UInt8]? {
         guard let place = places[name] else { return unwritten[name] }
         return file.read(place, 0..<place.count)
     }
 
-    /// Forgets a body; nothing happens if it is not here.
+    /// Removes a body, if it is here.
     func remove(_ name: String) {
         unwritten[name] = nil
         if let place = places.removeValue(forKey: name) { file.free(place) }

@@ -1,15 +1,15 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// What waits too long for memory, one behind the other in one file without a name.
+/// Storage of spilled data: one unlinked file that contains all of it.
 ///
-/// A file of its own for each costs a file system a hundred times what a small body costs, and the loop waits for that:
-/// one slow reader would hold up everybody.
+/// A file for each item would cost the file system a hundred times more than a small body, and block the loop
+/// meanwhile. One slow reader would then delay all clients.
 final class WaitingFile {
-    /// Where something is in it.
+    /// Position of an item in the file.
     struct Place {
         fileprivate let piece: Int32
-        /// From the piece's start on.
+        /// Offset from the start of the piece, in bytes.
         fileprivate let offset: UInt32
         private let length: UInt32
 
@@ -22,28 +22,28 @@ final class WaitingFile {
         }
     }
 
-    /// Room is used again by pieces of so many bytes, so that it needs no search: what waits for long holds one piece.
-    /// The file is emptied when nothing waits.
+    /// Unit of reuse in bytes. Reusing whole pieces needs no search; a long-lived item occupies one piece. The file is
+    /// truncated when it is empty.
     private static let pieceBytes = 4 << 20
 
-    /// A part of the file.
+    /// A piece of the file.
     private struct Piece {
         let start: Int
         let capacity: Int
         var used = 0
-        /// How many in it are waited for.
+        /// Number of live items in the piece.
         var places = 0
     }
 
     private let spool: Spool
-    /// -1 until something comes.
+    /// Descriptor of the file; -1 before the first item.
     private var file: Int32 = -1
     private var pieces: [Piece] = []
-    /// How many are waited for.
+    /// Number of live items in all pieces.
     private var places = 0
-    /// The piece that is being filled; -1 when there is none.
+    /// Index of the piece that is being filled; -1 if there is none.
     private var current = -1
-    /// Other pieces of which nothing is waited for.
+    /// Other pieces without live items.
     private var unused: [Int] = []
 
     init(in spool: Spool) {
@@ -54,7 +54,9 @@ final class WaitingFile {
         if file >= 0 { close(file) }
     }
 
-    /// - Returns: where it is, until `free`.
+    /// Appends an item.
+    ///
+    /// - Returns: Its position, valid until `free`.
     func write(_ bytes: [UInt8]) throws(SystemError) -> Place {
         if file < 0 { file = try spool.unnamedFile() }
         let piece = pieceWithRoom(for: bytes.count)
@@ -75,7 +77,7 @@ final class WaitingFile {
         return Place(piece: piece, offset: offset, count: bytes.count)
     }
 
-    /// A copy of some of the bytes; nil if they cannot be read.
+    /// Returns a copy of a part of an item; nil if it cannot be read.
     func read(_ place: Place, _ range: Range<Int>) -> [UInt8]? {
         let start = pieces[Int(place.piece)].start + Int(place.offset) + range.lowerBound
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: range.count) { target, read in
@@ -90,13 +92,13 @@ final class WaitingFile {
         return bytes.count == range.count ? bytes : nil
     }
 
-    /// Nobody waits for it any more.
+    /// Frees an item.
     func free(_ place: Place) {
         let piece = Int(place.piece)
         pieces[piece].places -= 1
         places -= 1
         if places == 0 {
-            // If it fails, what comes next is written over what stays.
+            // After a failure later items overwrite the old content.
             ftruncate(file, 0)
             pieces = []
             unused = []
@@ -107,11 +109,11 @@ final class WaitingFile {
         }
     }
 
-    /// The current piece, else an unused one, else a new one at the end of the file.
+    /// Returns the current piece, otherwise an unused one, otherwise a new one at the end of the file.
     private func pieceWithRoom(for count: Int) -> Int {
         func hasRoom(_ piece: Int) -> Bool { pieces[piece].capacity - pieces[piece].used >= count }
         if current >= 0, hasRoom(current) { return current }
-        // The last one is left without anything only by something too large for it.
+        // The current piece is empty only if the item is too large for it.
         if current >= 0, pieces[current].places == 0 { unused.append(current) }
         if let next = unused.last, hasRoom(next) {
             unused.removeLast()

@@ -1,10 +1,10 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// Terminals that wait too long for memory: heads, each with its body behind it. Twenty bytes of memory are kept of
-/// each: there may be very many.
+/// Spilled terminals: heads, each followed by its body. Each costs twenty bytes of memory, because there may be very
+/// many.
 final class WaitingTerminals {
-    /// A terminal as it is sent, but for its number.
+    /// A terminal as it is sent, without its sequence number.
     struct Content {
         var head: [UInt8]
         var body: [UInt8]?
@@ -12,22 +12,22 @@ final class WaitingTerminals {
 
     private struct Record {
         let place: WaitingFile.Place
-        /// Of the bytes there those that are the head.
+        /// Length of the head, with which the item starts.
         let headBytes: UInt32
     }
 
     private let file: WaitingFile
-    /// By the core's numbers, which are small.
+    /// Indexed by the core's numbers, which are small.
     private var records: [Record?] = []
     private var count = 0
-    /// Those that could not be written, until they are forgotten.
+    /// Terminals that could not be written, until they are forgotten.
     private var unwritten: [WaitingID: Content] = [:]
 
     init(in file: WaitingFile) {
         self.file = file
     }
 
-    /// Keeps a terminal until `forget`. One that cannot be written is kept in memory.
+    /// Spills a terminal until `forget`. A terminal that cannot be written is kept in memory, and the error is thrown.
     func keep(_ content: Content, as id: WaitingID) throws(SystemError) {
         do throws(SystemError) {
             let place = try file.write(content.head + (content.body ?? []))
@@ -41,7 +41,7 @@ final class WaitingTerminals {
         }
     }
 
-    /// A copy of it; nil if it cannot be read.
+    /// Returns a copy of a terminal; nil if it cannot be read.
     func content(of id: WaitingID) -> Content? {
         guard let record = record(id) else { return unwritten[id] }
         let headBytes = Int(record.headBytes)
@@ -57,7 +57,7 @@ final class WaitingTerminals {
         records[Int(id.rawValue)] = nil
         file.free(record.place)
         count -= 1
-        // What very many took is given back.
+        // Releases the capacity that very many terminals needed.
         if count == 0 { records = [] }
     }
 

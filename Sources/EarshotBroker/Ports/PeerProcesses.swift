@@ -1,8 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// The processes at the other end of connections, each watched for its end: a connection can outlive its process in a
-/// forked child.
+/// Processes of the connected peers, each watched for its end. A connection can outlive its process in a forked child.
 final class PeerProcesses {
     private struct Watched {
         let handle: ProcessDescriptor
@@ -14,7 +13,7 @@ final class PeerProcesses {
     private let onEnd: (Set<UInt64>) -> Void
     private var processes: [Int32: Watched] = [:]
 
-    /// - Parameter onEnd: called from the loop with the peers of a process that has ended.
+    /// - Parameter onEnd: Called from the loop with the peers of a process that has ended.
     init(_ loop: EventLoop, onEnd: @escaping (Set<UInt64>) -> Void) {
         self.loop = loop
         self.onEnd = onEnd
@@ -22,10 +21,10 @@ final class PeerProcesses {
 
     /// Watches the process at the other end of `descriptor`.
     ///
-    /// - Returns: false when it has ended already.
+    /// - Returns: false if the process has already ended.
     func watch(_ pid: Int32, for peer: UInt64, _ descriptor: Int32) -> Bool {
         guard pid > 0 else { return true }
-        // One that has ended and was not told of yet is another process of this number.
+        // If the watched process has ended unnoticed, its process ID was reused.
         if processes[pid]?.handle.hasEnded == true { ended(pid) }
         if processes[pid] != nil {
             processes[pid]?.peers.insert(peer)
@@ -37,12 +36,12 @@ final class PeerProcesses {
             processes[pid] = Watched(handle: handle, registration: registration, peers: [peer])
             return true
         } catch {
-            // Without a descriptor for it the connection's own end has to tell.
+            // Without a process descriptor, only the end of the connection reports the loss.
             return ![ESRCH, EINVAL].contains(error.number)
         }
     }
 
-    /// The peer is gone.
+    /// Stops watching for a peer that is gone.
     func forget(_ peer: UInt64, of pid: Int32) {
         processes[pid]?.peers.remove(peer)
         guard let process = processes[pid], process.peers.isEmpty else { return }
@@ -52,10 +51,10 @@ final class PeerProcesses {
 
     func kill(_ pid: Int32) { processes[pid]?.handle.send(SIGKILL) }
 
-    /// A hold of its own on a watched process that has not ended.
+    /// Returns a separate handle for a watched process; nil if it has ended.
     func living(_ pid: Int32) -> ProcessDescriptor? {
         guard let watched = processes[pid]?.handle, let process = try? ProcessDescriptor(pid: pid) else { return nil }
-        // Asked last: while the watched one lives, the number is its own.
+        // Checked last: while the watched process lives, its process ID is not reused.
         return watched.hasEnded ? nil : process
     }
 

@@ -1,33 +1,33 @@
-/// Bounds of the messages on their way to the peers of a port, and of the work that a peer makes in one pass.
+/// Bounds of unsent and incoming messages of a port's peers, and of the work for one peer in a pass.
 struct PortBounds {
-    /// Messages that may wait for one peer, whatever they are.
+    /// Maximum number of unsent messages of one peer, of all kinds.
     var messages: Int
-    /// Messages that may wait for a peer before terminals and progress are held back, and bytes of both.
+    /// Number of unsent messages of one peer, and of their bytes, at which terminals and progress are refused.
     var deliveries = Int.max
     var terminalBytes = Int.max
     var progressBytes = Int.max
-    /// Unread replies, and their bytes, at which the broker stops reading from a peer.
+    /// Number of unread replies, and of their bytes, at which the broker stops reading from a peer.
     var replies = Int.max
     var replyBytes = Int.max
-    /// Bytes that may wait for all peers, and bytes of replies among them. Beyond them `ownBytes` hold for each peer.
+    /// Unsent bytes of all peers, and of replies among them, above which `ownBytes` replaces the bounds of each peer.
     var bytesOfAll = Int.max
     var replyBytesOfAll = Int.max
-    /// Bytes that may wait for a peer whatever waits for others, and at which a full peer has room again.
+    /// Unsent bytes that each peer is always allowed, and at which a full peer accepts messages again.
     var ownBytes = 65_536
-    /// Bytes that incoming frames of all peers may take.
+    /// Maximum bytes of incomplete incoming frames of all peers.
     var frameBytes: Int
-    /// Bytes of a message that count as one more message in its sender's turn.
+    /// Bytes of a message that count as one additional message in its sender's turn.
     var bytesPerMessage = Int.max
 
     /// Clients: any program of the user.
     ///
-    /// A full window of 256 bodies of 64 KiB waits in memory. Four of the longest frames arrive at once. A reply of an
-    /// honest client is read soon, so a mebibyte of them is a reader that stopped.
+    /// A full window of 256 bodies of 64 KiB fits into memory. Four of the longest frames can arrive at once. An honest
+    /// client reads replies soon, so a mebibyte of them means that it stopped reading.
     static let clients = PortBounds(
         messages: 16_384, deliveries: 8_192, terminalBytes: 16 << 20, progressBytes: 256 << 10, replies: 8_192,
         replyBytes: 1 << 20, bytesOfAll: 64 << 20, replyBytesOfAll: 16 << 20, frameBytes: 17 << 20,
         bytesPerMessage: 4_096)
 
-    /// Workers: their messages are bounded by the slots that they have, and two of the longest bodies arrive at once.
+    /// Workers: their slots bound their messages, and two of the longest bodies can arrive at once.
     static func workers(frameBytes: Int) -> PortBounds { PortBounds(messages: 8_192, frameBytes: 4 * frameBytes) }
 }

@@ -4,27 +4,26 @@ internal import Glibc
 internal import Logging
 internal import ZMTP
 
-/// A Unix socket that ZeroMQ peers connect to, and the connections on it: who they are, what they say, when they are
-/// gone.
+/// A Unix socket for ZeroMQ peers, with the connections on it.
 ///
-/// A connection's end is told once, and only after what the connection had sent before was handed out.
+/// The loss of a connection is reported once, after all messages that the peer sent before it.
 final class StreamPort {
-    /// What became of a message.
+    /// Result of sending a message.
     enum Sent {
         case sent
-        /// The peer has not read as many as may wait for it.
+        /// The peer has reached its bound of unsent messages.
         case wouldBlock
-        /// The peer is gone.
+        /// The connection is lost.
         case unreachable
     }
 
-    /// Kinds of messages, by what happens when a peer does not read them.
+    /// Kinds of messages, by their treatment when a peer does not read.
     enum Kind {
-        /// Answers the peer, which is not read from while too many wait.
+        /// Reply to the peer. With too many unread replies the broker stops reading from the peer.
         case reply
-        /// Waits at the sender.
+        /// Held back by the sender.
         case terminal
-        /// Is dropped.
+        /// Dropped.
         case progress
     }
 
@@ -33,13 +32,13 @@ final class StreamPort {
         let number: UInt64
         let stream: MessageStream
         let pid: Int32
-        /// Whether it sends an empty first frame, and wants one.
+        /// Whether it sends an empty delimiter frame and expects one.
         var hasEnvelope = false
-        /// Whether it has said something, and was told of.
+        /// Whether it has sent a message and its connection was reported.
         var isKnown = false
-        /// Whether it is among those to be looked at.
+        /// Whether it is queued in `ready`.
         var isReady = false
-        /// Whether it is among those with something to write.
+        /// Whether it is queued in `dirty`, with unsent output.
         var isDirty = false
 
         init(_ number: UInt64, _ stream: MessageStream, pid: Int32) {
@@ -49,62 +48,61 @@ final class StreamPort {
         }
     }
 
-    /// Messages, commands and discarded frames processed in one pass, so that one port never starves the other or the
-    /// timers.
+    /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
+    /// the other one or the timers.
     private static let itemsPerPass = 512
-    /// Bytes read in one pass: about 2 ms.
+    /// Maximum bytes read in one pass: about 2 ms.
     private static let bytesPerPass = 8 << 20
-    /// Items of one peer processed in one pass. Answers to the first of many are sent before the last is read, so
-    /// that their receivers work meanwhile.
+    /// Maximum number of items of one peer processed in one pass. Replies to the first of many messages are sent before
+    /// the last is read, so that their receivers work meanwhile.
     static let itemsPerTurn = 32
-    /// Bytes read of one peer in one pass: sixteen bodies of 64 KiB within messages.
+    /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
     private static let bytesPerTurn = 1 << 20
-    /// Connections accepted in one pass.
+    /// Maximum number of connections accepted in one pass.
     private static let acceptsPerPass = 256
-    /// How long a connection may take to close by itself after its process's end, which a forked child can outlive, or
-    /// to take its last message.
+    /// Time for a connection to close by itself after the end of its process, which a forked child can outlive. Also
+    /// the time for the last message of a closed connection.
     private static let closeMilliseconds = 100
-    /// How long a connection may be silent from its beginning on: each costs a descriptor, and nobody needs a silent
-    /// one.
+    /// Maximum time without a message after a connection was accepted, because each connection costs a descriptor.
     private static let silence = Duration.seconds(10)
-    /// How long nobody is accepted when there is no descriptor for one.
+    /// Time without accepting connections after descriptors ran out.
     private static let pause = Duration.milliseconds(100)
-    /// How long a large message may take to arrive while others wait for its memory: a local sender needs milliseconds.
+    /// Time for a large message to arrive while others wait for its memory. A local sender needs milliseconds.
     private static let frameTime = Duration.seconds(10)
-    /// How often that is looked at while somebody waits.
+    /// Interval of that check while a connection waits for memory.
     private static let framePause = Duration.seconds(1)
 
     private let loop: EventLoop
     private let logger: Logger
     private let path: String
     private var listener: Int32
-    /// The socket's file; nil if it was gone at once.
+    /// Identity of the socket's file; nil if the file disappeared immediately.
     private var file: FileIdentity?
     private let frameBytes: Int
     private let bounds: PortBounds
     private let memory: ConnectionMemory
     private let connectionLimit: Int
     private var accepting: EventLoop.Registration?
-    /// Whether somebody waits to be accepted, or may.
+    /// Whether connections may be waiting to be accepted.
     private var hasCallers = false
     private var peers: [UInt64: Peer] = [:]
     private var processes: PeerProcesses?
-    /// Peers that may have something to say, or are gone, in the order in which they get their turn.
+    /// Peers with possible input or a lost connection, in the order of their turns.
     private var ready: Deque<UInt64> = []
     private var dirty: [Peer] = []
-    /// When connections that have said nothing are closed, in order; those that spoke since included.
+    /// Deadlines of the first message, in order. Includes peers that have sent one since.
     private var silenceEnds: Deque<(peer: UInt64, at: LoopTime)> = []
     private var lastNumber: UInt64 = 0
     private var refused = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
-    /// Messages taken since somebody last set this to 0.
+    /// Number of messages taken since the caller last reset it.
     var taken = 0
 
     /// Listens at `path`, which only this user can connect to.
     ///
     /// - Parameters:
-    ///   - frameBytes: bytes of a frame at most.
-    ///   - bounds: of what peers may have waiting, and may make wait.
+    ///   - frameBytes: Maximum length of a frame in bytes.
+    ///   - bounds: Bounds for unsent and incoming messages.
     init(
         _ path: String, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds, connectionLimit: Int, logger: Logger
     ) throws {
@@ -118,8 +116,8 @@ final class StreamPort {
         listener = try UnixSocket.listen(at: path)
         file = FileIdentity(path: path)
         processes = PeerProcesses(loop) { [unowned self] peers in
-            // Its last words may still be in the socket; the connection's end is told after them. The kernel ends it
-            // unless a child of that process holds it open.
+            // Its last messages may still be unread, and the loss is reported after them. The kernel closes the
+            // connection unless a child of the process keeps it open.
             for peer in peers { closeLater(peer) }
         }
         memory.onShortage = { [unowned self] in setFrameTimer() }
@@ -127,21 +125,21 @@ final class StreamPort {
     }
 
     deinit {
-        // The end of one connection must not wake another one here.
+        // The end of one connection must not grant memory to another one here.
         memory.close()
         if let accepting { loop.remove(accepting) }
         UnixSocket.close(listener)
     }
 
-    /// The process of a peer, as the kernel told it; 0 if unknown.
+    /// Process ID of a peer according to the kernel; 0 if unknown.
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
 
-    /// Ends a peer's process.
+    /// Kills a peer's process.
     func kill(_ number: UInt64) {
         if let pid = peers[number]?.pid { processes?.kill(pid) }
     }
 
-    /// Closes a peer's connection, once its last message had time to leave; its loss is told as any other.
+    /// Closes a peer's connection after a delay for its last message. The loss is reported as usual.
     func close(_ number: UInt64) { closeLater(number) }
 
     private func closeLater(_ number: UInt64) {
@@ -151,37 +149,37 @@ final class StreamPort {
         }
     }
 
-    /// Whether there is more to take than one pass did.
+    /// Whether the last pass left work.
     var hasPending: Bool { !ready.isEmpty || hasCallers }
 
-    /// Whether a peer may have sent more than its last turn took.
+    /// Whether a peer may have sent more than its last turn processed.
     func hasUnread(_ number: UInt64) -> Bool { peers[number]?.isReady ?? false }
 
-    // MARK: Taking
+    // MARK: Receiving
 
-    /// Takes what came, up to this pass's share.
+    /// Processes available input within this pass's budget.
     ///
-    /// - Parameter handle: returns how many messages of the sender's turn an event is worth.
+    /// - Parameter handle: Returns the number of messages that an event counts in its sender's turn.
     func take(_ handle: (PortEvent) -> Int) {
         acceptCallers()
         var items = Self.itemsPerPass
         var bytes = Self.bytesPerPass
-        // Each of those that are ready now has one turn: what goes to many is written to each of them once.
+        // Each peer that is ready now has one turn, so messages to many peers are written once for each.
         for _ in 0..<ready.count {
             guard items > 0, bytes > 0, let number = ready.popFirst() else { break }
             guard let peer = peers[number] else { continue }
             peer.isReady = false
             let share = Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn))
             let rest = takeTurn(peer, share, handle)
-            // A peer without input costs something, too.
+            // A turn without input has a cost, too.
             items -= max(1, share.items - rest.items)
             bytes -= share.bytes - rest.bytes
         }
     }
 
-    /// - Returns: the part of the turn that the peer did not use.
+    /// - Returns: The unused part of the turn.
     private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Int) -> Turn {
-        // A peer that does not read its replies is not heard: its next messages wait in the kernel.
+        // Backpressure: a peer that does not read its replies is not read, and its messages wait in the kernel.
         let isHeard = !hasUnreadReplies(peer.stream)
         if peer.stream.isReading != isHeard { peer.stream.isReading = isHeard }
         guard isHeard else { return share }
@@ -198,7 +196,7 @@ final class StreamPort {
                 ? .surplus(peer: peer.number, head: message.head)
                 : .message(peer: peer.number, head: message.head, body: message.body)
             let weight = max(handle(event), 1 + bytes / bounds.bytesPerMessage)
-            // The stream has counted one.
+            // The stream has counted one item.
             turn.spend(weight - 1)
             taken += weight
         }
@@ -226,11 +224,11 @@ final class StreamPort {
 
     // MARK: Connections
 
-    /// Whether the path still names the socket that listens.
+    /// Whether the path still refers to the listening socket.
     var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
 
-    /// Listens at the path again, which is this user's alone. Connections go on, and so do those that wait to be
-    /// accepted.
+    /// Listens at the path again. The folder must belong to this user alone. Existing connections continue, and those
+    /// in the old socket's backlog are accepted.
     func listenAgain() throws {
         let next = try UnixSocket.listen(at: path)
         hasCallers = true
@@ -263,7 +261,7 @@ final class StreamPort {
         }
     }
 
-    /// Lets those who call wait for a while: whoever is here is served.
+    /// Stops accepting connections for a while. Existing connections are served.
     private func stopAccepting(_ error: SystemError) {
         refuse("\(error)")
         if let accepting { loop.remove(accepting) }
@@ -307,7 +305,7 @@ final class StreamPort {
         _ = loop.setTimer(after: pause) { [unowned self] in endSilence() }
     }
 
-    /// Closes the connections whose time to say something is over. One timer for all, while there are some.
+    /// Closes connections that have sent no message in time. One timer serves all of them.
     private func endSilence() {
         while let first = silenceEnds.first, first.at <= loop.now || peers[first.peer]?.isKnown != false {
             silenceEnds.removeFirst()
@@ -322,7 +320,7 @@ final class StreamPort {
         _ = loop.setTimer(after: Self.framePause) { [unowned self] in endSlowFrames() }
     }
 
-    /// Closes connections that hold memory for a message too long, as long as others wait for it.
+    /// Closes connections that hold memory for an incomplete message for too long while others wait.
     private func endSlowFrames() {
         guard memory.isShort else { return }
         for peer in peers.values {
@@ -333,7 +331,7 @@ final class StreamPort {
         setFrameTimer()
     }
 
-    /// Tells of refused connections, of many in a second once: whoever is refused tries again.
+    /// Logs refused connections, at most once per second, because refused peers try again.
     private func refuse(_ reason: String) {
         refused += 1
         guard loop.now >= nextWarning else { return }
@@ -344,11 +342,11 @@ final class StreamPort {
 
     // MARK: Sending
 
-    /// Puts a head, and a body beside it, on its way, which ``flush()`` sends.
+    /// Queues a head and an optional body; ``flush()`` sends them.
     func send(_ head: [UInt8], _ body: [UInt8]? = nil, to number: UInt64, as kind: Kind = .reply) -> Sent {
         guard let peer = peers[number], !peer.stream.isEnded else { return .unreachable }
         if !takes(kind, peer.stream) {
-            // Only what the peer left unread counts, not what this pass has put together.
+            // Only unread output counts, not the output queued in this pass.
             peer.stream.flush()
             guard takes(kind, peer.stream) else { return .wouldBlock }
         }
@@ -361,8 +359,8 @@ final class StreamPort {
         return .sent
     }
 
-    /// Whether a peer takes messages again after one that it did not take; true for one that is gone. The loop wakes
-    /// when it is so.
+    /// Returns whether a peer accepts messages again after `.wouldBlock`; true for a lost peer. The loop wakes up when
+    /// this changes.
     func hasRoom(for number: UInt64) -> Bool {
         guard let stream = peers[number]?.stream else { return true }
         return stream.unsentBytes <= bounds.ownBytes && stream.unsentMessages <= bounds.deliveries / 2
@@ -386,7 +384,7 @@ final class StreamPort {
         return stream.unsentReplyBytes >= most || stream.unsentReplies >= bounds.replies
     }
 
-    /// Sends what was put on its way in this pass.
+    /// Sends the messages queued in this pass.
     func flush() {
         for peer in dirty {
             peer.isDirty = false

@@ -5,23 +5,24 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
 
-/// The broker's side of the cache: what it can answer at once, and what it has asked the cache's thread.
+/// The broker's side of the cache: responses in memory, and outstanding requests to the cache's thread.
 ///
-/// It knows of each key whether anything is kept under it, so a miss costs no question: a set of 8 bytes for each.
+/// A set with 8 bytes for each cached key answers misses without asking the thread.
 final class BrokerCache {
-    /// Bytes of answers that are in memory too.
+    /// Maximum bytes of responses in memory.
     private static let hotBytes = 32 << 20
-    /// Answers on their way to the thread: of more, some are not kept. So a slow disk costs no memory.
+    /// Maximum bytes and files of responses on their way to the thread. Further responses are not stored, so a slow
+    /// disk costs no memory.
     private static let pendingBytes = 64 << 20
     private static let pendingFiles = 64
-    /// Uses that are told to the thread at once.
+    /// Number of uses reported to the thread in one message.
     private static let usesAtOnce = 256
 
-    /// What comes of what was asked.
+    /// Answer of the thread for the core.
     enum Answer {
         case variants(FlightName, [CacheVariant])
         case body(FlightName, CacheBody)
-        /// A person should know.
+        /// Message for the log.
         case trouble(String)
     }
 
@@ -32,7 +33,7 @@ final class BrokerCache {
         let request: HeaderFields
     }
 
-    /// Lookups of a key that wait, and whether something under it has changed since.
+    /// Outstanding lookups of a key, and whether the key has changed since the first.
     private struct Interest {
         var count = 0
         var isOutdated = false
@@ -41,22 +42,23 @@ final class BrokerCache {
     private let store: CacheStore
     private let salt: [UInt8]
     private var hot = HotAnswers(limit: hotBytes)
-    /// Bytes that the cache may hold: what is larger is not even kept until its thread says so.
+    /// Maximum size of the cache in bytes. Larger responses are not sent to the thread.
     private var limit = Int.max
-    /// Keys of the index; nil until it is open.
+    /// Prefixes of the index's keys; nil until the index is open.
     private var known: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
     private var looked: [CacheDigest: Interest] = [:]
     private var reads: [UInt64: FlightName] = [:]
-    /// Answers on their way into the index, by key, in order: the bytes that each holds, and whether it holds a file.
+    /// Responses on their way to the index, by key, in order: the bytes of each, and whether it has a file.
     private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
-    /// Their sums.
+    /// Totals of `storing`.
     private var pending = (bytes: 0, files: 0)
     private var used: [UInt64] = []
     private var lastTicket: UInt64 = 0
 
-    /// Takes the cache in this folder.
-    /// - Throws: `StoreError`, a `SystemError` of the call that failed.
+    /// Opens the cache in this folder.
+    ///
+    /// - Throws: `StoreError` or `SystemError`.
     init(_ folder: CacheFolder, spool: String) throws {
         try folder.prepare()
         let lock = try folder.take()
@@ -64,10 +66,10 @@ final class BrokerCache {
         store = try CacheStore(folder, lock: lock, spool: spool, limit: SettingName.cacheSize.range.upperBound)
     }
 
-    /// Readable when answers wait.
+    /// Readable when answers are available.
     var descriptor: Int32 { store.answers.descriptor }
 
-    /// Keeps what is to be kept: the process ends.
+    /// Completes all writes. The cache cannot be used afterwards.
     func finish() {
         tellUses()
         store.finishForGood()
@@ -75,7 +77,7 @@ final class BrokerCache {
 
     // MARK: Questions
 
-    /// What is kept for a request; nil if that will be told.
+    /// Returns the stored variants for a request; nil if the thread must be asked, whose answer comes later.
     func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
         if let answers = hot.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
@@ -88,7 +90,7 @@ final class BrokerCache {
         return nil
     }
 
-    /// The body of a kept answer; nil if it will be told.
+    /// Returns the body of a stored response; nil if the thread must be asked, whose answer comes later.
     func read(_ flight: FlightName, _ entry: CacheEntryID) -> [UInt8]? {
         used.append(entry.rawValue)
         if used.count >= Self.usesAtOnce { tellUses() }
@@ -107,8 +109,9 @@ final class BrokerCache {
 
     // MARK: Changes
 
-    /// Keeps an answer, unless very much waits to be kept.
-    /// - Parameter file: its body, if that is a file; it is closed.
+    /// Stores a response, unless too many are on their way to the thread.
+    ///
+    /// - Parameter file: Descriptor of the body's file, if it has one. Ownership passes to this method.
     func store(_ key: CacheKey, _ variant: CacheVariant, _ body: [UInt8]?, file: Int32?) {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
@@ -216,8 +219,8 @@ final class BrokerCache {
         return answers.map(\.variant)
     }
 
-    /// An answer of the index with its true `VaryKey`, if it is for such a request; another one stays as it is, and
-    /// fits none.
+    /// Returns a response of the index with its actual `VaryKey`, if it matches the request. Any other response is
+    /// returned unchanged and matches no request.
     private func resolved(_ answer: HotAnswers.Answer, for request: HeaderFields) -> HotAnswers.Answer {
         let response = answer.variant.response
         guard !answer.digest.isEmpty, response.varyKey.canonical == answer.digest,

@@ -1,28 +1,29 @@
 public import EarshotCore
 
-/// What a broker is started with.
+/// Start options of a broker.
 public struct BrokerOptions: Sendable {
-    /// Folder of the endpoints `bus` and `work` and of `broker.lock`; made 0700 if it is not there.
+    /// Folder of the sockets `bus` and `work` and of `broker.lock`. Created with mode 0700 if missing.
     public var runtimeFolder: String
-    /// Folder of bodies too large to travel inline; made 0700 if it is not there.
+    /// Folder of bodies above the inline limit. Created with mode 0700 if missing.
     public var spoolFolder: String
-    /// Folder of the cache; made 0700 if it is not there. Nil for a broker without one.
+    /// Folder of the cache, created with mode 0700 if missing; nil for a broker without a cache.
     public var cacheFolder: String?
-    /// Folder of durable requests; made 0700 if it is not there. Nil for a broker that refuses them.
+    /// Folder of durable requests, created with mode 0700 if missing; nil for a broker that refuses them.
     public var durableFolder: String?
-    /// Proof asked of workers, hexadecimal digits; nil lets every worker of this user fetch http and https.
+    /// Hexadecimal secret required of workers; nil to accept any worker of this user for http and https.
     public var secret: String?
-    /// Told `ready` and closed once both endpoints can be connected to; nil for nobody.
+    /// Descriptor that receives the line `ready` and is closed once both sockets accept connections; nil for none.
     public var readyDescriptor: Int32?
-    /// The process whose end is this one's too; nil for none.
+    /// Process ID of the parent, with which this process ends; nil for none.
     public var parentPid: Int32?
-    /// What is set at the start.
+    /// Settings at the start.
     public var settings = Settings()
-    /// Reads the files of settings again, when SIGHUP comes; nil for a broker whose supervisor does.
+    /// Reads the configuration files again after SIGHUP; nil if the supervisor does.
     public var readSettings: (@Sendable () throws -> Settings)?
-    /// One end of a `LineChannel` to the supervisor; nil for a broker without one.
+    /// One end of a `LineChannel` to the supervisor; nil without a supervisor.
     public var supervisorDescriptor: Int32?
-    /// Workers that may still do an earlier broker's work: they are heard before anything is assigned, for a second.
+    /// Number of workers that may still run attempts of an earlier broker. The broker waits up to a second for them
+    /// before it assigns jobs.
     public var expectedWorkers = 0
 
     public init(runtimeFolder: String, spoolFolder: String) {
@@ -31,10 +32,10 @@ public struct BrokerOptions: Sendable {
     }
 }
 
-/// Why a broker did not start; a sentence that says what to do.
+/// Reason why a broker did not start, with advice for the user.
 public struct BrokerError: Error, CustomStringConvertible {
     public let description: String
-    /// Whether no broker of this version can ever serve here, until a person changes something.
+    /// Whether every further start of this version will fail until the user changes something.
     public let isPermanent: Bool
 
     init(_ description: String, isPermanent: Bool = false) {

@@ -3,14 +3,14 @@ internal import EarshotLoop
 internal import Glibc
 internal import Logging
 
-/// The folders and sockets by which others find the broker. Those removed or replaced beneath it are made again.
+/// The folders and sockets of the broker. Those that were removed or replaced are created again.
 ///
 /// ```
-/// in place → lost (a notice, or a failed use) → in place (made again)
-///                                             → lost (cannot be made; tried again after a pause)
+/// in place → lost (a notice, or a failed use) → in place (created again)
+///                                             → lost (cannot be created; retried after a pause)
 /// ```
 ///
-/// An idle broker does not wake for it: the kernel gives notice (`RemovalWatch`).
+/// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks.
 final class BrokerPlaces {
     /// One folder or socket.
     struct Place {
@@ -20,9 +20,9 @@ final class BrokerPlaces {
         let makeAgain: () throws -> Void
     }
 
-    /// From a notice to the look at all places: whoever removes a folder with all its files is done then.
+    /// Delay between a notice and the check, so that a recursive removal of a folder is complete.
     private static let settlingTime = Duration.milliseconds(100)
-    /// Between two attempts to make a lost place again.
+    /// Interval between two attempts to create a lost place.
     private static let pause = Duration.seconds(2)
 
     private let places: [Place]
@@ -31,15 +31,15 @@ final class BrokerPlaces {
     private let watch: RemovalWatch?
     private let watchAll: (RemovalWatch) -> Void
     private let onChange: ([PlaceFault]) -> Void
-    /// In the order in which places were lost first.
+    /// Faults in the order in which the places were first lost.
     private var faults: [PlaceFault] = []
     private var registration: EventLoop.Registration?
     private var isTimerSet = false
 
     /// - Parameters:
-    ///   - places: in the order in which they can be made.
-    ///   - watchAll: puts all of them under watch, again after each change.
-    ///   - onChange: called with all faults when one of them changed.
+    ///   - places: Places in the order in which they can be created.
+    ///   - watchAll: Watches all places. Called again after each change.
+    ///   - onChange: Called with all faults after a change.
     init(
         _ places: [Place], loop: EventLoop, logger: Logger, watchAll: @escaping (RemovalWatch) -> Void,
         onChange: @escaping ([PlaceFault]) -> Void
@@ -52,7 +52,7 @@ final class BrokerPlaces {
         do throws(SystemError) {
             watch = try RemovalWatch()
         } catch {
-            // Then a loss is noticed at the next use of the spool only.
+            // Without it, a loss is noticed only at the next use of the spool.
             logger.warning("removed folders are not noticed at once", metadata: ["reason": "\(error)"])
             watch = nil
         }
@@ -75,8 +75,9 @@ final class BrokerPlaces {
         }
     }
 
-    /// Looks at all places, and makes lost ones again.
-    /// - Returns: whether one was made again.
+    /// Checks all places and creates lost ones again.
+    ///
+    /// - Returns: Whether a place was created.
     @discardableResult
     func look() -> Bool {
         let before = faults
@@ -103,8 +104,9 @@ final class BrokerPlaces {
         return isMade
     }
 
-    /// Counts a loss, unless it was counted.
-    /// - Returns: whether it is a new one.
+    /// Records a loss, unless it is already recorded.
+    ///
+    /// - Returns: Whether the loss is new.
     private func lose(_ place: Place) -> Bool {
         guard let index = index(of: place) else {
             faults.append(

@@ -3,20 +3,20 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
 
-/// Carries the core's actions out.
+/// Interpreter of the core's actions.
 extension BrokerProcess {
-    /// Until there are none: a send can tell the core something that asks for more.
+    /// Carries out actions until none are left. Sending can report events to the core that cause further actions.
     func carryOut() {
         while true {
             let actions = core.takeActions()
             guard !actions.isEmpty else {
-                // What the cache answered at once may be something to fetch.
+                // Immediate answers of the cache can make flights ready for assignment.
                 guard hasCacheAnswered else { return }
                 hasCacheAnswered = false
                 core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), unread: unread)
                 continue
             }
-            // A loop over the array itself would retain and release everything that each action holds.
+            // A loop over the array itself would retain and release all members of each action.
             let span = actions.span
             for index in span.indices { carryOut(span[index]) }
         }
@@ -49,12 +49,12 @@ extension BrokerProcess {
         case .forgetWaiting(let id): waitingTerminals.forget(id)
         case .releaseBody(let body): bodies[body] = nil
         case .releaseFile(let file):
-            // An attempt that ended later in this pass may have brought the same content.
+            // An attempt that ended later in this pass may have the same content.
             guard !core.lend({ $0.needsFile(file) }) else { break }
-            // The same content can be in both: inline bodies were larger or smaller when one of them came.
+            // Content can be in both places, because the inline limit differed between two responses.
             waiting.remove(file)
             spool.remove(file)
-        // A file that is gone is not found by the worker either, which begins anew.
+        // If the file is missing, the worker does not find it either and starts from the beginning.
         case .lendPart(let kept, let name): spool.rename(kept, to: name)
         case .removePart(let name): spool.remove(name)
         case .sweepSpool: spool.sweepParts { core.isHeld($0) }
@@ -70,7 +70,7 @@ extension BrokerProcess {
         core.workerBlocked(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
-    /// What cannot be written stays, also for terminals of this pass that name it already.
+    /// Spills a body. On failure it stays in memory, also for terminals of this pass that name its file.
     private func spill(_ body: BodyID, _ file: String) {
         guard let shared = bodies[body] else { return }
         do {
@@ -82,14 +82,14 @@ extension BrokerProcess {
         }
     }
 
-    /// Says something that is not kept for a client that does not take it.
+    /// Sends a message that is not retained for a client that cannot accept it.
     private func tell(_ client: ClientID, _ head: [UInt8], _ body: [UInt8]? = nil) {
         guard bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
-        // It is not read from while it leaves replies unread, so only replies to earlier messages come to this.
+        // The broker does not read from a client with unread replies, so only replies to earlier messages get here.
         bus.close(client.rawValue)
     }
 
-    /// Progress that a client does not take is told when it takes messages again, as it is then.
+    /// Sends a PROGRESS. If the client cannot accept it, the core sends the current progress once it can.
     private func tell(_ client: ClientID, _ progress: Progress) {
         guard bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue, as: .progress) == .wouldBlock
         else {
@@ -100,7 +100,7 @@ extension BrokerProcess {
     }
 
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
-        // Order: nothing overtakes a terminal that was refused in this pass.
+        // Preserves the order: no terminal overtakes one that was refused in this pass.
         guard !blocked.contains(client) else { return }
         send(content(of: terminal, body), terminal.sequence, to: client)
     }
@@ -126,7 +126,7 @@ extension BrokerProcess {
         }
     }
 
-    /// A terminal with its body, be that in memory or among those that wait.
+    /// Returns a terminal with its body, from memory or from the spilled bodies.
     private func content(of terminal: Terminal, _ body: BodyID?) -> WaitingTerminals.Content {
         var terminal = terminal
         var content = body.flatMap { bodies[$0] }
@@ -149,7 +149,7 @@ extension BrokerProcess {
 }
 
 extension Terminal {
-    /// The path of the body, be it a result or an error page.
+    /// Path of the body of a result or an error page.
     fileprivate var file: String? {
         get {
             switch outcome {

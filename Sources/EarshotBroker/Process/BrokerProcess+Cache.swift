@@ -5,10 +5,11 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import Logging
 
-/// The cache between the core, which decides, and its thread, which keeps.
+/// Connection between the core, which decides about the cache, and the cache's thread, which stores responses.
 extension BrokerProcess {
-    /// Opens the cache; nil, with a line in the log, where that cannot be: then the broker goes without.
-    /// - Throws: `BrokerError` for a folder that is not to be trusted.
+    /// Opens the cache; nil with a log message if that fails and the broker runs without one.
+    ///
+    /// - Throws: `BrokerError` if the folder is not trusted.
     func openCache(_ folder: CacheFolder) throws -> BrokerCache? {
         do {
             let cache = try BrokerCache(folder, spool: options.spoolFolder)

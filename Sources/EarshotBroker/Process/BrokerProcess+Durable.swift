@@ -5,20 +5,21 @@ internal import EarshotLoop
 internal import Glibc
 internal import Logging
 
-/// Durable requests between the core, which decides, and their thread, which keeps.
+/// Connection between the core, which decides about durable requests, and their thread, which stores them.
 extension BrokerProcess {
-    /// What was found of durable requests at the start.
+    /// Durable requests found at the start.
     struct DurableOpening {
         let store: DurableStore
         let rows: [DurableRow]
 
-        /// Spool files that belong to results: a client may have been told their paths.
+        /// Spool files of stored results, whose paths clients may have received.
         var files: Set<String> { Set(rows.compactMap(\.file)) }
     }
 
-    /// Opens what is kept of durable requests, and waits for it; nil, with a line in the log, where that cannot be:
-    /// then the broker refuses them.
-    /// - Throws: `BrokerError` for a folder that is not to be trusted, or a table that only another version can read.
+    /// Opens the store of durable requests and waits for its content; nil with a log message if that fails and the
+    /// broker refuses durable requests.
+    ///
+    /// - Throws: `BrokerError` if the folder is not trusted, or if only another version can read the store.
     static func openDurable(_ options: BrokerOptions, _ logger: Logger) throws -> DurableOpening? {
         guard let path = options.durableFolder else { return nil }
         let folder = DurableFolder(path)
@@ -48,7 +49,7 @@ extension BrokerProcess {
         return nil
     }
 
-    /// Tells the core of what earlier brokers left, and listens to the thread.
+    /// Restores the requests of earlier brokers in the core and listens to the thread.
     func restore(_ opening: DurableOpening) throws {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
@@ -74,7 +75,7 @@ extension BrokerProcess {
             if let body = result.body {
                 end.body = bodies[body] ?? []
             } else if let name = result.file {
-                // One that waits for another reader has no file of its own.
+                // A spilled body has no file of its own.
                 if let body = waiting.body(name) { end.body = body } else { file = spool.open(name) }
             }
             durable.ask(.record(id: id.rawValue, end, file: file))
@@ -103,7 +104,7 @@ extension BrokerProcess {
         }
     }
 
-    /// What was read, its body where the core can give it away; nil if that cannot be.
+    /// Returns stored content with its body in a form that the core can deliver; nil if that fails.
     private func content(_ reading: DurableReading) -> DurableContent? {
         switch reading.body {
         case .none: return DurableContent(head: reading.head, body: .missing)

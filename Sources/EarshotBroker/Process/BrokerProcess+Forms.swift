@@ -1,10 +1,10 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Brings bodies into the forms that those who wait for them asked for, before the core hears of them.
+/// Conversion of bodies into the forms that subscribers requested, before the core receives them.
 extension BrokerProcess {
-    /// A completion and its body: as a file too if somebody wants one, and in memory too if somebody wants that. What
-    /// cannot be written or read stays in the form in which it came.
+    /// Returns a completion and its body, additionally as a file or in memory if a subscriber requested that form. A
+    /// body that cannot be written or read keeps its form.
     func inWishedForms(
         _ message: WorkerMessage, _ body: [UInt8]?, of peer: UInt64
     ) -> (WorkerMessage, [UInt8]?) {
@@ -20,12 +20,12 @@ extension BrokerProcess {
         return (message, spool.read(file, limit: wishes.inlineBytes))
     }
 
-    /// Writes a file of the spool, which is made again for it if it was removed.
+    /// Writes a file to the spool. If the spool was removed, it is created again first.
     private func write(_ bytes: [UInt8]) -> String? {
         spool.write(bytes) ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes))
     }
 
-    /// The same for the body of a kept answer.
+    /// Returns the body of a stored response in the requested forms, as for a completion.
     func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
         let wishes = core.lend { $0.wishes(of: flight) }
         switch body {

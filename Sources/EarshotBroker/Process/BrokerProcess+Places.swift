@@ -1,11 +1,11 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// The folders and sockets that the broker makes again when they are removed.
+/// Definition of the places that the broker creates again after their removal.
 extension BrokerProcess {
     private var lockPath: String { options.runtimeFolder + "/broker.lock" }
 
-    /// Begins to look after all of them.
+    /// Creates the watch over all places.
     func makePlaces() throws(SystemError) -> BrokerPlaces {
         let runtime = options.runtimeFolder
         let places = [
@@ -39,7 +39,7 @@ extension BrokerProcess {
         BrokerPlaces.Place(name: name, path: options.runtimeFolder + "/" + name) {
             port.isInPlace
         } makeAgain: { [unowned self] in
-            // In a folder that another broker has, or that others may enter, nobody is to be listened to.
+            // The folder must be locked by this broker and closed to others before it listens there.
             guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not this broker's") }
             guard try PrivateFolder.isClosed(options.runtimeFolder) else { throw BrokerError("there is no folder") }
             try port.listenAgain()

@@ -8,21 +8,22 @@ internal import Glibc
 internal import LibCrypto
 public import Logging
 
-/// The broker: the core's shell. One thread, one loop, two ROUTER sockets.
+/// Shell of the broker's core: one thread, one loop, two ROUTER sockets.
 ///
-/// A pass takes what came on both sockets, tells the core, lets it assign, and carries its actions out. The shell
-/// decides nothing about requests.
+/// A pass receives messages on both sockets, reports them to the core, lets it assign jobs, and carries out its
+/// actions. The shell makes no decisions about requests.
 public final class BrokerProcess {
-    /// The largest frame of a client: a body, and room to tell it that it is too long.
+    /// Maximum length of a client's frame in bytes: a body, and reserve so that a longer one can be rejected with a
+    /// code.
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
-    /// Descriptors kept back from connections, for files.
+    /// Number of descriptors reserved for files.
     private static let reservedDescriptors = 256
-    /// Messages after which freed memory is worth giving back, and how long after them.
+    /// Number of messages after which free memory is returned to the system, and the delay of that in milliseconds.
     private static let burstMessages = 10_000
     private static let quietMilliseconds = 1_000
-    /// How long a new broker waits for the workers of an earlier one: ten times their pause between tries to connect.
+    /// Time that a new broker waits for workers of an earlier one: ten times their longest reconnection delay.
     private static let openingMilliseconds = 1_000
-    /// How long a farewell has to leave the sockets.
+    /// Time for GOODBYE to leave the sockets.
     private static let farewellMilliseconds = 50
 
     let options: BrokerOptions
@@ -32,50 +33,50 @@ public final class BrokerProcess {
     let work: StreamPort
     let spool: Spool
     var core: BrokerCore
-    /// Inline bodies the core still needs.
+    /// Inline bodies that the core still needs.
     var bodies: [BodyID: [UInt8]] = [:]
-    /// Inline bodies it had moved out of memory.
+    /// Inline bodies that the core has spilled.
     let waiting: WaitingBodies
     let waitingTerminals: WaitingTerminals
-    /// Nil for a broker without one.
+    /// Nil for a broker without a cache.
     var cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
     let durable: DurableStore?
-    /// Whether the cache answered since the last assignment.
+    /// Whether the cache has answered immediately since the last assignment.
     var hasCacheAnswered = false
-    /// Clients whose socket refused a terminal.
+    /// Clients whose connection refused a terminal.
     var blocked: Set<ClientID> = []
-    /// Clients whose socket refused a PROGRESS.
+    /// Clients whose connection refused a PROGRESS.
     var late: Set<ClientID> = []
-    /// Live processes of workers whose connection is gone.
+    /// Living processes of workers whose connection is lost.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     /// Clients whose unread messages may rejoin a flight that they have left.
     private(set) var unread: [ClientID] = []
     private var isReturningMemory = false
     private var wasPurging = false
-    /// Whether workers came, spoke up or went in this pass.
+    /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
-    /// Nil for a broker without one.
+    /// Nil without a supervisor.
     private(set) var supervisor: SupervisorLink?
-    /// On the runtime folder.
+    /// Lock of the runtime folder.
     var lock: LockFile
-    /// Nil until the broker serves.
+    /// Nil until the broker serves, and after it begins to drain.
     private(set) var places: BrokerPlaces?
-    /// Nil for a broker in a process that is not its own.
+    /// Nil if the broker does not own its process.
     private let signals: SignalSource?
     private var drainStarted: LoopTime?
 
-    /// Makes this process a broker: takes the runtime folder and binds both endpoints.
+    /// Turns this process into a broker: locks the runtime folder and binds both sockets.
     ///
-    /// - Throws: `BrokerError` if another broker uses a folder or the folder is unusable, `FolderError` for a folder
-    ///   that others can change, else the error of the call that failed.
+    /// - Throws: `BrokerError` if another broker uses a folder or the folder is unusable. `FolderError` if others can
+    ///   change a folder. Otherwise the error of the failed call.
     public convenience init(options: BrokerOptions, logger: Logger) throws {
         let signals = try Self.prepareProcess(options)
         try self.init(options: options, logger: logger, signals: signals)
     }
 
-    /// Sets the properties of a broker's own process: name, limits, signals, umask, and its end with the parent's.
+    /// Sets the name, limits, signals and umask of a broker's own process, and binds it to its parent's life.
     private static func prepareProcess(_ options: BrokerOptions) throws -> SignalSource {
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             throw BrokerError("the parent process \(parent) is gone")
@@ -89,9 +90,9 @@ public final class BrokerProcess {
         return signals
     }
 
-    /// Makes a broker in any process.
+    /// Creates a broker in any process.
     ///
-    /// - Parameter signals: The process's signals; nil if they belong to others.
+    /// - Parameter signals: Signals of the process; nil if the broker must not handle them.
     init(options: BrokerOptions, logger: Logger, signals: SignalSource?) throws {
         self.options = options
         self.logger = logger
@@ -114,7 +115,7 @@ public final class BrokerProcess {
         bus = try StreamPort(
             try Self.path(options, "bus"), loop, frameBytes: Self.clientFrameBytes, bounds: .clients,
             connectionLimit: connections, logger: logger)
-        // READY and JOB are short, an inline body is as long as LIMITS may ever allow.
+        // READY and JOB are short. An inline body is at most as long as the setting allows.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound
         let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
         work = try StreamPort(
@@ -132,7 +133,7 @@ public final class BrokerProcess {
         core.hosts = .international
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
-        // Whoever writes files works for an earlier broker, be there a supervisor or not.
+        // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.
         core.awaitWorkers(
             max(options.expectedWorkers, spool.writers()), until: now.advanced(byMilliseconds: Self.openingMilliseconds)
         )
@@ -147,7 +148,7 @@ public final class BrokerProcess {
         places = try makePlaces()
     }
 
-    /// Serves until a signal ends it, or an error.
+    /// Serves until a signal or an error ends it.
     public func run() throws -> Int32 {
         start()
         try loop.run()
@@ -155,14 +156,14 @@ public final class BrokerProcess {
         return 0
     }
 
-    /// Begins to serve; the work happens while the loop runs.
+    /// Starts to serve. All work happens while the loop runs.
     func start() {
         _ = loop.addHook { [unowned self] in pass() }
         logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
         sayReady()
     }
 
-    /// Writes everything that the cache and the durable requests still have to write.
+    /// Completes all writes of the cache and the durable requests.
     func finish() {
         cache?.finish()
         durable?.finish()
@@ -200,7 +201,7 @@ public final class BrokerProcess {
         return next.map { .until($0) } ?? .untilEvent
     }
 
-    /// - Returns: how many messages of its sender's turn it is worth.
+    /// - Returns: Number of messages that the event counts in its sender's turn.
     private func busEvent(_ event: PortEvent, now: Tick) -> Int {
         switch event {
         case .connected(let peer, let isRequestReply):
@@ -230,7 +231,7 @@ public final class BrokerProcess {
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try WorkerMessage(head: head)
-                // Before the flight is tried again.
+                // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
                 keepParts(after: message, of: peer)
                 if case .ready = message { hasWorkerNews = true }
@@ -253,7 +254,8 @@ public final class BrokerProcess {
         }
     }
 
-    /// Ends a worker's process. One whose connection is gone is awaited here, else its port tells of its end.
+    /// Kills a worker's process. If its connection is lost, the process's end is awaited here; otherwise the port
+    /// reports it.
     func kill(_ worker: WorkerID) {
         guard let process = disconnected.removeValue(forKey: worker) else {
             logger.warning("worker \(work.pid(of: worker.rawValue)) does not answer: killing it")
@@ -277,7 +279,7 @@ public final class BrokerProcess {
         }
     }
 
-    /// The body of a FETCH, held for the core; other messages have none, and an empty one is none.
+    /// Stores the body of a FETCH for the core; nil for other messages and for an empty body.
     private func requestBody(_ body: [UInt8]?, of message: ClientMessage) -> RequestBody? {
         guard case .fetch = message, let body, !body.isEmpty else { return nil }
         var hash = SHA256()
@@ -286,12 +288,13 @@ public final class BrokerProcess {
         return RequestBody(id: hold(body), byteCount: body.count, fingerprint: fingerprint)
     }
 
-    /// Takes back what is left of the attempts of a worker that is dead, or leaves.
+    /// Takes back the partial bodies of a worker that is dead or leaves.
     private func keepParts(of worker: WorkerID, pid: Int32) {
         for (attempt, file) in core.parts(of: worker) { keepPart(file, of: attempt, by: worker, pid: pid) }
     }
 
-    /// Takes back what is left of what a worker says it is done with: the core hears of it before the end itself.
+    /// Takes back the partial body of an attempt that the worker reports as ended. The core receives it before the end
+    /// itself.
     private func keepParts(after message: WorkerMessage, of peer: UInt64) {
         let worker = WorkerID(rawValue: peer)
         let pid = work.pid(of: peer)
@@ -300,7 +303,7 @@ public final class BrokerProcess {
             guard let file = part?.file ?? core.lend({ $0.part(of: attempt, by: worker) }) else { return }
             keepPart(file, of: attempt, by: worker, pid: pid)
         case .done(let completion):
-            // Given to go on with, and of no use to this answer.
+            // A lent part that this completion does not use.
             guard let file = core.lend({ $0.part(of: completion.attempt, by: worker) }), file != completion.file else {
                 return
             }
@@ -313,7 +316,7 @@ public final class BrokerProcess {
     private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
         guard Spool.isPart(file, of: attempt, pid: pid) else { return }
         guard core.lend({ $0.holds(attempt, worker) }) else {
-            // Nobody goes on with it.
+            // No attempt will resume it.
             spool.remove(file)
             return
         }
@@ -328,9 +331,10 @@ public final class BrokerProcess {
         return id
     }
 
-    /// Gives a finished spool file its content's name, or one of its own if it may be given away. Only the file a
-    /// worker's process writes for that attempt is looked at; what is not as the worker said becomes a failure of the
-    /// attempt, what nobody waits for is removed.
+    /// Renames a finished spool file to its content's name, or to a name of its own if a client may own it.
+    ///
+    /// Accepts only the file that the worker's process writes for that attempt. A file that differs from the worker's
+    /// description fails the attempt. A file without subscribers is removed.
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
         if Spool.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
@@ -356,13 +360,13 @@ public final class BrokerProcess {
             "said": "\(completion.length)",
         ]
         logger.error("a worker's file is not in the spool as it said", metadata: metadata)
-        // Passed on if it is a user's own worker, whose failure it then is.
+        // The core passes this detail on for a user's own worker, whose fault it is.
         let detail = "the worker's file is not in the spool as its DONE says"
         return .failed(completion.attempt, code: "internal", detail: detail, receivedBytes: completion.length)
     }
 
-    /// Sets one timer after many messages, a large purge, or the end of most records: the memory that they took is given
-    /// back when the burst is over.
+    /// Sets one timer after a burst of messages, a large purge, or the removal of most records. It returns free memory
+    /// to the system.
     private func returnMemoryAfterBurst() {
         let (isPurging, hasSpareRoom) = core.lend { ($0.isPurging, $0.hasSpareRoom) }
         let hasPurged = wasPurging && !isPurging
@@ -408,11 +412,11 @@ public final class BrokerProcess {
         }
     }
 
-    /// Finishes the work at hand, within the drain time, and stops the loop. The second call stops it at once.
+    /// Finishes running work within the drain time and stops the loop. A second call stops it immediately.
     ///
-    /// - Parameter cause: For the log.
+    /// - Parameter cause: Cause for the log.
     func drain(_ cause: String) {
-        // Its folders may be removed from here on.
+        // From here on its folders may be removed.
         places = nil
         guard drainStarted == nil else {
             logger.notice("second \(cause): stopping now")
@@ -424,7 +428,7 @@ public final class BrokerProcess {
         core.drain()
     }
 
-    /// When a draining broker looks again whether it may end.
+    /// Time of the next check whether a draining broker may end.
     private var nextDrainCheck: LoopTime? {
         guard let drainStarted else { return nil }
         let farewell = drainStarted.advanced(by: .milliseconds(Self.farewellMilliseconds))
@@ -450,7 +454,7 @@ public final class BrokerProcess {
 
     private static func path(_ options: BrokerOptions, _ name: String) throws -> String {
         let path = options.runtimeFolder + "/" + name
-        // sockaddr_un, unix(7): 108 bytes with the one that ends it.
+        // sockaddr_un, unix(7): 108 bytes including the terminating NUL.
         guard path.utf8.count <= 107 else {
             throw BrokerError(
                 "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")

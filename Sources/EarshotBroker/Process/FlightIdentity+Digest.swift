@@ -2,7 +2,8 @@ internal import EarshotWire
 internal import LibCrypto
 
 extension FlightIdentity {
-    /// Makes an identity of the first 128 bits of the SHA-256 of `bytes`. Brokers of later versions compare it with theirs.
+    /// Creates an identity from the first 128 bits of the SHA-256 of `bytes`. Brokers of later versions compare it with
+    /// theirs.
     @Sendable
     init(digestOf bytes: [UInt8]) {
         let digest = SHA256.digest(of: bytes.span).bytes

@@ -2,23 +2,26 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import Logging
 
-/// The broker's line to its supervisor, which reads the files of settings and outlives brokers.
+/// Line channel to the supervisor, which reads the configuration files and outlives brokers.
 ///
-/// The supervisor says all settings at once: a line for each, and `end`. It is answered by `read`: what was told before
-/// that was set before, and is forgotten with it. The broker tells what clients set, as in SET, and how many workers it
-/// has taken in.
+/// | direction | message |
+/// | --- | --- |
+/// | to the broker | all settings: one line each, then `end`; answered by `read` |
+/// | to the broker | all failing children: one line each, then `failing` |
+/// | to the broker | `alive`; answered by `alive` |
+/// | to the supervisor | a setting that a client changed, in the form of SET |
+/// | to the supervisor | the number of accepted workers |
 ///
-/// The supervisor says of all children that fail at once: a line for each, and `failing`. Asked `alive`, the broker
-/// says the same.
+/// The settings replace all changes sent before them, including unsent ones.
 final class SupervisorLink {
     private let logger: Logger
     private let onSettings: (Settings) -> Void
     private let onFailures: ([ChildFailure]) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
-    /// What the supervisor is to hear once it takes something: of two changes with one subject the later one.
+    /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
     private var unsaid: [SettingChange] = []
-    /// Workers taken in, of which it is to hear; nil if it has.
+    /// Unsent number of accepted workers; nil if it was sent.
     private var unsaidWorkers: Int?
     private var workers = 0
 
@@ -34,14 +37,14 @@ final class SupervisorLink {
         self.channel = channel
     }
 
-    /// Says that a client has set something. Kept while the supervisor takes nothing.
+    /// Reports a client's change of a setting, now or once the channel has room.
     func tell(_ change: SettingChange) {
         unsaid.removeAll { $0.subject == change.subject }
         unsaid.append(change)
         sayRest()
     }
 
-    /// Says how many workers are taken in, if it is another number than before.
+    /// Reports the number of accepted workers, if it has changed.
     func tell(workersTakenIn count: Int) {
         guard count != workers else { return }
         workers = count
@@ -76,7 +79,7 @@ final class SupervisorLink {
             onSettings(settings)
             channel?.send([Settings.taken])
         } catch {
-            // The supervisor is of the same build.
+            // Impossible unless the supervisor is of another build.
             logger.error("the supervisor's settings cannot be read: \(error)")
         }
         lines = []
