@@ -39,8 +39,8 @@ extension EasyHandle {
         // Delay before the other IP version is tried in parallel, in milliseconds: RFC 8305, section 8, recommends 250.
         try set(CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200)
         try configureTLS(request)
-        // libcurl decodes a whole buffer at once, whatever its decoded size, and accepts a truncated stream as
-        // complete.
+        // libcurl decodes a whole buffer at once, without a bound on the decoded size, and accepts a truncated stream
+        // as complete.
         try set(CURLOPT_HTTP_CONTENT_DECODING, 0)
         // libcurl would format the two fields for each request, byte by byte.
         try setUsualHeaderFields(request.usualHeaderLines)

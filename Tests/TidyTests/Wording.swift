@@ -42,7 +42,7 @@ enum Wording {
     static let exempt = [
         "examples/", "protocols/",
         "Sources/EarshotBroker/", "Sources/EarshotCore/",
-        "Sources/EarshotWire/", "Sources/EarshotWorker/",
+        "Sources/EarshotWire/",
         "Sources/earshot/",
         "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/", "Tests/EarshotCoreTests/",

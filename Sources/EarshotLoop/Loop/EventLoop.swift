@@ -237,7 +237,7 @@ internal import Glibc
     private func wait(_ milliseconds: Int32) throws(SystemError) -> Int {
         var count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
         if count < 0, errno == EINTR {
-            // A process that was stopped wakes with EINTR, whatever events arrived meanwhile.
+            // A stopped process wakes with EINTR even if events are ready.
             count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), 0)
         }
         guard count < 0 else { return Int(count) }
