@@ -41,11 +41,9 @@ enum Wording {
     /// become superfluous.
     static let exempt = [
         "examples/", "protocols/",
-        "Sources/EarshotBroker/", "Sources/EarshotCore/",
-        "Sources/EarshotWire/",
-        "Sources/earshot/",
+        "Sources/EarshotCore/", "Sources/earshot/",
         "Tests/Chaos/", "Tests/Conformance/",
-        "Tests/EarshotBrokerTests/", "Tests/EarshotCoreTests/",
+        "Tests/EarshotBrokerTests/",
         "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
         "Tests/ProtocolTests/",
     ]
