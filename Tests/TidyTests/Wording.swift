@@ -44,7 +44,7 @@ enum Wording {
         "Sources/EarshotCore/", "Sources/earshot/",
         "Tests/Chaos/", "Tests/Conformance/",
         "Tests/EarshotBrokerTests/",
-        "Tests/EarshotWireTests/", "Tests/EarshotWorkerTests/",
+        "Tests/EarshotWireTests/",
         "Tests/ProtocolTests/",
     ]
 

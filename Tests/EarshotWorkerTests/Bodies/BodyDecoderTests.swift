@@ -5,12 +5,12 @@ import Testing
 @testable import EarshotWorker
 
 @Suite struct BodyDecoderTests {
-    /// 258,001 zeros in some hundred bytes.
+    /// 258,001 zeros compressed to some hundred bytes.
     private let packed = Deflate.zeros(matches: 1_000)
 
-    /// Decodes `input`, given at once.
+    /// Decodes `input`, added in one piece.
     ///
-    /// - Returns: the number of bytes, and whether the body may end there.
+    /// - Returns: Number of decoded bytes, and whether the body may end there.
     private func decode(
         _ codings: [ContentCoding], _ input: [UInt8], maxRatio: Int = 0
     ) throws -> (count: Int, isAtEnd: Bool) {
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test func `of two codings the first given is undone first`() throws {
-        // A zlib stream without compression, around the other.
+        // An uncompressed zlib stream around the other one.
         let length = UInt16(packed.count)
         var sum: (UInt32, UInt32) = (1, 0)
         for byte in packed {

@@ -1,9 +1,9 @@
-/// Compressed data made by hand: RFC 1951.
+/// Hand-made compressed data: RFC 1951.
 enum Deflate {
-    /// One zero byte, and then `matches` times 258 more, each time by 13 bits.
+    /// Returns the stream of one zero byte followed by `matches` runs of 258 zeros, of 13 bits each.
     static func zeros(matches: Int) -> [UInt8] {
         var bits: [Bool] = []
-        // The last block, with fixed codes; the literal 0; matches of length 258 at distance 1; the end.
+        // The last block, with fixed codes: the literal 0, matches of length 258 at distance 1, and the end.
         append(0b110, 3, to: &bits)
         append(0b0011_0000, 8, to: &bits)
         for _ in 0..<matches { append(0b1_1000_1010_0000, 13, to: &bits) }
@@ -13,7 +13,7 @@ enum Deflate {
         }
     }
 
-    /// Appends the low `count` bits of `code`, the first of them first.
+    /// Appends the low `count` bits of `code`, the most significant bit first.
     private static func append(_ code: Int, _ count: Int, to bits: inout [Bool]) {
         for index in (0..<count).reversed() { bits.append(code >> index & 1 == 1) }
     }

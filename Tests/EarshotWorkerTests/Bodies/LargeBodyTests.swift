@@ -5,7 +5,7 @@ import Testing
 
 @testable import EarshotWorker
 
-/// Bodies so large that threads hash them.
+/// Bodies large enough for hash threads.
 @Suite struct LargeBodyTests {
     private static func body(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 7) } }
 

@@ -5,11 +5,11 @@ import Testing
 
 @testable import EarshotWorker
 
-/// A worker that is given the beginning of a body.
+/// Resumption of a partial body that the broker lends.
 @Suite struct ResumeTests {
     private let body = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
 
-    /// A bed whose origin answers with this status and these fields, and the bytes behind the first 150,000 or all.
+    /// Returns a bed whose origin sends this head and the bytes after the first 150,000, or all.
     private func bed(_ head: String, from: Int = 150_000, closes: Bool = false) throws -> Bed {
         let body = body
         return try Bed { asked in
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    /// A job that goes on behind the first 150,000 bytes.
+    /// Returns a job that resumes after the first 150,000 bytes.
     private func job(_ bed: Bed, content: [UInt8]? = nil) throws -> Job {
         var job = bed.job()
         job.resume = Job.Resume(bytes: 150_000, total: 200_000, validator: "\"a\"")

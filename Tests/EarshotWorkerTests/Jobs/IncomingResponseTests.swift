@@ -9,7 +9,7 @@ import Testing
 
 /// The response to one job, without a transfer: its verdicts on heads and bytes, and its reports.
 struct IncomingResponseTests {
-    /// A response, for expectations, which take copyable values only.
+    /// A response in a class, because expectations accept only copyable values.
     private final class Subject {
         private var response: IncomingResponse
 
@@ -24,9 +24,9 @@ struct IncomingResponseTests {
         var offeredPart: LentPart? { response.offeredPart }
         var count: Int { response.body.count }
 
-        /// Takes header lines and the empty line after them.
+        /// Appends header lines and the empty line after them.
         ///
-        /// - Returns: the verdict on the last.
+        /// - Returns: The verdict on the last line.
         func take(_ lines: String...) -> IncomingResponse.HeadVerdict {
             var verdict = IncomingResponse.HeadVerdict.accepted
             for line in lines + [""] { verdict = response.append(headerLine: Array("\(line)\r\n".utf8).span) }
@@ -54,7 +54,7 @@ struct IncomingResponseTests {
         }
     }
 
-    /// Jobs whose spool is a folder of its own.
+    /// Jobs with a temporary spool folder.
     private final class Bed {
         let spool = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
         let terms: Worker.Terms
@@ -85,7 +85,7 @@ struct IncomingResponseTests {
                 IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes))
         }
 
-        /// A response to a request for the rest of a body that begins with `hello `.
+        /// Returns the response to a request for the rest of a body that starts with `hello `.
         func continuing(total: Int? = 11) throws -> Subject {
             var job = job()
             job.resume = Job.Resume(bytes: 6, total: total, validator: "\"a\"")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import EarshotWorker
 
-/// Deadlines of a job with 1,000 ms between bytes and 300 ms to connect.
+/// Deadlines of a job with a `timeout` of 1,000 ms and a connect timeout of 300 ms.
 struct JobClockTests {
     private func time(_ milliseconds: Int) -> LoopTime { LoopTime(nanoseconds: Int64(milliseconds) * 1_000_000) }
 

@@ -77,7 +77,7 @@ import Testing
 
     @Test func `the time for all of it is a bound of its own`() throws {
         var failure: String?
-        // A process that does not come to its turn may not even be connected after so short a time.
+        // On a loaded machine the connection may not be established after so short a time.
         for limit in [50, 1_000, 9_000] where failure == nil || failure == "connect-timeout" {
             let bed = try Bed { _ in .init("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this") }
             var job = bed.job()

@@ -5,9 +5,9 @@ import Testing
 
 @testable import EarshotWorker
 
-/// Cancelling, progress, a broker that comes and goes, and the worker's own end.
+/// Cancellation, progress, loss and return of the broker, and the worker's own end.
 @Suite struct LifeTests {
-    /// The beginning of an answer that goes on when the test says so.
+    /// Head of a response whose body the test sends later.
     static let started = Origin.Reply(
         "HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n", body: [UInt8](repeating: 1, count: 5000))
     static let rest = [UInt8](repeating: 1, count: 1000)
@@ -31,12 +31,12 @@ import Testing
         #expect(try bed.meet())
         try bed.broker.tell(.job(job))
         #expect(try bed.run { bed.worker.runs[job.attempt]?.receivedBytes == 5000 })
-        // Nothing came in the pass in which it is read.
+        // No bytes arrive in the pass that reads the CANCEL.
         #expect(try bed.barrier())
         try bed.broker.tell(.cancel(job.attempt))
         #expect(try bed.run { bed.broker.hasEnded(job.attempt) })
         #expect(bed.broker.unwantedBytes(job.attempt) == 0)
-        // What comes in one pass with it may have come after it.
+        // Bytes of the same pass may have arrived after the CANCEL.
         let late = bed.job()
         try bed.broker.tell(.job(late))
         #expect(try bed.run { bed.worker.runs[late.attempt]?.receivedBytes == 5000 })
@@ -98,12 +98,12 @@ import Testing
         #expect(try bed.meet())
         try bed.broker.tell(.job(job))
         #expect(try bed.run { bed.origin.requests.count == 1 })
-        // From now on a PROGRESS is due as soon as there are bytes.
+        // From now on a PROGRESS is due with the first bytes.
         let began = bed.loop.now
         while bed.loop.now.since(began) < .milliseconds(2) { #expect(try bed.barrier()) }
         bed.origin.send([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3])
         for _ in 0..<3 { #expect(try bed.barrier()) }
-        // A stored block of three bytes, not the last one.
+        // A stored block of three bytes that is not the last block.
         bed.origin.send([0, 3, 0, 0xfc, 0xff, 1, 2, 3])
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 3, total: nil)) == 1 })
         #expect(bed.broker.count(of: .progress(job.attempt, received: 0, total: nil)) == 0)
@@ -133,7 +133,7 @@ import Testing
         #expect(bed.spool.contains(try #require(completion.file)))
     }
 
-    /// A worker whose broker dies while it runs a job, and has ended another that it could not tell of.
+    /// Returns a worker whose broker dies while it runs one job and holds the unsent terminal of another.
     private func orphaned() throws -> (bed: Bed, running: Job, ended: Job) {
         let bed = try Bed(inlineBytes: 100) { _ in
             Origin.Reply(
@@ -244,7 +244,7 @@ import Testing
         #expect(try bed.failure(bed.job()) == "worker-lost")
         #expect(!bed.broker.hasEnded(job.attempt))
         bed.origin.send(Self.rest)
-        // The worker stops the loop; what it said last is still on its way.
+        // The worker stops the loop while its last message is on its way.
         #expect(try !bed.run { false })
         #expect(bed.worker.phase == .stopped)
         #expect(try bed.run { bed.broker.count(of: .bye) == 1 })

@@ -3,9 +3,9 @@ import Testing
 
 @testable import EarshotWorker
 
-/// What goes out for methods other than GET and HEAD.
+/// Requests with methods other than GET and HEAD.
 struct MethodTests {
-    /// The request as the origin sees it, of a job with this method and body.
+    /// Returns the request that the origin receives for a job with this method and body.
     private func request(_ method: String, _ body: [UInt8]?, fields: String = "") throws -> String {
         let bed = try Bed { _ in .ok([]) }
         var job = bed.job()

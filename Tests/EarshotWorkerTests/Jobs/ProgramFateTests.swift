@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotWorker
 
-/// What becomes of a job that a program does.
+/// State machine of a job that a program runs.
 struct ProgramFateTests {
     @Test func `a program that ends with 0 has done its job`() {
         var fate = ProgramFate()
@@ -53,7 +53,7 @@ struct ProgramFateTests {
         var whole = LastLine()
         whole.append(Array(written.utf8).span)
         #expect(whole.text == kept)
-        // In whatever pieces it comes.
+        // The result is independent of how the text is split.
         var pieces = LastLine()
         for byte in written.utf8 { pieces.append([byte].span) }
         #expect(pieces.text == kept)

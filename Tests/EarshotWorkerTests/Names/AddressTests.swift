@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotWorker
 
-/// Where a worker connects to, and where not.
+/// Addresses that a worker connects to or refuses.
 struct AddressTests {
     @Test(
         "public-only keeps loopback out in whatever form it is written",
@@ -39,7 +39,7 @@ struct AddressTests {
     func `a name with many addresses that are all denied is refused at once`(count: UInt8) throws {
         let bed = try Bed(addressPolicy: "public-only", names: .knowsMany(count)) { _ in .ok([]) }
         var job = bed.job(bed.origin.url(host: "name.example"))
-        // A part of it is more than the patience of the bed.
+        // A part of it is longer than the bed's time limit.
         job.connectMilliseconds = 1_000_000
         job.timeoutMilliseconds = 1_000_000
         #expect(try bed.failure(job) == "address-refused")

@@ -1,13 +1,13 @@
 import EarshotLoop
 import Glibc
 
-/// A DNS server on the test's own loop.
+/// DNS server on the test's own loop.
 final class NameServer {
-    /// What it answers.
+    /// Answers of the server.
     enum Habit: Equatable {
         /// Every name has the address 127.0.0.1.
         case knowsAll
-        /// Every name has the addresses from 127.0.0.1 on, so many of them.
+        /// Every name has this number of addresses, from 127.0.0.1 on.
         case knowsMany(UInt8)
         /// No name exists.
         case knowsNone
@@ -15,7 +15,7 @@ final class NameServer {
     }
 
     let port: UInt16
-    /// The questions for IPv4 addresses.
+    /// Number of queries for IPv4 addresses.
     private(set) var questions = 0
     private let habit: Habit
     private let descriptor: Int32
@@ -47,7 +47,7 @@ final class NameServer {
         }
     }
 
-    /// IPv4 addresses of every name, by their last bytes.
+    /// Last bytes of the IPv4 addresses of every name.
     private var lastBytes: [UInt8] {
         switch habit {
         case .knowsAll: [1]
@@ -56,7 +56,7 @@ final class NameServer {
         }
     }
 
-    /// RFC 1035, section 4: the header, the question as it came, and the answers.
+    /// Returns the reply: RFC 1035, section 4, with the header, a copy of the question, and the answers.
     private func reply(to query: [UInt8]) -> [UInt8] {
         var end = 12
         while query[end] != 0 { end += Int(query[end]) + 1 }

@@ -6,7 +6,7 @@ import ZeroMQ
 
 @testable import EarshotWorker
 
-/// A worker, its broker, an origin and a name server, all on one loop and in one thread.
+/// A worker, its broker, an origin and a name server on one loop in one thread.
 final class Bed {
     let loop: EventLoop
     let folder: URL
@@ -54,44 +54,44 @@ final class Bed {
         try? FileManager.default.removeItem(at: folder)
     }
 
-    /// The names in the spool.
+    /// Names of the files in the spool.
     var spool: [String] {
         (try? FileManager.default.contentsOfDirectory(atPath: folder.appending(path: "spool").path)) ?? []
     }
 
-    /// Runs until the condition holds; false if it does not within ten seconds.
+    /// Runs until the condition holds. Returns false after ten seconds.
     func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
 
-    /// Runs until the broker has taken the worker in.
+    /// Runs until the broker has accepted the worker.
     func meet() throws -> Bool { try run { worker.terms != nil && !broker.readies.isEmpty } }
 
-    /// A job of the broker for `url`.
+    /// Returns a new job of the broker for `url`.
     func job(_ url: String? = nil) -> Job {
         flights += 1
         let attempt = AttemptID(broker: broker.instance, flight: flights, attempt: 1)
         return Job(attempt: attempt, url: url ?? origin.url())
     }
 
-    /// Gives the job, and runs until it has ended.
+    /// Sends the job and runs until it has ended.
     func fetch(_ job: Job, body: [UInt8]? = nil) throws -> Bool {
         guard try meet() else { return false }
         try broker.tell(head: PoolMessage.job(job).encoded(), more: body.map { [$0] } ?? [])
         return try run { broker.hasEnded(job.attempt) }
     }
 
-    /// The failure code of a job that is given and run.
+    /// Runs a job and returns its failure code; nil if it succeeds.
     func failure(_ job: Job) throws -> String? {
         try fetch(job) ? broker.failure(job.attempt) : nil
     }
 
-    /// The broker dies, and all its connections with it.
+    /// Ends the broker and all its connections.
     func endBroker() throws {
         broker.end()
-        // The last reference is the property: a broker that cannot be reached takes its place.
+        // The property is the last reference, so it is replaced with an unreachable broker.
         broker = try Self.broker(loop, context, folder, limits, instance: 0, endpoint: "inproc://nobody")
     }
 
-    /// - Parameter spool: another folder than before.
+    /// - Parameter spool: Another folder than before; nil for the same.
     func startBroker(instance: UInt64, answersReady: Bool = true, adopts: Bool = false, spool: String? = nil) throws {
         broker.end()
         limits.adopts = adopts
@@ -100,13 +100,13 @@ final class Bed {
             loop, context, folder, limits, instance: instance, answersReady: answersReady)
     }
 
-    /// Says LIMITS again, with another policy.
+    /// Sends LIMITS again with another address policy.
     func tellLimits(addressPolicy: String) throws {
         limits.addressPolicy = addressPolicy
         try broker.tell(.limits(limits))
     }
 
-    /// Lets the worker hear and answer: what it was told before has been dealt with.
+    /// Runs until the worker has answered a PING, and so has processed all earlier messages.
     func barrier() throws -> Bool {
         let count = broker.count(of: .pong)
         try broker.tell(.ping)

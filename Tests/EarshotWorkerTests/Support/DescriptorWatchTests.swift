@@ -39,7 +39,7 @@ import Testing
         #expect(try loop.run { isOver })
         loop.removeHook(hook)
         #expect(told == 0)
-        // One for the byte, one for the timer, and the first; a descriptor that is told of in each pass makes
+        // One pass each for the byte, the timer and the start. A descriptor that is reported in each pass makes
         // thousands.
         #expect(passes < 10)
         want(pair.near)
@@ -52,7 +52,7 @@ import Testing
         watch.set(first.near, reads: false, writes: false, isNew: false)
         let second = SocketPair()
         defer { second.close() }
-        // As if the first had been closed without a word, and the second opened under its number.
+        // As if the library had closed the first descriptor and opened the second under the same number.
         #expect(dup2(second.near, first.near) == first.near)
         want(first.near, isNew: true)
         second.send()

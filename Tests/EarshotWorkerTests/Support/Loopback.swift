@@ -17,6 +17,6 @@ enum Loopback {
         return isBound ? UInt16(bigEndian: address.sin_port) : 0
     }
 
-    /// A port that nobody listens on: its socket stays, so that nobody can.
+    /// Returns a port that refuses connections. Its bound socket stays open, so that no process can listen on it.
     static func freePort() -> UInt16 { bind(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
 }

@@ -1,12 +1,12 @@
 import EarshotLoop
 import Glibc
 
-/// An HTTP origin on the loopback interface that runs on the test's own loop: no thread, so no race.
+/// HTTP origin on the loopback interface and on the test's own loop, so that no thread can race.
 final class Origin {
-    /// What to do with a request.
+    /// Response to a request.
     struct Reply {
         var bytes: [UInt8]
-        /// Whether the connection is closed once all is sent.
+        /// Whether the connection is closed after the last byte.
         var closes = false
 
         init(_ text: String, body: [UInt8] = [], closes: Bool = false) {
@@ -14,7 +14,7 @@ final class Origin {
             self.closes = closes
         }
 
-        /// A whole answer of status 200.
+        /// Returns a complete response with status 200.
         static func ok(_ body: [UInt8], fields: String = "") -> Reply {
             Reply("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\(fields)\r\n", body: body)
         }
@@ -23,18 +23,18 @@ final class Origin {
     private struct Connection {
         let registration: EventLoop.Registration
         var received: [UInt8] = []
-        /// What was asked last on it.
+        /// Head of the last request on the connection.
         var request = ""
         var unsent: [UInt8] = []
         var closes = false
     }
 
     let port: UInt16
-    /// The request heads received, as text.
+    /// Heads of the received requests, as text.
     private(set) var requests: [String] = []
-    /// How many connections were made.
+    /// Number of accepted connections.
     private(set) var accepted = 0
-    /// How many connections the other side closed.
+    /// Number of connections that the peer closed.
     private(set) var closedByPeer = 0
 
     private let loop: EventLoop
@@ -59,7 +59,7 @@ final class Origin {
 
     func url(_ path: String = "/file", host: String = "127.0.0.1") -> String { "http://\(host):\(port)\(path)" }
 
-    /// Sends more on every connection that stands and on which `path` was asked, or any path.
+    /// Sends more bytes on every open connection on which `path`, or any path, was requested.
     func send(_ bytes: [UInt8], to path: String = "/") {
         for (descriptor, connection) in connections where connection.request.hasPrefix("GET \(path)") {
             connections[descriptor]?.unsent += bytes
@@ -101,7 +101,7 @@ final class Origin {
         }
     }
 
-    /// The request that is all there: its head, and what `Content-Length` announces.
+    /// Returns the request once it is complete: its head and the body announced by `Content-Length`.
     private static func request(_ bytes: [UInt8]) -> String? {
         let text = String(decoding: bytes, as: UTF8.self)
         guard let end = text.utf8.firstRange(of: Array("\r\n\r\n".utf8))?.upperBound else { return nil }

@@ -2,7 +2,7 @@ import EarshotLoop
 import EarshotWire
 import ZeroMQ
 
-/// A broker that says what the test tells it, on the test's own loop.
+/// Broker on the test's own loop, which sends the test's messages.
 final class ScriptedBroker {
     /// A message of the worker.
     struct Said {
@@ -11,7 +11,7 @@ final class ScriptedBroker {
     }
 
     let instance: BrokerInstance
-    /// What the worker said, in order.
+    /// Messages of the worker, in order.
     private(set) var said: [Said] = []
     private let socket: Socket
     private let loop: EventLoop
@@ -20,7 +20,7 @@ final class ScriptedBroker {
     private var hook: EventLoop.HookID?
     private let registration: EventLoop.Registration
 
-    /// - Parameter limits: what READY is answered with; nil to leave that to the test.
+    /// - Parameter limits: Reply to READY; nil to leave the reply to the test.
     init(_ loop: EventLoop, context: borrowing Context, endpoint: String, limits: WorkerLimits?, instance: UInt64)
         throws
     {
@@ -32,7 +32,7 @@ final class ScriptedBroker {
         hook = loop.addHook { [weak self] in self?.settle(limits) ?? .untilEvent }
     }
 
-    /// Goes away without a word.
+    /// Stops reading and replying, without GOODBYE.
     func end() {
         loop.remove(registration)
         if let hook { loop.removeHook(hook) }
@@ -47,7 +47,7 @@ final class ScriptedBroker {
         for (index, frame) in more.enumerated() { _ = try socket.send(frame, more: index + 1 < more.count) }
     }
 
-    // MARK: What was said
+    // MARK: Received messages
 
     var readies: [Ready] {
         said.compactMap { said in
@@ -79,7 +79,7 @@ final class ScriptedBroker {
         return nil
     }
 
-    /// What an attempt that failed brought though nobody wanted it.
+    /// Unwanted bytes of a failed attempt; nil before its FAILED.
     func unwantedBytes(_ attempt: AttemptID) -> Int? {
         for said in said {
             if case .failed(attempt, _, _, _, let unwanted, _) = said.message { return unwanted }
@@ -87,7 +87,7 @@ final class ScriptedBroker {
         return nil
     }
 
-    /// What was left of an attempt that failed.
+    /// Partial body of a failed attempt; nil without one.
     func part(_ attempt: AttemptID) -> BodyPart? {
         for said in said {
             if case .failed(attempt, _, _, _, _, let part) = said.message { return part }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Two sockets that are connected to one another.
+/// Two connected sockets.
 struct SocketPair {
     let near: Int32
     let far: Int32

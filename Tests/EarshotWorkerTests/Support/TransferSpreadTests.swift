@@ -45,7 +45,7 @@ import Testing
         #expect(place("a.example", in: spread, full: [0]) == 0)
     }
 
-    /// Where a transfer goes if all multi handles but these have room.
+    /// Returns the shard of a transfer while all multi handles except these have room.
     private func place(
         _ host: String, _ port: UInt16 = 80, in spread: TransferSpread, running: Int = 1_000, full: Set<Int> = []
     ) -> Int {
