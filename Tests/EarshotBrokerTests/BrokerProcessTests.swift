@@ -7,12 +7,12 @@ import Testing
 
 @testable import EarshotBroker
 
-/// The broker's shell over real sockets: messages, files, settings and its end.
+/// The broker's shell over real sockets: messages, files, settings and shutdown.
 struct BrokerProcessTests {
     private static let url = "http://a.example/x"
     private static let sum = String(repeating: "ab", count: 32)
 
-    /// A completion of `text`, whose name is `sum`.
+    /// Returns the completion of a job with the body `text` and the SHA-256 `sum`.
     private static func done(_ job: Job, _ text: String = "", file: String? = nil) -> Completion {
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.length = text.utf8.count
@@ -21,7 +21,7 @@ struct BrokerProcessTests {
         return completion
     }
 
-    /// A client, a worker and the job of the client's request.
+    /// Returns a client, a worker, and the job of the client's request.
     private func fetching(
         _ rig: BrokerRig, _ change: (inout Fetch) -> Void = { _ in }
     ) throws -> (client: BrokerRig.Client, worker: BrokerRig.FakeWorker, job: Job) {

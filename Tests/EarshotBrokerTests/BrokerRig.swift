@@ -7,9 +7,9 @@ import ZMTP
 
 @testable import EarshotBroker
 
-/// A broker in a folder of its own, with clients and workers that the test plays, all on one loop.
+/// A broker in a temporary folder, with clients and workers that the test plays, all on one loop.
 final class BrokerRig {
-    /// One connection to the broker. It reads whenever the loop runs.
+    /// A connection to the broker. It reads whenever the loop runs.
     class Peer {
         fileprivate let stream: MessageStream
         fileprivate var received: [Message] = []
@@ -56,7 +56,7 @@ final class BrokerRig {
 
         func say(_ message: ClientMessage) { say(head: message.encoded(), message.body) }
 
-        /// Asks for a URL under the handler `app/list`, without retries.
+        /// Sends a FETCH under the handler `app/list`, without retries.
         func fetch(_ request: String, _ url: String, _ change: (inout Fetch) -> Void = { _ in }) throws {
             let handler = try #require(HandlerID("app/list"))
             var fetch = Fetch(handler: handler, request: try #require(RequestID(request)), url: url)

@@ -1,4 +1,4 @@
-/// Numbers from a seed, the same in each run.
+/// Pseudorandom numbers from a seed.
 struct Chance {
     private var state: UInt64
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import EarshotBroker
 
-/// What was used last is here, within a bound of bytes; what goes takes all its names along.
+/// LRU eviction within a bound in bytes. An evicted key leaves all indexes.
 struct HotAnswersTests {
     private static func key(_ number: Int) throws -> CacheDigest {
         let request = HTTPRequest(url: try FetchURL("http://h/\(number)"))
@@ -14,7 +14,7 @@ struct HotAnswersTests {
 
     private static func entry(_ number: Int) -> CacheEntryID { CacheEntryID(rawValue: UInt64(number)) }
 
-    /// An answer that costs 1,024 bytes and those of its body.
+    /// Returns a response that costs 1,024 bytes plus its body.
     private static func answer(_ number: Int, body: Int? = nil) -> HotAnswers.Answer {
         let response = StoredResponse(
             status: 200, fields: HeaderFields(), requestTime: 0, responseTime: 0, varyKey: VaryKey(canonical: []))
@@ -89,13 +89,13 @@ struct HotAnswersTests {
     }
 
     @Test func `what was used longest ago goes first, and a look is a use`() throws {
-        // Room for ten of 1,024 bytes each, as `cost` counts them.
+        // Room for ten responses of 1,024 bytes each, as `cost` counts them.
         var hot = HotAnswers(limit: 10 * 1_024)
         let keys = try (0..<12).map(Self.key)
         for number in 0..<10 { hot.put([Self.answer(number)], keys[number], url: "http://h/\(number)") }
         #expect(keys.prefix(10).allSatisfy(hot.contains))
         _ = hot.answers(keys[0])
-        // To ask whether it is here, or for its body, is none.
+        // A check for presence, or for the body, is not a use.
         _ = hot.contains(keys[1])
         _ = hot.body(of: Self.entry(1))
         hot.put([Self.answer(10)], keys[10], url: "http://h/10")
@@ -111,7 +111,7 @@ struct HotAnswersTests {
         let (one, other) = (try Self.key(1), try Self.key(2))
         hot.put([Self.answer(1, body: 10)], one, url: "http://h/1")
         hot.put([Self.answer(2, body: 10)], other, url: "http://h/2")
-        // An eighth of 16,384 is 1,024 and as many again.
+        // The limit for one key is 2,048, an eighth of 16,384. It costs 1,024 without its body.
         hot.put([Self.answer(3, body: 1_025)], one, url: "http://h/1")
         #expect(hot.answers(one) == nil && hot.body(of: Self.entry(1)) == nil && hot.body(of: Self.entry(3)) == nil)
         hot.put([Self.answer(3, body: 1_024)], one, url: "http://h/1")
@@ -132,7 +132,7 @@ struct HotAnswersTests {
 
     @Test(arguments: [1, 2, 3] as [UInt64])
     func `it agrees with a list ordered by use over random changes`(seed: UInt64) throws {
-        /// Oldest first.
+        /// Least recently used first.
         var model: [(key: Int, url: String, answers: [(entry: Int, body: Int?)])] = []
         let limit = 40_000
         var hot = HotAnswers(limit: limit)

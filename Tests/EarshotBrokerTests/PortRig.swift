@@ -5,9 +5,9 @@ import ZMTP
 
 @testable import EarshotBroker
 
-/// A port in a folder of its own, and the events that it reported.
+/// A port in a temporary folder, and the events that it reported.
 final class PortRig {
-    /// A peer in this process, which reads while `isReading`.
+    /// A peer in this process, which reads while `isReading` is true.
     final class Peer {
         fileprivate let stream: MessageStream
         var isReading = true
@@ -35,7 +35,7 @@ final class PortRig {
     private let folder = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
     private var peers: [Peer] = []
     private var hook: EventLoop.HookID?
-    /// Whether the port takes what comes.
+    /// Whether the port processes input.
     var isTaking = true
 
     init(_ bounds: PortBounds = .clients, connectionLimit: Int = 100) throws {
@@ -50,7 +50,7 @@ final class PortRig {
 
     deinit { try? FileManager.default.removeItem(atPath: folder) }
 
-    /// A peer after its handshake, or after the port has refused it.
+    /// Returns a peer after its handshake, or after the port has refused it.
     func peer() throws -> Peer {
         let peer = try Peer(path, loop)
         peers.append(peer)

@@ -3,7 +3,7 @@ import Foundation
 
 @testable import EarshotBroker
 
-/// A spool of a test's own. Once its folder is gone no file can be made in it, as on a disk that is full.
+/// A spool in a temporary folder. After the folder is removed no file can be created in it, as on a full disk.
 final class SpoolBed {
     let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
     let spool: Spool
@@ -14,9 +14,9 @@ final class SpoolBed {
 
     func removeFolder() { try? FileManager.default.removeItem(at: folder) }
 
-    /// Bytes that the file that waits without a name has now; nil when there is none.
+    /// Length of the unlinked file of spilled data, in bytes; nil if there is none.
     ///
-    /// It is found by the descriptor that this process has of it, which says where it was.
+    /// The file is found through this process's descriptors, whose link names its former path.
     var waitingBytes: Int? {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
         let prefix = folder.path + "/"

@@ -24,7 +24,7 @@ import Testing
         for name in names { try Data("body".utf8).write(to: folder.appending(path: name)) }
     }
 
-    /// The number of a process that has ended.
+    /// Returns the process ID of a process that has ended.
     private func endedProcess() throws -> Int32 {
         let process = Process()
         process.executableURL = URL(filePath: "/bin/true")

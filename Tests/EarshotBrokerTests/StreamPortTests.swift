@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotBroker
 
-/// The socket that ZeroMQ peers connect to: the order of its events, and its bounds.
+/// The socket for ZeroMQ peers: the order of its events, and its bounds.
 struct StreamPortTests {
     @Test func `a peer is reported with its first message, and its loss after its last`() throws {
         let rig = try PortRig()
@@ -74,7 +74,7 @@ struct StreamPortTests {
         rig.isTaking = true
         #expect(try rig.reaches { rig.events.count == 1_005 })
         let place = try #require(rig.events.firstIndex { $0.hasSuffix("little") })
-        // The talker has had one turn by then, or two if the kernel reported the other message later.
+        // The busy peer has had one turn by then, or two if the kernel reported the other message later.
         #expect(place <= 4 + 2 * 32)
     }
 
@@ -86,7 +86,7 @@ struct StreamPortTests {
         peer.say("hello")
         #expect(try rig.reaches { rig.events.count == 2 })
         peer.isReading = false
-        // The kernel takes what its buffer holds.
+        // The kernel accepts as much as its buffer holds.
         let body = String(repeating: "x", count: 200_000)
         var sent = 0
         while sent < 1_000, rig.send(body, to: 1, as: .terminal) == .sent { sent += 1 }

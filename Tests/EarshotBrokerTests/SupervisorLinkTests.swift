@@ -5,9 +5,9 @@ import Testing
 
 @testable import EarshotBroker
 
-/// The conversation of a broker with its supervisor, which the test plays.
+/// The dialogue of a broker with its supervisor, which the test plays.
 struct SupervisorLinkTests {
-    /// A link, and the descriptor of the supervisor's end until that listens.
+    /// A link, and the descriptor of the supervisor's end until the supervisor listens.
     private final class Rig {
         let loop: EventLoop
         let link: SupervisorLink
@@ -33,7 +33,7 @@ struct SupervisorLinkTests {
                 onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) })
         }
 
-        /// From now on the supervisor reads.
+        /// Starts to read at the supervisor's end.
         func listen() throws {
             supervisor = try LineChannel(end, loop: loop) { [unowned self] line in lines.append(line) }
         }

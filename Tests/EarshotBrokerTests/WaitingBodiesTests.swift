@@ -4,14 +4,14 @@ import Testing
 
 @testable import EarshotBroker
 
-/// Bodies that wait are found by their names until they are removed, on the disk or in memory.
+/// Spilled bodies are found by name until they are removed, on disk or in memory.
 struct WaitingBodiesTests {
     @Test func `a body is there until it is removed, once for all who name it`() throws {
         let bed = try SpoolBed()
         let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
         try bodies.keep([1, 2], as: "a")
         try bodies.keep([3], as: "b")
-        // The same content under the same name: it is written once.
+        // The same content under the same name is written once.
         try bodies.keep([1, 2], as: "a")
         #expect(bed.waitingBytes == 3)
         #expect(bodies.body("a") == [1, 2])

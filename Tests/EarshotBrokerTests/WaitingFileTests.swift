@@ -3,11 +3,11 @@ import Testing
 
 @testable import EarshotBroker
 
-/// What waits is found where it was put, and its room is used again.
+/// Spilled items are read back intact, and their space is reused.
 struct WaitingFileTests {
     private static let piece = 4 << 20
 
-    /// Bytes that `seed` tells from others, at the ends of each KiB.
+    /// Returns bytes that identify `seed` at the ends of each KiB.
     private static func bytes(_ seed: Int, _ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: seed &* 31), count: count)
         for start in stride(from: 0, to: count, by: 1_024) {
@@ -24,7 +24,7 @@ struct WaitingFileTests {
         var random = Chance(seed: UInt64(seed))
         var model: [(place: WaitingFile.Place, bytes: [UInt8])] = []
         for step in 0..<1_000 {
-            // Some dozens of mebibytes, and now and then nothing.
+            // The file grows to some dozens of mebibytes and is empty now and then.
             if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {
                 let index = random.below(model.count)
                 let (place, bytes) = model.remove(at: index)
@@ -72,7 +72,7 @@ struct WaitingFileTests {
             let places = try (0..<3).map { _ in try file.write(half) }
             for place in places { file.free(place) }
         }
-        // The piece of what stays, one for the next two, and perhaps another.
+        // The piece of the live item, one for the next two, and perhaps another.
         #expect(try #require(bed.waitingBytes) <= 3 * Self.piece)
         #expect(file.read(stays, 0..<1) == [42])
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotBroker
 
-/// Terminals come back as they were kept, with their bodies, from the disk or from memory.
+/// Spilled terminals are read back intact with their bodies, from disk or memory.
 struct WaitingTerminalsTests {
     private static func content(_ seed: Int, body: Int?) -> WaitingTerminals.Content {
         WaitingTerminals.Content(
@@ -24,7 +24,7 @@ struct WaitingTerminalsTests {
         var terminals = WaitingTerminals(in: WaitingFile(in: bed.spool))
         for step in 0..<3_000 {
             if step == 1_500 {
-                // From here on nothing can be written.
+                // From here on writes fail.
                 bed = try SpoolBed()
                 bed.removeFolder()
                 terminals = WaitingTerminals(in: WaitingFile(in: bed.spool))
