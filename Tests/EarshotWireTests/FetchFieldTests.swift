@@ -44,7 +44,7 @@ import Testing
             ("method", "HEAD"), ("key", "own"), ("tag", "t"), ("digest", "sha-256=" + digest), ("proxy", "none"),
         ]
         for (name, text) in lines { try options.set(name, to: text) }
-        // The route counts with its names: "\nproxy: none\n".
+        // The route counts with the names of its fields: "\nproxy: none\n".
         #expect(options.textBytes == 85)
     }
 }

@@ -2,14 +2,14 @@ import Testing
 
 @testable import EarshotWire
 
-/// Words and fields of a head, looked at where they stand, are what an array of strings would have.
+/// Words and fields of a head as slices equal those of an array of strings.
 struct HeadTextTests {
-    /// Names as like one another as may be.
+    /// Names that are as similar to each other as possible.
     private static let names = [
         "", "a", "b", "aa", "ab", "ba", "aaa", "aab", "aba", "file", "fil", "filf", "é", "a\u{301}",
     ]
 
-    /// These bytes inside of others.
+    /// Returns these bytes as a slice of a larger array.
     private static func text(_ bytes: [UInt8], after prefix: [UInt8] = Array("ab".utf8)) -> HeadText {
         let head = prefix + bytes + Array("ab".utf8)
         return HeadText(bytes: head[prefix.count..<prefix.count + bytes.count])
@@ -41,7 +41,7 @@ struct HeadTextTests {
 
     @Test func `a name that is not all ASCII is compared by its bytes, not by what it looks like`() {
         #expect(Self.text(Array("é".utf8)) == "é")
-        // The same letter in two scalars: equal as a String is.
+        // The same letter in two scalars: equal as a String, but not here.
         #expect(!(Self.text(Array("e\u{301}".utf8)) == "\u{e9}"))
     }
 
@@ -65,7 +65,7 @@ struct HeadTextTests {
                 places.append(HeadFields.Place(start: UInt32(head.count), end: UInt32(head.count + bytes.count)))
                 head += bytes + random.bytes(0..<2)
             }
-            // What stands before the fields are operands.
+            // Words before the fields are operands.
             let operands = random.below(4)
             for _ in 0..<operands { add(random.bytes(1..<4)) }
             for _ in 0..<random.below(12) {
@@ -98,7 +98,7 @@ struct HeadTextTests {
         #expect(iterator.next() == nil)
     }
 
-    /// Texts of a few letters, so that they meet.
+    /// Texts of a few letters, so that equal ones are frequent.
     private struct Seeded {
         private var state: UInt64
 

@@ -1,9 +1,9 @@
 import EarshotWire
 import Testing
 
-/// Nothing a peer sends makes a decoder trap, and what it accepts it can say again.
+/// No bytes of a peer make a decoder trap, and each accepted message can be encoded again.
 struct HostileInputTests {
-    /// A small generator with a fixed seed, so that a failure can be had again.
+    /// A small generator with a fixed seed, so that a failure is reproducible.
     struct Generator: RandomNumberGenerator {
         var state: UInt64
 
@@ -116,7 +116,7 @@ struct HostileInputTests {
         }
     }
 
-    /// Why a client's head is refused; nil if it is read.
+    /// Returns the reason why a client's head is rejected; nil if it is accepted.
     private func refusal(of head: String) -> WireError? {
         do throws(WireError) {
             _ = try ClientMessage(head: Array(head.utf8))
@@ -144,13 +144,13 @@ struct HostileInputTests {
         #expect(throws: WireError.self) {
             try ClientMessage(head: Array("FETCH a 7 http://h/\nretries: 4\nretries: many\n".utf8))
         }
-        // Lines count, not names.
+        // The bound counts lines, not names.
         let lines = String(repeating: "retries: 4\n", count: WireLimits.fields + 1)
         #expect(throws: WireError.self) { try ClientMessage(head: Array("FETCH a 7 http://h/\n\(lines)".utf8)) }
     }
 
     @Test func `names that share a mark are told apart`() throws {
-        // All of one length, with the same outer bytes.
+        // All have the same length and the same outer bytes.
         let names = (0..<30).map { "x\(10 + $0)x" }
         let head = "HELLO EAR/1\n" + names.map { "\($0): 1\n" }.joined() + "window: 7\nclient: c\n"
         guard case .hello(let hello) = try ClientMessage(head: Array(head.utf8)) else {
