@@ -1,6 +1,6 @@
 import Foundation
 
-/// The files this test was built from.
+/// Files that this test was built from.
 enum Checkout {
     struct Fault: Error, CustomStringConvertible {
         let description: String
@@ -17,18 +17,18 @@ enum Checkout {
         String(decoding: try bytes(path), as: UTF8.self)
     }
 
-    /// The names in a folder, sorted.
+    /// Returns the names in a folder, sorted.
     static func names(_ path: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: root.appending(path: path).path()).sorted()
     }
 
-    /// Paths of the Swift files below a folder, those of its folders included.
+    /// Returns the paths of all Swift files below a folder.
     static func swiftFiles(below path: String) throws -> [String] {
         try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: path).path())
             .filter { $0.hasSuffix(".swift") }.sorted().map { "\(path)/\($0)" }
     }
 
-    /// Paths of all documents: those at the root, and those below `docs`, `examples` and `protocols`.
+    /// Returns the paths of all documents: at the root and below `docs`, `examples` and `protocols`.
     static func documents() throws -> [String] {
         let below = try ["docs", "examples", "protocols"].flatMap { folder in
             try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: folder).path())
@@ -37,7 +37,7 @@ enum Checkout {
         return try (names("") + below).filter { $0.hasSuffix(".md") && !$0.contains("/.build/") }.sorted()
     }
 
-    /// A relative link of a document in a folder, as a path of the checkout.
+    /// Returns the path in the checkout of a relative link in a document of `folder`.
     static func path(_ link: String, in folder: String) -> String {
         var parts = folder.split(separator: "/")
         for part in link.split(separator: "/") {
@@ -50,7 +50,7 @@ enum Checkout {
         FileManager.default.fileExists(atPath: root.appending(path: path).path())
     }
 
-    /// The anchor that Markdown derives from a heading.
+    /// Returns the anchor that Markdown derives from a heading.
     static func anchor(of heading: some StringProtocol) -> String {
         let words = heading.drop { $0 == "#" || $0 == " " }.lowercased()
         return words.filter { $0.isLetter || $0.isNumber || $0 == " " || $0 == "-" || $0 == "_" }

@@ -76,7 +76,7 @@ struct Document {
         return rows
     }
 
-    /// Rows of the table below a heading, without its first line: their cells by the words of the first one.
+    /// Returns the rows of the table below a heading: their cells, by the words of the first cell.
     func plainRows(_ heading: String) -> [String: [String]] {
         let rows = section(heading).filter { $0.hasPrefix("| ") && !$0.hasPrefix("| ---") }.map { line in
             line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotWire
 
-/// The documents of `protocols/`, the README's table, the vectors and the code say the same.
+/// Agreement of the documents of `protocols/`, the README's table, the vectors and the code.
 struct DocumentTests {
     @Test func `every verb of the grammar has a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
@@ -60,7 +60,7 @@ struct DocumentTests {
         let rows = try Document("README.md").triples("## The vectors").filter { $0.side == .broker }
         let marked = try Document("1-CLIENT.md").fieldsAlwaysPresent("broker to client")
         for row in rows {
-            // RESULT has a `seq` always, FAILED unless it is a reply: its row says that in words.
+            // RESULT always has a `seq`. FAILED has one unless it is a reply, which its row says in words.
             let written = row.verb == "FAILED" ? ["attempts"] : Set(row.fields)
             #expect(marked[row.verb] == written, "\(row.verb)")
         }
@@ -154,7 +154,7 @@ struct DocumentTests {
         let failures = Set(document.rows("## Failures").keys)
         var told = codes(in: vectors, of: .broker, "FAILED")
         #expect(told.remove("full-moon") != nil, "a client reads codes that it does not know")
-        // The one that a worker alone says.
+        // Only workers send `cancelled`.
         #expect(told == failures.subtracting(["cancelled"]))
         #expect(codes(in: vectors, of: .worker, "FAILED").contains("cancelled"))
         #expect(codes(in: vectors, of: .worker, "FAILED").isSubset(of: failures))
@@ -165,7 +165,7 @@ struct DocumentTests {
         }
     }
 
-    /// The last operands of a verb's heads.
+    /// Returns the last operands of a verb's heads.
     private func codes(in vectors: [Vector], of side: Side, _ verb: String) -> Set<String> {
         Set(vectors.filter { $0.side == side && $0.verb == verb }.map(\.lastOperand))
     }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Codes of ERROR in the sources, found as literals at the calls that send them.
+/// Codes of ERROR in the sources: the literals at the calls that send them.
 enum SentErrors {
     private static var patterns: [Regex<(Substring, Substring)>] {
         [

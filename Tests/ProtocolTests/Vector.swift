@@ -4,23 +4,23 @@ import Testing
 /// One head of `protocols/vectors`; protocols/README.md describes the folders.
 struct Vector: CustomTestStringConvertible {
     let side: Side
-    /// The file's name without its ending.
+    /// Name of the file without its extension.
     let name: String
-    /// The code of its refusal; nil for a good one.
+    /// Code of the rejection; nil for a valid head.
     let code: String?
     let head: [UInt8]
 
     var testDescription: String { "\(side.rawValue)/\(name)" }
 
-    /// Verb and names of the fields, found line by line without a decoder.
+    /// The verb, found without a decoder.
     var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
 
-    /// The last word of the first line.
+    /// Last operand of the first line.
     var lastOperand: String {
         String(decoding: head.prefix { $0 != 0x0a }.split(separator: 0x20).last ?? [], as: UTF8.self)
     }
 
-    /// The names of the fields before the empty line.
+    /// Names of the fields before the empty line.
     var fields: Set<String> { Set(fieldsInOrder) }
 
     var fieldsInOrder: [String] {
