@@ -29,7 +29,7 @@ class Crooked:
             self._pen.note(*line)
 
     def turn(self):
-        """Whether this line is to be falsified."""
+        """Whether this line must be falsified."""
         self._count += 1
         return self._count % EVERY == 0
 

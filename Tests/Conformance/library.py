@@ -12,7 +12,7 @@ from matching import Heard
 from support.harness import temporary_folder
 
 FILES = {"result": 4, "failed": 5}
-"""Number of words before the path of the body, by the first word of the line."""
+"""Number of words before the path of the body, by the line's first word."""
 
 
 class Library:
@@ -34,7 +34,7 @@ class Library:
         try:
             self._process.stdin.write((line + "\n").encode())
         except BrokenPipeError:
-            pass  # It has given up; its last line states why.
+            pass  # It has ended; its last line states the reason.
 
     def read(self, timeout):
         """Returns the next event, or None on timeout. The first line, the greeting, needs no request."""

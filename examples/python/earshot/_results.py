@@ -37,7 +37,7 @@ class Refused(EarshotError):
         self.code = code
         """A code of protocols/3-CODES.md, "Errors"."""
         self.detail = detail
-        """Explanation for people, one sentence."""
+        """Human-readable explanation, one sentence."""
 
 
 class FetchFailed(EarshotError):
@@ -52,7 +52,7 @@ class FetchFailed(EarshotError):
         self.code = code
         """A code of protocols/3-CODES.md, "Failures". Treat an unknown one as `internal`."""
         self.detail = detail
-        """Explanation for people, one sentence."""
+        """Human-readable explanation, one sentence."""
         self.status = status
         """HTTP status of the response, from 400 to 999; None unless `code` is `http-status`."""
         self.headers = headers

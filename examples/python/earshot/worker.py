@@ -46,7 +46,7 @@ class JobFailed(EarshotError):
     def __init__(self, detail: str, code: str = "worker-failed") -> None:
         super().__init__(detail)
         self.detail = detail
-        """Explanation for people, one sentence. Clients receive its first 200 characters, as ASCII."""
+        """Human-readable explanation, one sentence. Clients receive its first 200 characters, as ASCII."""
         self.code = code
         """A code of protocols/3-CODES.md, "Failures". The broker retries after transient ones, such as `timeout`."""
 
