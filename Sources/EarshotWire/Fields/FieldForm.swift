@@ -44,7 +44,7 @@ struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: Fiel
     private func error(_ name: String) -> WireError {
         let words = words
         return WireError(
-            .badMessage, "\(name) is \(words.dropLast().joined(separator: ", ")) or \(words.last ?? "nothing")")
+            .badMessage, "\(name) must be \(words.dropLast().joined(separator: ", ")) or \(words.last ?? "nothing")")
     }
 }
 
@@ -87,7 +87,7 @@ struct NumberForm: FieldForm {
 struct MethodForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
-        guard Ascii.isIdentifier(text.bytes) else { throw WireError(.badMessage, "\(name) is an HTTP method") }
+        guard Ascii.isIdentifier(text.bytes) else { throw WireError(.badMessage, "\(name) must be an HTTP method") }
         return text.string
     }
 
@@ -109,7 +109,7 @@ struct KeyForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard (1...WireLimits.keyBytes).contains(text.bytes.count), text.bytes.allSatisfy(Ascii.isVisible) else {
-            throw WireError(.badMessage, "\(name) is 1 to \(WireLimits.keyBytes) visible ASCII bytes")
+            throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.keyBytes) visible ASCII bytes")
         }
         return text.string
     }
@@ -122,7 +122,9 @@ struct KeyForm: FieldForm {
 struct DigestForm: FieldForm {
     @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
-        guard text.bytes.starts(with: "sha-256=".utf8) else { throw WireError(.badMessage, "\(name) is sha-256=HEX") }
+        guard text.bytes.starts(with: "sha-256=".utf8) else {
+            throw WireError(.badMessage, "\(name) must have the form sha-256=HEX")
+        }
         return try HeadReader.sha256(HeadText(bytes: text.bytes.dropFirst(8)), name)
     }
 

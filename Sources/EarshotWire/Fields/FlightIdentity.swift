@@ -29,7 +29,7 @@ public struct FlightIdentity: Hashable, Sendable, CustomStringConvertible {
 extension HeadReader {
     static func flight(_ text: HeadText) throws(WireError) -> FlightIdentity {
         guard let identity = FlightIdentity(text.bytes) else {
-            throw WireError(.badMessage, "flight is 32 lower-case hexadecimal digits")
+            throw WireError(.badMessage, "flight must be 32 lower-case hexadecimal digits")
         }
         return identity
     }

@@ -19,7 +19,7 @@ public struct Generation: Hashable, Sendable, CustomStringConvertible {
 extension HeadReader {
     static func generation(_ text: HeadText) throws(WireError) -> Generation {
         guard let generation = Generation(text.string) else {
-            throw WireError(.badMessage, "generation is 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
+            throw WireError(.badMessage, "generation must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
         return generation
     }

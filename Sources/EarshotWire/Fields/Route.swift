@@ -111,7 +111,7 @@ public struct Route: Hashable, Sendable {
 
     private static func path(_ text: String) throws(WireError) -> String {
         guard text.utf8.first == Ascii.slash, text.utf8.count <= WireLimits.pathBytes else {
-            throw WireError(.badMessage, "a file is an absolute path of at most \(WireLimits.pathBytes) bytes")
+            throw WireError(.badMessage, "a file must be an absolute path of at most \(WireLimits.pathBytes) bytes")
         }
         return text
     }

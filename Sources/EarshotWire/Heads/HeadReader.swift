@@ -24,7 +24,7 @@ struct HeadReader {
         var wordEnd = verbEnd
         while wordEnd < bytes.count, bytes[wordEnd] == Ascii.space {
             guard places.count < WireLimits.heldAttempts else {
-                throw WireError(.badMessage, "the first line has more than \(WireLimits.heldAttempts) words")
+                throw WireError(.badMessage, "the first line must have at most \(WireLimits.heldAttempts) words")
             }
             let start = wordEnd + 1
             wordEnd = try Self.wordEnd(bytes, from: start)
@@ -58,7 +58,8 @@ struct HeadReader {
         var end = start
         while end < bytes.count, Ascii.isWord(bytes[end]) { end &+= 1 }
         guard end > start, end == bytes.count || bytes[end] == Ascii.space || bytes[end] == Ascii.lineFeed else {
-            throw WireError(.badMessage, "the first line is words without control characters, one space apart")
+            throw WireError(
+                .badMessage, "the first line must be words without control characters, separated by one space")
         }
         return end
     }
@@ -79,14 +80,14 @@ struct HeadReader {
         var colon = start
         while colon < bytes.count, bytes[colon] != Ascii.colon, Ascii.isVisible(bytes[colon]) { colon += 1 }
         guard colon > start, colon < bytes.count, bytes[colon] == Ascii.colon else {
-            throw WireError(.badMessage, "a field is a name, a colon, a space and a value")
+            throw WireError(.badMessage, "a field must be a name, a colon, a space and a value")
         }
         var first = colon + 1
         while first < bytes.count, bytes[first] == Ascii.space { first += 1 }
         var lineEnd = first
         while lineEnd < bytes.count, !Ascii.isControl(bytes[lineEnd]) { lineEnd &+= 1 }
         guard lineEnd == bytes.count || bytes[lineEnd] == Ascii.lineFeed else {
-            throw WireError(.badMessage, "a field's value holds a control character")
+            throw WireError(.badMessage, "the value of a field must not contain control characters")
         }
         guard fieldLines < WireLimits.fields else {
             throw WireError(.limit, "the head has more than \(WireLimits.fields) fields")
@@ -129,11 +130,14 @@ struct HeadReader {
         var end = bytes.count
         if end > start, bytes[end - 1] == Ascii.lineFeed { end -= 1 }
         guard !Self.hasControls(bytes.extracting(start..<end)) else {
-            throw WireError(.badMessage, "an HTTP field holds a control character; lines end in LF alone")
+            throw WireError(
+                .badMessage, "an HTTP field must not contain control characters; lines end in LF without CR")
         }
         var lineStart = start
         for index in start..<end where bytes[index] == Ascii.lineFeed {
-            guard index > lineStart else { throw WireError(.badMessage, "the HTTP fields hold an empty line") }
+            guard index > lineStart else {
+                throw WireError(.badMessage, "the HTTP fields must not contain an empty line")
+            }
             lineStart = index + 1
         }
         httpFieldsRange = start..<end
@@ -160,42 +164,45 @@ struct HeadReader {
     }
 
     func expectOperands(_ count: Int) throws(WireError) {
-        guard operandCount <= count else { throw WireError(.badMessage, "\(verb.string) takes \(count) operands") }
+        guard operandCount <= count else {
+            throw WireError(.badMessage, "\(verb.string) takes at most \(count) operands")
+        }
     }
 
     func handler(_ index: Int) throws(WireError) -> HandlerID {
         guard let handler = HandlerID(try operand(index, "handler").bytes) else {
             throw WireError(
                 .badMessage,
-                "a handler is 1 to \(WireLimits.handlerBytes) visible ASCII bytes in segments separated by /")
+                "a handler must be 1 to \(WireLimits.handlerBytes) visible ASCII bytes in segments separated by /")
         }
         return handler
     }
 
     func request(_ index: Int) throws(WireError) -> RequestID {
         guard let request = RequestID(try operand(index, "request ID").bytes) else {
-            throw WireError(.badMessage, "a request ID is 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
+            throw WireError(.badMessage, "a request ID must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
         return request
     }
 
     func pattern(_ index: Int) throws(WireError) -> HandlerPattern {
         guard let pattern = HandlerPattern(try operand(index, "handler").string) else {
-            throw WireError(.badMessage, "a handler is visible ASCII in segments separated by /, a subtree ends in /")
+            throw WireError(
+                .badMessage, "a handler must be visible ASCII in segments separated by /; a subtree ends in /")
         }
         return pattern
     }
 
     func attempt(_ index: Int) throws(WireError) -> AttemptID {
         guard let attempt = AttemptID(try operand(index, "attempt").bytes) else {
-            throw WireError(.badMessage, "an attempt is instance.flight.attempt")
+            throw WireError(.badMessage, "an attempt must have the form instance.flight.attempt")
         }
         return attempt
     }
 
     func number(_ index: Int, _ what: StaticString) throws(WireError) -> UInt64 {
         guard let number = Decimal.unsigned(try operand(index, what).bytes) else {
-            throw WireError(.badMessage, "\(verb.string)'s \(what) is not a decimal number")
+            throw WireError(.badMessage, "the \(what) of \(verb.string) must be a decimal number")
         }
         return number
     }
@@ -211,14 +218,15 @@ extension HeadReader {
 
     static func integer(_ text: HeadText, in range: ClosedRange<Int>, _ name: String) throws(WireError) -> Int {
         guard let number = Decimal.unsigned(text.bytes), let value = Int(exactly: number), range.contains(value) else {
-            throw WireError(.badMessage, "\(name) is a number from \(range.lowerBound) to \(range.upperBound)")
+            throw WireError(.badMessage, "\(name) must be a number from \(range.lowerBound) to \(range.upperBound)")
         }
         return value
     }
 
     static func milliseconds(_ text: HeadText, _ name: String) throws(WireError) -> Int {
         guard let value = Decimal.milliseconds(text.bytes), value > 0 else {
-            throw WireError(.badMessage, "\(name) is seconds, over 0 and at most \(WireLimits.seconds)")
+            throw WireError(
+                .badMessage, "\(name) must be a number of seconds above 0 and at most \(WireLimits.seconds)")
         }
         return value
     }
@@ -227,34 +235,34 @@ extension HeadReader {
         switch text {
         case "yes": return true
         case "no": return false
-        default: throw WireError(.badMessage, "\(name) is yes or no")
+        default: throw WireError(.badMessage, "\(name) must be yes or no")
         }
     }
 
     static func identifier(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isIdentifier(text.bytes) else {
-            throw WireError(.badMessage, "\(name) is 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
+            throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
         return text.string
     }
 
     static func priorityClass(_ text: HeadText) throws(WireError) -> PriorityClass {
         guard let named = PriorityClass(name: text.string) else {
-            throw WireError(.badMessage, "a class is background, low, normal or high")
+            throw WireError(.badMessage, "a class must be background, low, normal or high")
         }
         return named
     }
 
     static func sha256(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isSHA256(text.bytes) else {
-            throw WireError(.badMessage, "\(name) is 64 lower-case hexadecimal digits")
+            throw WireError(.badMessage, "\(name) must be 64 lower-case hexadecimal digits")
         }
         return text.string
     }
 
     static func instance(_ text: HeadText) throws(WireError) -> BrokerInstance {
         guard let instance = BrokerInstance(text.string) else {
-            throw WireError(.badMessage, "a broker instance is 16 lower-case hexadecimal digits")
+            throw WireError(.badMessage, "a broker instance must be 16 lower-case hexadecimal digits")
         }
         return instance
     }
@@ -262,14 +270,14 @@ extension HeadReader {
     /// Parses seconds, including 0, into milliseconds.
     static func lease(_ text: HeadText) throws(WireError) -> Int {
         guard let value = Decimal.milliseconds(text.bytes) else {
-            throw WireError(.badMessage, "lease is seconds, at most \(WireLimits.seconds)")
+            throw WireError(.badMessage, "lease must be a number of seconds of at most \(WireLimits.seconds)")
         }
         return value
     }
 
     static func token(_ text: HeadText) throws(WireError) -> SessionToken {
         guard let token = SessionToken(text.string) else {
-            throw WireError(.badMessage, "a token is 32 lower-case hexadecimal digits")
+            throw WireError(.badMessage, "a token must be 32 lower-case hexadecimal digits")
         }
         return token
     }
@@ -283,12 +291,12 @@ extension HeadReader {
         guard let slash = text.bytes.firstIndex(of: Ascii.slash),
             let received = Decimal.unsigned(text.bytes[..<slash]).flatMap({ Int(exactly: $0) })
         else {
-            throw WireError(.badMessage, "progress is received/total in bytes")
+            throw WireError(.badMessage, "progress must have the form received/total in bytes")
         }
         let rest = text.bytes[(slash + 1)...]
         if rest.elementsEqual("-".utf8) { return (received, nil) }
         guard let total = Decimal.unsigned(rest).flatMap({ Int(exactly: $0) }) else {
-            throw WireError(.badMessage, "progress is received/total in bytes")
+            throw WireError(.badMessage, "progress must have the form received/total in bytes")
         }
         return (received, total)
     }

@@ -204,7 +204,7 @@ public struct Job: Equatable, Sendable {
             case "stream": streams = try HeadReader.flag(value, "stream")
             case "redirect":
                 guard let mode = RedirectMode(rawValue: value.string) else {
-                    throw WireError(.badMessage, "redirect is follow, error or manual")
+                    throw WireError(.badMessage, "redirect must be follow, error or manual")
                 }
                 redirect = mode
             case "flight": flight = try HeadReader.flight(value)
@@ -224,7 +224,7 @@ public struct Job: Equatable, Sendable {
         }
         guard let begun else { return }
         guard let validator, begun.received > 0, begun.received <= begun.total ?? .max else {
-            throw WireError(.badMessage, "resume is bytes/total, and goes with if-range")
+            throw WireError(.badMessage, "resume must have the form bytes/total and needs if-range")
         }
         resume = Resume(bytes: begun.received, total: begun.total, validator: validator)
     }

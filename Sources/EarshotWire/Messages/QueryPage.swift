@@ -17,7 +17,7 @@ public struct QueryPage: Equatable, Sendable {
                 guard (1...WireLimits.handlerBytes).contains(value.bytes.count),
                     value.bytes.allSatisfy({ (0x21...0x7e).contains($0) })
                 else {
-                    throw WireError(.badMessage, "after is what an answer told as next")
+                    throw WireError(.badMessage, "after must be the NAME-next of an earlier answer")
                 }
                 after = value.string
             case "limit": limit = try HeadReader.integer(value, in: 1...WireLimits.queryEntries, "limit")

@@ -191,7 +191,7 @@ extension Terminal.Response {
         case "url": url = value.string
         case "source":
             guard let named = Terminal.Source(rawValue: value.string) else {
-                throw WireError(.badMessage, "source is network, shared, resumed, cache or revalidated")
+                throw WireError(.badMessage, "source must be network, shared, resumed, cache or revalidated")
             }
             source = named
         case "length": length = try HeadReader.count(value, "length")

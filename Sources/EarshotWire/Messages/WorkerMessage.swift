@@ -148,7 +148,7 @@ public struct Ready: Equatable, Sendable {
             case "holds":
                 for word in value.bytes.split(separator: Ascii.space) {
                     guard let attempt = AttemptID(word) else {
-                        throw WireError(.badMessage, "holds is attempts, one space apart")
+                        throw WireError(.badMessage, "holds must be attempts separated by one space")
                     }
                     holds.append(attempt)
                 }
@@ -157,10 +157,12 @@ public struct Ready: Equatable, Sendable {
         }
         guard slots > 0 else { throw WireError(.badMessage, "READY lacks its slots") }
         guard holds.count <= WireLimits.heldAttempts, schemes.count <= Self.mostSchemes else {
-            throw WireError(.limit, "READY lists too much")
+            throw WireError(
+                .limit, "READY lists more than \(WireLimits.heldAttempts) attempts or \(Self.mostSchemes) schemes")
         }
         guard schemes.allSatisfy(Self.isScheme) else {
-            throw WireError(.badMessage, "a scheme is a lower-case letter, then letters, digits, plus, minus and dot")
+            throw WireError(
+                .badMessage, "a scheme must be a lower-case letter, then letters, digits, plus, minus and dot")
         }
     }
 
@@ -236,7 +238,7 @@ public struct Completion: Equatable, Sendable {
         guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
             text.utf8.allSatisfy({ Ascii.isVisible($0) && $0 != Ascii.slash })
         else {
-            throw WireError(.badMessage, "file is a base name of visible ASCII that does not begin with a dot")
+            throw WireError(.badMessage, "file must be a base name of visible ASCII that does not start with a dot")
         }
         return text
     }
