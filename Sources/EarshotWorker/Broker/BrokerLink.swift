@@ -80,13 +80,14 @@ final class BrokerLink {
     func next() -> (message: PoolMessage, body: [UInt8]?)? {
         while terminals.count < mostWaiting, let message = stream?.next() {
             guard !message.isLonger else {
-                logger.warning("a message of the broker has too many frames")
+                logger.warning("ignored a message of the broker with too many frames")
                 continue
             }
             do throws(WireError) {
                 return (try PoolMessage(head: message.head), message.body)
             } catch {
-                logger.warning("a message of the broker is refused", metadata: ["code": "\(error.code.rawValue)"])
+                logger.warning(
+                    "ignored a malformed message of the broker", metadata: ["code": "\(error.code.rawValue)"])
             }
         }
         return nil
@@ -193,8 +194,11 @@ final class BrokerLink {
     }
 
     private func lose(_ violation: String?) {
-        if let violation { logger.error("the broker cannot be understood", metadata: ["reason": "\(violation)"]) }
-        logger.info("the broker is gone")
+        if let violation {
+            logger.error(
+                "closed the connection to the broker after a protocol violation", metadata: ["reason": "\(violation)"])
+        }
+        logger.info("lost the connection to the broker")
         disconnect()
         reconnectLater()
     }

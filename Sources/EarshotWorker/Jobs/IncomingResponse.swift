@@ -135,16 +135,16 @@ struct IncomingResponse: ~Copyable {
         keepability = nil
         let length = hasBody ? ContentLength(HeaderFields(lines: head.framingFields)) : .absent
         guard length != .invalid else {
-            refusal = Refusal(.protocolError, "Nobody can tell from its Content-Length where the answer ends.")
+            refusal = Refusal(.protocolError, "The Content-Length of the response is invalid.")
             return .refused
         }
         guard expectation.fields.allow(status: head.status) || offeredPart != nil && head.status == 206 else {
-            refusal = Refusal(.protocolError, "The server sent a \(head.status) that was not asked for.")
+            refusal = Refusal(.protocolError, "The server sent an unrequested \(head.status).")
             return .refused
         }
         // libcurl would decode it in one call, without a bound on its size.
         if head.mayHave("transfer-encoding"), HeaderFields(lines: head.framingFields).hasUnaskedTransferCoding {
-            refusal = Refusal(.encodingError, "The answer has a transfer coding that the worker did not ask for.")
+            refusal = Refusal(.encodingError, "The response has an unrequested transfer coding.")
             return .refused
         }
         if let part = offeredPart {
@@ -230,7 +230,7 @@ struct IncomingResponse: ~Copyable {
         case .appended(let end) where bytes.count > end - body.count:
             // The response contradicts its Content-Range, so none of its bytes are trusted.
             keepability = false
-            refusal = Refusal(.truncated, "The answer is longer than its Content-Range.")
+            refusal = Refusal(.truncated, "The response is longer than its Content-Range.")
             return false
         case .appended: break
         case .whole: return true

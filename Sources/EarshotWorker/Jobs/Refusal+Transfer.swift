@@ -7,8 +7,8 @@ extension Refusal {
         let detail: String? =
             switch failure {
             case .handshakeTimeout where plan.proxy == nil:
-                "The server took the connection, but did not complete the TLS handshake in time."
-            case .handshakeTimeout: "The proxy took the connection, but did not connect to the server in time."
+                "The server accepted the connection, but did not complete the TLS handshake in time."
+            case .handshakeTimeout: "The proxy accepted the connection, but did not connect to the server in time."
             case .clientCertificateRefused where plan.request.clientCertificate == nil:
                 "The server requires a client certificate; name one with client-certificate."
             case .clientCertificateRefused: "The server refused the client certificate."

@@ -20,7 +20,8 @@ struct Refusal: Error, Equatable {
         case .spoolFailed(let error) where error.number == EMFILE || error.number == ENFILE:
             // A retry may succeed once other transfers have closed descriptors, as after a connection without a
             // descriptor.
-            self.init(.connectFailed, "The worker has too few descriptors.")
+            self.init(
+                .connectFailed, "The worker ran out of file descriptors; raise their limit or lower the setting slots.")
         case .spoolFailed(let error): self.init(.spoolFailed, error.description)
         }
     }

@@ -10,7 +10,7 @@ internal import ZMTP
 extension Worker {
     func start(_ job: Job, _ body: [UInt8]?) {
         guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
-            logger.warning("a job was given twice", metadata: ["attempt": "\(job.attempt)"])
+            logger.warning("ignored a repeated job", metadata: ["attempt": "\(job.attempt)"])
             return
         }
         do throws(Refusal) {
@@ -20,7 +20,8 @@ extension Worker {
             let plan = try TransferPlan.make(job, body, options)
             // The proxy connects to the server, so the worker cannot check the server's address.
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
-                throw Refusal(.addressRefused, "Behind a proxy the policy for addresses cannot be kept.")
+                throw Refusal(
+                    .addressRefused, "The address policy cannot be enforced through a proxy; choose proxy: none.")
             }
             let run = JobRun(job, consume plan, terms, loop: loop, notes: notes)
             runs[job.attempt] = run

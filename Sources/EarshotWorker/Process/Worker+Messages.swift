@@ -18,7 +18,7 @@ extension Worker {
             let metadata: Logger.Metadata = [
                 "code": "\(Printable.sentence(code))", "detail": "\(Printable.sentence(detail ?? ""))",
             ]
-            logger.error("the broker objects", metadata: metadata)
+            logger.error("the broker reported an error", metadata: metadata)
             if code == "not-a-child" { refused() }
         }
     }
@@ -28,7 +28,7 @@ extension Worker {
         do throws(SystemError) {
             spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
         } catch {
-            logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
+            logger.error("cannot open the spool", metadata: ["error": "\(error)"])
         }
         let isSpoolElsewhere = terms.map { $0.spoolPath != limits.spool } ?? false
         terms = Terms(
@@ -38,7 +38,7 @@ extension Worker {
             setSlots(wish)
             owesSlots = true
         }
-        logger.info("taken in", metadata: ["broker": "\(limits.broker)"])
+        logger.info("the broker accepted this worker", metadata: ["broker": "\(limits.broker)"])
     }
 
     /// Returns the HOLDS entries of other brokers' attempts. An entry without flight cannot be adopted, which applies
@@ -57,7 +57,7 @@ extension Worker {
         do throws(AddressPolicy.ParseError) {
             return try AddressPolicy(text)
         } catch {
-            logger.error("the address policy cannot be read", metadata: ["error": "\(error)"])
+            logger.error("cannot parse the address policy; all addresses are denied", metadata: ["error": "\(error)"])
             return .nothing
         }
     }

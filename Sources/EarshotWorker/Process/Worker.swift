@@ -90,7 +90,7 @@ final class Worker {
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
         try pool.prepare()
         if !Multi.speaksHTTP2 {
-            logger.warning("HTTP/2 is off: this libcurl does not show the ends of its streams")
+            logger.warning("HTTP/2 is off: this libcurl does not report the end of a stream")
         }
         try Decompressor.loadLibraries()
         names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
@@ -105,7 +105,9 @@ final class Worker {
     /// Changes the number of slots, limited by the available descriptors. Running transfers beyond it continue.
     func setSlots(_ wish: Int) {
         slots = min(wish, options.mostSlots)
-        if slots < wish { logger.warning("too few descriptors for all slots", metadata: ["slots": "\(slots)"]) }
+        if slots < wish {
+            logger.warning("too few descriptors for the requested slots", metadata: ["slots": "\(slots)"])
+        }
         pool.makeRoom(slots: slots)
         link.mostWaiting = Limits.waitingTerminals(slots: slots)
     }

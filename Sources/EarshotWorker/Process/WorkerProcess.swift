@@ -28,7 +28,7 @@ public final class WorkerProcess {
         try ResourceLimits.forbidCoreDumps()
         ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
-            logger.notice("the parent is gone")
+            logger.notice("the parent process has ended")
             return 0
         }
         setKeyLog()

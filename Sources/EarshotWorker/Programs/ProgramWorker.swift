@@ -151,7 +151,7 @@ final class ProgramWorker {
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .ping: link.sendNow(.pong)
         // No jobs arrive until the next broker listens. Only the user ends this worker.
-        case .drain: logger.info("the broker is ending: running jobs are finished, and the next broker is awaited")
+        case .drain: logger.info("the broker is shutting down; finishing running jobs and waiting for the next broker")
         case .error(let code, let detail): objected(Printable.sentence(code), Printable.sentence(detail ?? ""))
         }
     }
@@ -161,7 +161,7 @@ final class ProgramWorker {
         do throws(SystemError) {
             spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
         } catch {
-            logger.error("the spool cannot be used", metadata: ["error": "\(error)"])
+            logger.error("cannot open the spool", metadata: ["error": "\(error)"])
         }
         terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
         let isNew = !link.isUp
@@ -173,7 +173,7 @@ final class ProgramWorker {
     }
 
     private func objected(_ code: String, _ detail: String) {
-        logger.error("the broker objects", metadata: ["code": "\(code)", "detail": "\(detail)"])
+        logger.error("the broker reported an error", metadata: ["code": "\(code)", "detail": "\(detail)"])
         guard !link.isUp, code == "limit" || code == "not-a-child" || code == "version" else { return }
         fault = ProgramWorkerRefused(description: "the broker does not take this worker: \(detail) (\(code))")
         stop()
@@ -183,7 +183,7 @@ final class ProgramWorker {
 
     private func start(_ job: Job, _ body: [UInt8]?) {
         guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
-            logger.warning("a job was given twice", metadata: ["attempt": "\(job.attempt)"])
+            logger.warning("ignored a repeated job", metadata: ["attempt": "\(job.attempt)"])
             return
         }
         guard phase == .serving, runs.count < options.slots, let terms else {
@@ -195,7 +195,7 @@ final class ProgramWorker {
                 self?.noted.insert(run.job.attempt)
             }
         } catch {
-            logger.error("the program cannot be started", metadata: ["error": "\(error)"])
+            logger.error("cannot start the program", metadata: ["error": "\(error)"])
             tell(Refusal(Self.code(of: error), "The program cannot be started: \(error)."), of: job)
         }
     }
