@@ -268,7 +268,10 @@ final class StreamPort {
         accepting = nil
         _ = loop.setTimer(after: Self.pause) { [unowned self] in
             guard accepting == nil else { return }
-            do { try listen() } catch { logger.error("nobody can connect any more: \(error)") }
+            do { try listen() } catch {
+                logger.error(
+                    "cannot accept connections any more", metadata: ["socket": "\(path)", "error": "\(error)"])
+            }
         }
     }
 
@@ -335,7 +338,8 @@ final class StreamPort {
     private func refuse(_ reason: String) {
         refused += 1
         guard loop.now >= nextWarning else { return }
-        logger.warning("refused \(refused) connections, the last one for: \(reason)")
+        logger.warning(
+            "refused connections", metadata: ["count": "\(refused)", "reason": "\(reason)", "socket": "\(path)"])
         refused = 0
         nextWarning = loop.now.advanced(by: .seconds(1))
     }

@@ -53,7 +53,8 @@ final class BrokerPlaces {
             watch = try RemovalWatch()
         } catch {
             // Without it, a loss is noticed only at the next use of the spool.
-            logger.warning("removed folders are not noticed at once", metadata: ["reason": "\(error)"])
+            logger.warning(
+                "cannot watch for removed folders; a loss is noticed at the next use", metadata: ["error": "\(error)"])
             watch = nil
         }
         guard let watch else { return }
@@ -93,7 +94,8 @@ final class BrokerPlaces {
                 isMade = true
                 found(place)
                 logger.warning(
-                    "\(place.path) was removed or replaced, and is made again", metadata: ["place": "\(place.name)"])
+                    "a place of the broker was removed or replaced, and is created again",
+                    metadata: ["path": "\(place.path)", "place": "\(place.name)"])
             } catch {
                 fail(place, "\(error)", isNews: isNews)
             }
@@ -128,8 +130,8 @@ final class BrokerPlaces {
         guard let index = index(of: place) else { return }
         if isNews || faults[index].reason != reason {
             logger.error(
-                "\(place.path) was removed or replaced, and cannot be made again: \(reason)",
-                metadata: ["place": "\(place.name)"])
+                "a place of the broker was removed or replaced, and cannot be created again",
+                metadata: ["error": "\(reason)", "path": "\(place.path)", "place": "\(place.name)"])
         }
         faults[index].reason = reason
     }

@@ -41,7 +41,9 @@ extension BrokerProcess {
         case .killWorker(let worker):
             kill(worker)
         case .closeWorker(let worker):
-            logger.warning("process \(work.pid(of: worker.rawValue)), a worker of the user's own, was put out")
+            logger.warning(
+                "disconnected a worker that the user started",
+                metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
             work.close(worker.rawValue)
         case .spill(let body, let file): spill(body, file)
         case .keepWaiting(let id, let terminal, let body): keepWaiting(id, terminal, body)
@@ -61,7 +63,8 @@ extension BrokerProcess {
         case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: carryOutInCache(action)
         case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable: carryOutDurable(action)
         case .settingChanged(let change):
-            logger.notice("set: \(change.words.joined(separator: " "))")
+            logger.notice(
+                "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
             supervisor?.tell(change)
         }
     }
@@ -77,7 +80,7 @@ extension BrokerProcess {
             try waiting.keep(shared, as: file)
             bodies[body] = nil
         } catch {
-            logger.error("cannot move a waiting body into the spool: \(error)")
+            logger.error("cannot spill a body", metadata: ["error": "\(error)"])
             core.spillFailed(body, now: Tick(nanoseconds: loop.now.nanoseconds))
         }
     }
@@ -108,7 +111,7 @@ extension BrokerProcess {
     private func deliverWaiting(_ id: WaitingID, _ sequence: UInt64, to client: ClientID) {
         guard !blocked.contains(client) else { return }
         guard var content = waitingTerminals.content(of: id) else {
-            logger.error("cannot read a terminal that waited")
+            logger.error("cannot read a spilled terminal")
             core.waitingLost(by: client)
             return
         }
@@ -142,7 +145,7 @@ extension BrokerProcess {
         do {
             try waitingTerminals.keep(content, as: id)
         } catch {
-            logger.error("cannot move a waiting terminal into the spool: \(error)")
+            logger.error("cannot spill a terminal", metadata: ["error": "\(error)"])
             core.waitingFailed(now: Tick(nanoseconds: loop.now.nanoseconds))
         }
     }

@@ -18,9 +18,9 @@ extension BrokerProcess {
         } catch let error as StoreError where error.kind == .distrusted {
             throw BrokerError("\(error)")
         } catch let error as StoreError where error.kind == .taken {
-            logger.notice("\(error): this one goes without")
+            logger.notice("another broker uses the cache; this one goes without", metadata: ["error": "\(error)"])
         } catch {
-            logger.error("there is no cache: \(error)")
+            logger.error("cannot open the cache; this broker goes without", metadata: ["error": "\(error)"])
         }
         return nil
     }

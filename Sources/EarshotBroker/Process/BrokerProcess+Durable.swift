@@ -42,9 +42,10 @@ extension BrokerProcess {
         } catch let error as StoreError where error.kind == .distrusted {
             throw BrokerError("\(error)")
         } catch let error as StoreError where error.kind == .taken {
-            logger.notice("\(error): this one refuses durable requests")
+            logger.notice(
+                "another broker stores durable requests here; this one refuses them", metadata: ["error": "\(error)"])
         } catch {
-            logger.error("durable requests are refused: \(error)")
+            logger.error("cannot store durable requests; they are refused", metadata: ["error": "\(error)"])
         }
         return nil
     }
@@ -60,7 +61,9 @@ extension BrokerProcess {
                     id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
                     hasResult: row.hasEnded, file: file, fileBytes: row.fileBytes), now: now)
         }
-        if !opening.rows.isEmpty { logger.notice("\(opening.rows.count) durable requests go on") }
+        if !opening.rows.isEmpty {
+            logger.notice("restored durable requests", metadata: ["count": "\(opening.rows.count)"])
+        }
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
     }
 

@@ -40,8 +40,10 @@ extension BrokerProcess {
             port.isInPlace
         } makeAgain: { [unowned self] in
             // The folder must be locked by this broker and closed to others before it listens there.
-            guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not this broker's") }
-            guard try PrivateFolder.isClosed(options.runtimeFolder) else { throw BrokerError("there is no folder") }
+            guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not locked by this broker") }
+            guard try PrivateFolder.isClosed(options.runtimeFolder) else {
+                throw BrokerError("the runtime folder is missing")
+            }
             try port.listenAgain()
         }
     }

@@ -159,7 +159,7 @@ public final class BrokerProcess {
     /// Starts to serve. All work happens while the loop runs.
     func start() {
         _ = loop.addHook { [unowned self] in pass() }
-        logger.info("broker \(core.instance) serves \(options.runtimeFolder)")
+        logger.info("serving", metadata: ["instance": "\(core.instance)", "runtime": "\(options.runtimeFolder)"])
         sayReady()
     }
 
@@ -217,7 +217,8 @@ public final class BrokerProcess {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
-            let error = ClientMessage.named(WireError(.limit, "a message is a head and a body"), by: head)
+            let error = ClientMessage.named(
+                WireError(.limit, "a message must have one or two frames: a head and a body"), by: head)
             core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
@@ -242,7 +243,7 @@ public final class BrokerProcess {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
-            var error = WireError(.limit, "a message is a head and a body")
+            var error = WireError(.limit, "a message must have one or two frames: a head and a body")
             error.attempt = WorkerMessage.attempt(in: head)
             core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
@@ -258,11 +259,12 @@ public final class BrokerProcess {
     /// reports it.
     func kill(_ worker: WorkerID) {
         guard let process = disconnected.removeValue(forKey: worker) else {
-            logger.warning("worker \(work.pid(of: worker.rawValue)) does not answer: killing it")
+            logger.warning(
+                "killing a worker that does not answer", metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
             work.kill(worker.rawValue)
             return
         }
-        logger.warning("worker \(process.pid) left its work: killing it")
+        logger.warning("killing a worker that disconnected", metadata: ["pid": "\(process.pid)"])
         process.send(SIGKILL)
         do {
             var registration: EventLoop.Registration?
@@ -274,7 +276,8 @@ public final class BrokerProcess {
                 withExtendedLifetime(process) {}
             }
         } catch {
-            logger.error("cannot await the end of worker \(process.pid): \(error)")
+            logger.error(
+                "cannot watch for the end of a worker", metadata: ["pid": "\(process.pid)", "error": "\(error)"])
             core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
         }
     }
@@ -359,9 +362,9 @@ public final class BrokerProcess {
             "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
             "said": "\(completion.length)",
         ]
-        logger.error("a worker's file is not in the spool as it said", metadata: metadata)
+        logger.error("a worker's file is missing or differs from its DONE", metadata: metadata)
         // The core passes this detail on for a user's own worker, whose fault it is.
-        let detail = "the worker's file is not in the spool as its DONE says"
+        let detail = "The spool file that DONE names is missing or differs in length."
         return .failed(completion.attempt, code: "internal", detail: detail, receivedBytes: completion.length)
     }
 
@@ -391,14 +394,14 @@ public final class BrokerProcess {
 
     private func readSettings() {
         guard let read = options.readSettings else {
-            logger.notice("SIGHUP is for the supervisor, which reads the settings")
+            logger.notice("ignored SIGHUP; the supervisor reads the settings, send it there")
             return
         }
         do {
             take(try read())
             logger.notice("the settings were read again")
         } catch {
-            logger.error("the settings stay as they are: \(error)")
+            logger.error("cannot read the settings; they stay as they are", metadata: ["error": "\(error)"])
         }
     }
 
@@ -419,11 +422,11 @@ public final class BrokerProcess {
         // From here on its folders may be removed.
         places = nil
         guard drainStarted == nil else {
-            logger.notice("second \(cause): stopping now")
+            logger.notice("stopping without further delay", metadata: ["cause": "\(cause)"])
             loop.stop()
             return
         }
-        logger.notice("\(cause): finishing what runs, at most \(drainTime)")
+        logger.notice("finishing running work", metadata: ["cause": "\(cause)", "limit": "\(drainTime)"])
         drainStarted = loop.now
         core.drain()
     }

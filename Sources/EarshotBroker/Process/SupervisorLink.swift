@@ -80,7 +80,7 @@ final class SupervisorLink {
             channel?.send([Settings.taken])
         } catch {
             // Impossible unless the supervisor is of another build.
-            logger.error("the supervisor's settings cannot be read: \(error)")
+            logger.error("cannot parse the supervisor's settings", metadata: ["error": "\(error)"])
         }
         lines = []
     }
