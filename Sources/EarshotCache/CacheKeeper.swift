@@ -40,7 +40,7 @@ final class CacheKeeper: StoreKeeper {
             bodies = try BodyFolder(folder.bodies)
         } catch {
             bodies = nil
-            answers.put(.trouble("\(error)"))
+            answers.put(.trouble(.unavailable(error: error.description)))
         }
         open()
     }
@@ -93,13 +93,13 @@ final class CacheKeeper: StoreKeeper {
     private func begin(anewAfter error: any Error) {
         index = nil
         guard DatabaseFault.isDamage(error) else {
-            answers.put(.trouble("there is no cache in this life of the broker: \(DatabaseFault.words(error))"))
+            answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
             answers.put(.opened([]))
             answers.put(.emptied)
             return
         }
         let aside = folder.index + ".damaged"
-        answers.put(.trouble("the index of the cache is damaged, and is begun anew; the old one is \(aside)"))
+        answers.put(.trouble(.damaged(movedTo: aside)))
         _ = unsafe rename(folder.index, aside)
         for suffix in ["-wal", "-shm"] { unsafe unlink(folder.index + suffix) }
         cost = 0
@@ -109,7 +109,7 @@ final class CacheKeeper: StoreKeeper {
             try load()
         } catch {
             index = nil
-            answers.put(.trouble("there is no cache in this life of the broker: \(DatabaseFault.words(error))"))
+            answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
             answers.put(.opened([]))
         }
     }
@@ -146,7 +146,7 @@ final class CacheKeeper: StoreKeeper {
                 begin(anewAfter: error)
             } else if time(nil) >= complainedAt + Self.complaintSeconds {
                 complainedAt = time(nil)
-                answers.put(.trouble("the cache cannot keep or find something: \(DatabaseFault.words(error))"))
+                answers.put(.trouble(.failing(error: DatabaseFault.words(error))))
             }
             return nil
         }

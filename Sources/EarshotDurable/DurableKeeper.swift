@@ -63,8 +63,7 @@ final class DurableKeeper: StoreKeeper {
         // Bodies without a table are results of a lost table.
         guard !table.isNew || files.isEmpty else {
             try setAside(["bodies"])
-            answers.put(
-                .trouble("there are bodies of durable requests, but no table: they are kept in \(aside)"))
+            answers.put(.trouble(.tableMissing(movedTo: aside)))
             return try load()
         }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
@@ -90,10 +89,7 @@ final class DurableKeeper: StoreKeeper {
             // Bodies first: after a crash in between, a table without bodies is read again, but bodies without a table
             // are not.
             try setAside(["bodies"] + StoreFolder.files(of: "requests.sqlite"))
-            answers.put(
-                .trouble(
-                    "the durable requests in \(folder.database) cannot be read (\(DatabaseFault.words(error))), and are"
-                        + " begun anew; table and bodies are kept in \(aside)"))
+            answers.put(.trouble(.damaged(error: DatabaseFault.words(error), movedTo: aside)))
             return try load()
         } catch {
             return giveUp(after: error)
@@ -116,7 +112,7 @@ final class DurableKeeper: StoreKeeper {
 
     private func giveUp(after error: any Error) -> [DurableRow] {
         table = nil
-        answers.put(.trouble("no durable requests are kept in this life of the broker: \(DatabaseFault.words(error))"))
+        answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
         return []
     }
 
@@ -141,7 +137,7 @@ final class DurableKeeper: StoreKeeper {
     private func complain(_ error: any Error) {
         guard time(nil) >= complainedAt + Self.complaintSeconds else { return }
         complainedAt = time(nil)
-        answers.put(.trouble("durable requests cannot be written or read: \(DatabaseFault.words(error))"))
+        answers.put(.trouble(.failing(error: DatabaseFault.words(error))))
     }
 
     private func read(_ id: UInt64) -> DurableReading? {

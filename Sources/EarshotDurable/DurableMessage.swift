@@ -45,7 +45,7 @@ public enum DurableAnswer: Sendable {
     /// Nil for a missing result.
     case read(id: UInt64, DurableReading?)
     /// Problem to report to an administrator.
-    case trouble(String)
+    case trouble(DurableTrouble)
 }
 
 /// Request stored by an earlier process.

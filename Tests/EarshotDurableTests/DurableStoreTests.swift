@@ -29,7 +29,7 @@ final class DurableStoreTests {
         var recorded: [UInt64: Bool] = [:]
         var read: [UInt64: DurableReading] = [:]
         var missing: [UInt64] = []
-        var troubles: [String] = []
+        var troubles: [DurableTrouble] = []
         var foreign: [String] = []
 
         mutating func take(_ answers: [DurableAnswer]) {
@@ -41,7 +41,7 @@ final class DurableStoreTests {
                 case .recorded(let id, let isStored): recorded[id] = isStored
                 case .read(let id, let reading?): read[id] = reading
                 case .read(let id, nil): missing.append(id)
-                case .trouble(let words): troubles.append(words)
+                case .trouble(let trouble): troubles.append(trouble)
                 case .foreign(let words): foreign.append(words)
                 }
             }
@@ -144,7 +144,7 @@ final class DurableStoreTests {
         #expect(next.troubles.count == 1 && next.rows.isEmpty)
         #expect(next.stored == [5])
         let aside = try #require(damaged.first)
-        #expect(damaged.count == 1 && next.troubles.first?.contains(aside) == true)
+        #expect(damaged.count == 1 && next.troubles.first?.details["moved-to"]?.contains(aside) == true)
         #expect(try Data(contentsOf: URL(filePath: "\(aside)/requests.sqlite")) == Data(repeating: 7, count: 8_192))
         #expect(try life().rows.map(\.id) == [5])
     }
@@ -212,7 +212,7 @@ final class DurableStoreTests {
         var life = Life()
         life.take(store.answers.takeAll())
         #expect(life.stored == [1, 3] && life.refused == [2: false])
-        #expect(life.troubles.count == 1 && life.troubles.first?.contains("was removed") == true)
+        #expect(life.troubles.count == 1 && life.troubles.first?.details["error"]?.contains("was removed") == true)
     }
 
     @Test func `one process has it at a time`() throws {

@@ -23,7 +23,7 @@ final class BrokerCache {
         case variants(FlightName, [CacheVariant])
         case body(FlightName, CacheBody)
         /// Message for the log.
-        case trouble(String)
+        case trouble(CacheTrouble)
     }
 
     private struct Lookup {
@@ -196,7 +196,7 @@ final class BrokerCache {
                     known?.remove(key.prefix)
                     if storing[key] == nil { hot.remove(key) }
                 }
-            case .trouble(let words): take(.trouble(words))
+            case .trouble(let trouble): take(.trouble(trouble))
             }
         }
     }

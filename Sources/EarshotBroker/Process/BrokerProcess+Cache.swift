@@ -54,7 +54,7 @@ extension BrokerProcess {
             switch answer {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
             case .body(let flight, let body): core.cacheRead(flight, inWishedForms(held(body), for: flight), now: now)
-            case .trouble(let words): logger.error("\(words)")
+            case .trouble(let trouble): logger.report(trouble.message, trouble.details)
             }
         }
     }

@@ -31,7 +31,7 @@ extension BrokerProcess {
             for answer in store.answers.takeAll() {
                 switch answer {
                 case .opened(let found): rows = found
-                case .trouble(let words): logger.error("\(words)")
+                case .trouble(let trouble): logger.report(trouble.message, trouble.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
                 case .stored, .refused, .recorded, .read: break
                 }
@@ -102,7 +102,7 @@ extension BrokerProcess {
                 core.durableRecorded(DurableID(rawValue: id), isStored: isStored, now: now)
             case .read(let id, let reading):
                 core.durableRead(DurableID(rawValue: id), reading.flatMap(content), now: now)
-            case .trouble(let words): logger.error("\(words)")
+            case .trouble(let trouble): logger.report(trouble.message, trouble.details)
             }
         }
     }

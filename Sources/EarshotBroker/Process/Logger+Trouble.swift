@@ -1,0 +1,8 @@
+internal import Logging
+
+extension Logger {
+    /// Logs a problem of a store: a constant message, with the details of this occurrence as metadata.
+    func report(_ message: String, _ details: [String: String]) {
+        error("\(message)", metadata: details.mapValues { "\($0)" })
+    }
+}
