@@ -177,7 +177,7 @@ final class BrokerRig {
     }
 
     /// The name under which a worker of this process writes an attempt's body.
-    func part(of job: Job) -> String { Spool.partName(of: job.attempt, pid: ProcessInfo.processInfo.processIdentifier) }
+    func part(of job: Job) -> String { SpoolName.part(of: job.attempt, pid: ProcessInfo.processInfo.processIdentifier) }
 
     private func pass() -> EventLoop.Rest {
         for peer in peers { peer.read() }

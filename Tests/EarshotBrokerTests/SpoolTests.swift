@@ -72,19 +72,19 @@ import Testing
 
     @Test func `a sweep leaves what a dead worker wrote until its last words were read`() throws {
         let (dead, living) = (try endedProcess(), getpid())
-        let deadPart = Spool.partName(of: attempt, pid: dead)
-        let livingPart = Spool.partName(of: attempt, pid: living)
+        let deadPart = SpoolName.part(of: attempt, pid: dead)
+        let livingPart = SpoolName.part(of: attempt, pid: living)
         try write(deadPart, livingPart, "\(dead)-copy.part", "\(living)-copy.part")
-        try write(Spool.partName(of: other, pid: dead), Spool.partName(of: other, pid: living))
+        try write(SpoolName.part(of: other, pid: dead), SpoolName.part(of: other, pid: living))
         spool.sweepParts { $0 == attempt }
         #expect(parts == [deadPart, livingPart, "\(living)-copy.part"])
     }
 
     @Test func `what ended processes left goes, but for what counts as a worker's`() throws {
         let (dead, living) = (try endedProcess(), getpid())
-        let held = Spool.partName(of: attempt, pid: dead)
-        let livingPart = Spool.partName(of: other, pid: living)
-        try write(held, Spool.partName(of: other, pid: dead), "\(dead)-copy.part", livingPart)
+        let held = SpoolName.part(of: attempt, pid: dead)
+        let livingPart = SpoolName.part(of: other, pid: living)
+        try write(held, SpoolName.part(of: other, pid: dead), "\(dead)-copy.part", livingPart)
         spool.sweepEndedParts { $0 == attempt }
         #expect(parts == [held, livingPart])
         spool.sweepEndedParts { _ in false }
@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func `a file is adopted only as what was said of it`() throws {
-        let name = Spool.partName(of: attempt, pid: getpid())
+        let name = SpoolName.part(of: attempt, pid: getpid())
         let content = String(repeating: "a", count: 64)
         #expect(!spool.adopt(name, as: content, length: 4))
         try write(name)

@@ -7,15 +7,8 @@ internal import LibCrypto
 
 /// Folder of body files: one file for each content, named by its SHA-256.
 ///
-/// | name | content |
-/// | --- | --- |
-/// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | file that a worker writes |
-/// | `INSTANCE.FLIGHT.ATTEMPT.kept` | partial body of an interrupted attempt |
-/// | `INSTANCE.FLIGHT.ATTEMPT.taken` | body that a client may own |
-/// | 64 hexadecimal digits | shared body |
-///
-/// Only this type renames files to their content's name and removes them, so the two operations never race. Names are
-/// resolved relative to an open folder, without following symbolic links.
+/// Workers write unfinished files. Only this type renames and removes files, so that the two never race. `SpoolName` has
+/// the names. They are used relative to an opened folder, without following links.
 final class Spool {
     /// Closes descriptors on a thread.
     private final class Closer: StoreKeeper {
@@ -82,7 +75,7 @@ final class Spool {
 
     private func sweep(keeping kept: Set<String>) throws {
         for name in try names()
-        where isContent(name) && !kept.contains(name) || name.hasSuffix(".kept") || BrokerCore.isOwnName(name) {
+        where SpoolName.isContent(name) && !kept.contains(name) || SpoolName.isKept(name) || SpoolName.isTaken(name) {
             remove(name)
         }
         sweepEndedParts { _ in false }
@@ -91,9 +84,6 @@ final class Spool {
     deinit {
         close(folder)
     }
-
-    /// Returns the name of an attempt's file while the worker writes it.
-    static func partName(of attempt: AttemptID, pid: Int32) -> String { "\(pid)-\(attempt).part" }
 
     /// Renames a worker's finished file to its content's name, or to a name of its own.
     ///
@@ -108,12 +98,6 @@ final class Spool {
         // rename(2) does nothing for two links to one file, so the old name is removed.
         if isLinked { remove(name) }
         return true
-    }
-
-    /// Returns whether an attempt may write a file of this name: for its body, or for a body that starts over instead
-    /// of resuming.
-    static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
-        name == partName(of: attempt, pid: pid) || name == "\(pid)-\(attempt).anew.part"
     }
 
     /// Takes a partial body back from the worker that wrote it.
@@ -225,23 +209,15 @@ final class Spool {
     /// Number of living processes that have unfinished files here. O(files).
     func writers() -> Int { Set(parts().map(\.pid)).count { !Self.hasEnded($0) } }
 
-    /// Unfinished files with the process and attempt that they belong to; the attempt is nil for files of the broker.
+    /// Unfinished files, each with its process and attempt; without an attempt for files of the broker's own.
     private func parts() -> [(name: String, pid: Int32, attempt: AttemptID?)] {
         ((try? names()) ?? []).compactMap { name in
-            guard name.hasSuffix(".part") else { return nil }
-            let words = name.split(separator: "-", maxSplits: 1)
-            guard words.count == 2, let pid = Int32(words[0]) else { return nil }
-            let attempt = words[1].split(separator: ".").prefix(3).joined(separator: ".")
-            return (name, pid, AttemptID(attempt))
+            SpoolName.writer(of: name).map { (name, $0.pid, $0.attempt) }
         }
     }
 
     /// Returns whether a process has ended. A zombie counts as ended.
     private static func hasEnded(_ pid: Int32) -> Bool { (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true }
-
-    private func isContent(_ name: String) -> Bool {
-        name.utf8.count == 64 && name.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
-    }
 
     private func names() throws -> [String] {
         let copy = dup(folder)

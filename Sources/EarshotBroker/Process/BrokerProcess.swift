@@ -317,13 +317,13 @@ public final class BrokerProcess {
     }
 
     private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
-        guard Spool.isPart(file, of: attempt, pid: pid) else { return }
+        guard SpoolName.isPart(file, of: attempt, pid: pid) else { return }
         guard core.lend({ $0.holds(attempt, worker) }) else {
             // No attempt will resume it.
             spool.remove(file)
             return
         }
-        guard let bytes = spool.keep(file, as: BrokerCore.keptName(of: attempt)) else { return }
+        guard let bytes = spool.keep(file, as: SpoolName.kept(of: attempt)) else { return }
         core.partKept(of: attempt, bytes: bytes, by: worker)
     }
 
@@ -340,7 +340,7 @@ public final class BrokerProcess {
     /// description fails the attempt. A file without subscribers is removed.
     private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
         guard case .done(var completion) = message, let file = completion.file else { return message }
-        if Spool.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
+        if SpoolName.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
             guard core.lend({ $0.holds(completion.attempt, WorkerID(rawValue: peer)) }) else {
                 spool.remove(file)
                 completion.file = nil

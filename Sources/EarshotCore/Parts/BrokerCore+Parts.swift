@@ -4,18 +4,15 @@ public import EarshotWire
 /// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore`, and from there to
 /// the next attempt.
 ///
-/// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell renames the file
-/// to `keptName` and calls `partKept` before it reports the end.
+/// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
+/// back under `SpoolName.kept` and reports it with `partKept`, before it reports the end.
 extension BrokerCore {
-    /// Name under which the shell keeps the file of an interrupted attempt.
-    public static func keptName(of attempt: AttemptID) -> String { "\(attempt).kept" }
-
     // MARK: Events
 
     /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
         guard !workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
-        actions.append(.removePart(Self.keptName(of: attempt)))
+        actions.append(.removePart(SpoolName.kept(of: attempt)))
     }
 
     /// Handles the expiry of a part that was set aside.
@@ -44,7 +41,7 @@ extension BrokerCore {
     /// representation.
     mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
         guard let told, let lease = workers[worker].leases[attempt],
-            ["part", "anew.part"].contains(where: { told.file == "\(workers[worker].pid)-\(attempt).\($0)" })
+            SpoolName.isPart(told.file, of: attempt, pid: Int32(clamping: workers[worker].pid))
         else { return }
         // RESULT cannot carry longer fields, so no later attempt resumes this body.
         let lines = told.httpFields.count <= WireLimits.responseFieldBytes ? told.httpFields : []
@@ -59,7 +56,7 @@ extension BrokerCore {
     /// Keeps the part of an ended attempt for its flight or, if that has ended too, for a later flight.
     mutating func keepPart(of lease: WorkerLease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
-        let file = Self.keptName(of: attempt)
+        let file = SpoolName.kept(of: attempt)
         let request = lease.flight.map { flights[$0].request } ?? lease.abandoned?.request
         guard let growing = lease.part, let request,
             let body = ResumeRule().beginning(
@@ -104,7 +101,7 @@ extension BrokerCore {
             delete(part)
             return nil
         }
-        let file = "\(workers[worker].pid)-\(attempt).part"
+        let file = SpoolName.part(of: attempt, pid: Int32(clamping: workers[worker].pid))
         actions.append(.lendPart(part.file, as: file))
         let total = part.body.totalBytes.map { Int($0) }
         return (

@@ -9,24 +9,19 @@ public import EarshotWire
 /// Afterwards the file is managed like any file of a terminal: counted, and released by the acknowledgement or loss,
 /// even if the receiver has moved it.
 extension BrokerCore {
-    private static let takenSuffix = ".taken"
-
     /// Returns the name for the complete body of an attempt that may be given away; nil if the body is named after its
     /// content.
     ///
     /// The decision is preliminary: a lookup in the cache follows, and another client may subscribe.
     public func ownName(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard let flight = workers.flight(of: attempt, by: id), taker(of: flight) != nil else { return nil }
-        return "\(attempt)\(Self.takenSuffix)"
+        return SpoolName.taken(of: attempt)
     }
-
-    /// Whether a file found at the start is one that an earlier broker named for its receiver.
-    public static func isOwnName(_ file: String) -> Bool { file.hasSuffix(takenSuffix) }
 
     /// Marks the file of an outcome as owned by the request's client, if exactly one client is subscribed.
     mutating func giveAway(_ outcome: Outcome, to interest: Int32) {
         guard mayTake(interest), outcome.failure == nil, let response = outcome.response, response.source == nil,
-            let file = response.file, Self.isOwnName(file)
+            let file = response.file, SpoolName.isTaken(file)
         else { return }
         interests[interest].isGiven = true
     }

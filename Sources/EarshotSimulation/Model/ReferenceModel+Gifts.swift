@@ -21,7 +21,7 @@ extension ReferenceModel {
     /// Returns whether the single request of a flight gets ownership of its file, which is not named by its content.
     func isGiven(_ ending: Ending, to request: RequestRecord) -> Bool {
         guard ending.code == nil, ending.body == nil, let file = ending.completion?.file else { return false }
-        return BrokerCore.isOwnName(file) && mayTake(request)
+        return SpoolName.isTaken(file) && mayTake(request)
     }
 
     /// Returns whether a repeated request must not share an earlier file, because another client owns it and may change

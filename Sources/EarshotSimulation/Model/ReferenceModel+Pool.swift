@@ -51,7 +51,7 @@ extension ReferenceModel {
         else { return }
         worker.leases[attempt]?.file = part.file
         worker.leases[attempt]?.fields = part.httpFields
-        keptParts[BrokerCore.keptName(of: attempt)]?.fields = part.httpFields
+        keptParts[SpoolName.kept(of: attempt)]?.fields = part.httpFields
     }
 
     /// An invalid message about an attempt is a fault of the worker, and ends the attempt.

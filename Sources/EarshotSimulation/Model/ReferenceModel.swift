@@ -269,7 +269,7 @@ final class ReferenceModel {
         case .workerBlocked(let id): if let worker = pool[id] { putOut(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
-            keptParts[BrokerCore.keptName(of: attempt)] = KeptRecord(
+            keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
         case .timePassed: timePassed()
         case .dispatch(let unread):

@@ -105,7 +105,7 @@ extension World {
             file == name(attempt, number) || file == name(attempt, number, isAnew: true),
             let left = spool.removeValue(forKey: file), left.bytes > 0
         else { return }
-        spool[BrokerCore.keptName(of: attempt)] = left
+        spool[SpoolName.kept(of: attempt)] = left
         try tell(.partKept(id, attempt, bytes: left.bytes))
     }
 

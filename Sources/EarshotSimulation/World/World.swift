@@ -332,7 +332,7 @@ struct World {
             plan(random.around(50_000_000), .workerStarts(worker))
         }
         inherit()
-        for name in spool.keys where name.hasSuffix(".kept") { spool[name] = nil }
+        for name in spool.keys where SpoolName.isKept(name) { spool[name] = nil }
         taken = [:]
         waiting = [:]
         waitingBodies = []

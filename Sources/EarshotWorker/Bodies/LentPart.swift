@@ -18,7 +18,7 @@ final class LentPart {
     init?(_ job: Job, in spool: SpoolFolder) {
         guard let resume = job.resume,
             let validator = Validator(ifRange: resume.validator, now: Int64(time(nil))),
-            let file = try? SpoolFile(SpoolFile.name(job.attempt, pid: getpid()), in: spool, behind: resume.bytes)
+            let file = try? SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool, behind: resume.bytes)
         else { return nil }
         self.file = file
         kept = PartialBody(

@@ -13,14 +13,6 @@ final class SpoolFile {
     /// Bytes that may be written before the free space is checked again.
     private var roomBytes = 0
 
-    /// Returns the name of an attempt's file. It contains the worker's process ID, so that files of dead and living
-    /// workers can be distinguished.
-    ///
-    /// - Parameter isAnew: Whether the attempt was lent a file and this one is for a body that starts over.
-    static func name(_ attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
-        "\(pid)-\(attempt)\(isAnew ? ".anew" : "").part"
-    }
-
     init(_ name: String, in folder: SpoolFolder) throws(SystemError) {
         self.name = name
         self.folder = folder

@@ -46,7 +46,7 @@ struct IncomingResponse: ~Copyable {
             let store = BodyStore(inlineLimit: terms.inlineBytes, wished: inlineBytes, maximum: maxBytes) {
                 [terms, attempt, isResuming] () throws(SystemError) in
                 guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-                return try SpoolFile(SpoolFile.name(attempt, pid: getpid(), isAnew: isResuming), in: spool)
+                return try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isAnew: isResuming), in: spool)
             }
             return IncomingBody(store, maxBytes: maxBytes)
         }

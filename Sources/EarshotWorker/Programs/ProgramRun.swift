@@ -44,7 +44,7 @@ final class ProgramRun {
         body = BodyStore(inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: job.maxBytes) {
             () throws(SystemError) in
             guard let spool else { throw SystemError("no spool", number: ENOENT) }
-            return try SpoolFile(SpoolFile.name(job.attempt, pid: getpid()), in: spool)
+            return try SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool)
         }
         let outputPipe = try InheritedPipe.make()
         defer { close(outputPipe.writer) }

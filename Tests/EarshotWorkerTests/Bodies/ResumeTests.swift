@@ -22,7 +22,7 @@ import Testing
     private func job(_ bed: Bed, content: [UInt8]? = nil) throws -> Job {
         var job = bed.job()
         job.resume = Job.Resume(bytes: 150_000, total: 200_000, validator: "\"a\"")
-        let file = bed.folder.appending(path: "spool/\(SpoolFile.name(job.attempt, pid: getpid()))")
+        let file = bed.folder.appending(path: "spool/\(SpoolName.part(of: job.attempt, pid: getpid()))")
         try Data(content ?? Array(body[..<150_000])).write(to: file)
         return job
     }
@@ -72,7 +72,7 @@ import Testing
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
         #expect(!done.isResumed)
-        #expect(done.file == SpoolFile.name(job.attempt, pid: getpid(), isAnew: true))
+        #expect(done.file == SpoolName.part(of: job.attempt, pid: getpid(), isAnew: true))
         #expect(try content(done, bed) == body)
         #expect(bed.spool == [done.file])
     }
@@ -108,7 +108,7 @@ import Testing
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
         #expect(done.status == 503 && !done.isResumed && done.file == nil)
-        #expect(bed.spool == [SpoolFile.name(job.attempt, pid: getpid())])
+        #expect(bed.spool == [SpoolName.part(of: job.attempt, pid: getpid())])
     }
 
     @Test func `more bytes than the Content-Range says are none of the body`() throws {

@@ -89,7 +89,7 @@ struct IncomingResponseTests {
         func continuing(total: Int? = 11) throws -> Subject {
             var job = job()
             job.resume = Job.Resume(bytes: 6, total: total, validator: "\"a\"")
-            let name = SpoolFile.name(job.attempt, pid: getpid())
+            let name = SpoolName.part(of: job.attempt, pid: getpid())
             try Data("hello ".utf8).write(to: spool.appending(path: name))
             let part = LentPart(job, in: try SpoolFolder(spool.path))
             var hash = SHA256()

@@ -167,7 +167,7 @@ import Testing
         let first = try #require(bed.broker.holds.first { $0.attempt == running.attempt })
         #expect(first.url == running.url && first.flight == running.flight && first.maxBytes == 8000)
         #expect(first.receivedBytes == 5000 && first.totalBytes == 6000)
-        #expect(first.part?.file == SpoolFile.name(running.attempt, pid: getpid()))
+        #expect(first.part?.file == SpoolName.part(of: running.attempt, pid: getpid()))
         let fields = try #require(first.part?.httpFields)
         #expect(String(decoding: fields, as: UTF8.self).contains("ETag: \"a\""))
         let second = try #require(bed.broker.holds.first { $0.attempt == ended.attempt })

@@ -1,0 +1,49 @@
+/// Names of files in the spool, by the state of the body in them.
+///
+/// | name | file |
+/// | --- | --- |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | a body while a worker's process writes it |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, if the worker was given a part that it does not continue |
+/// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
+/// | `INSTANCE.FLIGHT.ATTEMPT.taken` | a body that one client may take |
+/// | SHA-256, 64 digits | any other body |
+public enum SpoolName {
+    private static let partSuffix = ".part"
+    private static let keptSuffix = ".kept"
+    private static let takenSuffix = ".taken"
+
+    /// Returns the name of a body while a process writes it.
+    ///
+    /// - Parameter isAnew: Whether the worker was given a part, and writes another body.
+    public static func part(of attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
+        "\(pid)-\(attempt)\(isAnew ? ".anew" : "")\(partSuffix)"
+    }
+
+    /// Returns whether a process may write a file of this name for an attempt.
+    public static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
+        name == part(of: attempt, pid: pid) || name == part(of: attempt, pid: pid, isAnew: true)
+    }
+
+    /// Returns the name of an attempt's part for the next attempt.
+    public static func kept(of attempt: AttemptID) -> String { "\(attempt)\(keptSuffix)" }
+
+    /// Returns whether a file is a part for the next attempt.
+    public static func isKept(_ name: String) -> Bool { name.hasSuffix(keptSuffix) }
+
+    /// Returns the name of an attempt's body that one client may take.
+    public static func taken(of attempt: AttemptID) -> String { "\(attempt)\(takenSuffix)" }
+
+    /// Returns whether one client may take the file.
+    public static func isTaken(_ name: String) -> Bool { name.hasSuffix(takenSuffix) }
+
+    /// Returns whether a file has the name of its content.
+    public static func isContent(_ name: String) -> Bool { Ascii.isSHA256(Array(name.utf8)[...]) }
+
+    /// Returns the process that writes an unfinished file, and the attempt if the file is a body; nil for other names.
+    public static func writer(of name: String) -> (pid: Int32, attempt: AttemptID?)? {
+        guard name.hasSuffix(partSuffix) else { return nil }
+        let words = name.split(separator: "-", maxSplits: 1)
+        guard words.count == 2, let pid = Int32(words[0]) else { return nil }
+        return (pid, AttemptID(words[1].split(separator: ".").prefix(3).joined(separator: ".")))
+    }
+}
