@@ -118,8 +118,7 @@ let package = Package(
             name: "earshot",
             dependencies: [
                 "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
-                "EarshotWire",
-                "EarshotLoop",
+                "EarshotHTTP", "EarshotWire", "EarshotLoop",
                 "LibCrypto", arguments, logging, toml,
             ],
             swiftSettings: settings),

@@ -50,8 +50,8 @@ enum Rules {
         ],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
-            "EarshotWire",
-            "EarshotLoop", "LibCrypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc", "Synchronization",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc",
+            "Synchronization",
         ],
     ]
 

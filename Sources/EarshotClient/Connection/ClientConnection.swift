@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotHTTP
 public import EarshotLoop
 public import EarshotWire
 internal import Glibc
@@ -15,8 +16,8 @@ internal import ZMTP
 public final class ClientConnection {
     /// Maximum messages per pass, so that a fast broker cannot delay timers.
     private static let messagesPerPass = 256
-    /// First and maximum delay of a reconnection, in milliseconds.
-    private static let reconnectMilliseconds = 10...100
+    /// Pauses between attempts to connect.
+    private static let reconnecting = Backoff(firstMilliseconds: 10, longestMilliseconds: 100)
     /// Maximum time to send BYE before the socket closes.
     private static let farewellMilliseconds: Int32 = 100
     /// Maximum frame size in bytes. Bodies in memory have up to 16 MiB, the answer about a million requests some
@@ -38,7 +39,8 @@ public final class ClientConnection {
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
-    private var reconnectDelay = ClientConnection.reconnectMilliseconds.lowerBound
+    /// Attempts to connect since the last session began.
+    private var attempts = 0
     private var reconnectTimer: TimerID?
     /// Folder of body files; nil until a broker has named it.
     public var spool: String? { core.spool }
@@ -268,7 +270,7 @@ public final class ClientConnection {
         case .changed(let setting): return .changed(setting)
         case .refused(let reply): return .refused(reply)
         case .state(let state):
-            if case .connected = state { reconnectDelay = Self.reconnectMilliseconds.lowerBound }
+            if case .connected = state { attempts = 0 }
             return .state(state)
         }
     }
@@ -311,10 +313,11 @@ public final class ClientConnection {
     }
 
     private func connectLater() {
-        reconnectTimer = loop.setTimer(after: .milliseconds(reconnectDelay)) { [unowned self] in
+        attempts += 1
+        let pause = Duration.nanoseconds(Self.reconnecting.pause(afterFailures: attempts))
+        reconnectTimer = loop.setTimer(after: pause) { [unowned self] in
             do { try connect() } catch { fail(error) }
         }
-        reconnectDelay = min(reconnectDelay * 2, Self.reconnectMilliseconds.upperBound)
     }
 
     private func fail(_ error: any Error) {

@@ -73,12 +73,8 @@ struct CoolDown {
         }
     }
 
-    /// Pause in nanoseconds after a number of refusals: one second, doubled with each refusal up to one minute. Half of
-    /// it is random jitter, so that clients refused together do not return together.
-    static func pause(afterStrikes strikes: Int, random: UInt64) -> Int64 {
-        let longest = min(Int64(1_000_000_000) << Int64(min(max(strikes, 1) - 1, 6)), 60_000_000_000)
-        return longest / 2 + Int64((UInt64(longest / 2) + 1).multipliedFullWidth(by: random).high)
-    }
+    /// Pauses after refusals in a row. With jitter, so that clients which were refused together do not return together.
+    static let backoff = Backoff(firstMilliseconds: 1_000, longestMilliseconds: 60_000)
 }
 
 /// Identity of an origin's scope.

@@ -271,7 +271,7 @@ struct OriginGovernor {
         // Transfers that were running when the origin began to refuse are refused too, and count as one refusal.
         let strikes = (present?.strikes ?? 0) + (present?.end == nil ? 1 : 0)
         let wish = (asked?.seconds ?? 0) * 1_000_000_000
-        let pause = max(CoolDown.pause(afterStrikes: strikes, random: generator.next()), wish)
+        let pause = max(CoolDown.backoff.pause(afterFailures: strikes, random: generator.next()), wish)
         let end = now.advanced(byNanoseconds: pause)
         if let earlier = present?.end, earlier >= end { return nil }
         let isRefusing = wish > Int64(limits.coolDownMilliseconds) * 1_000_000

@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
@@ -39,7 +40,8 @@ final class BrokerLink {
     private var terminals: Deque<Outgoing> = []
     /// Encoded HOLDS messages that this broker must receive before any terminal.
     private var introductions: Deque<[UInt8]> = []
-    private var delay = Limits.reconnectDelay.first
+    /// Attempts to connect since a broker last answered READY.
+    private var attempts = 0
     /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
     private var distrust: FolderError?
 
@@ -70,7 +72,7 @@ final class BrokerLink {
         guard phase == .waiting else { return }
         phase = .up
         introductions = Deque(holds().map { WorkerMessage.holds($0).encoded() })
-        delay = Limits.reconnectDelay.first
+        attempts = 0
     }
 
     // MARK: Messages
@@ -210,10 +212,10 @@ final class BrokerLink {
     }
 
     private func reconnectLater() {
-        loop.setTimer(after: delay) { [weak self] in
+        attempts += 1
+        loop.setTimer(after: .nanoseconds(Limits.reconnecting.pause(afterFailures: attempts))) { [weak self] in
             guard let self, phase == .down else { return }
             connect()
         }
-        delay = min(delay * 2, Limits.reconnectDelay.last)
     }
 }

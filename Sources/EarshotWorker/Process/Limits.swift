@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Bounds and constants of a worker, each with its reason.
@@ -77,8 +78,8 @@ enum Limits {
     static let unsentMessages = 256
     /// Linger time of the last messages at exit, in milliseconds.
     static let lingerMilliseconds: Int32 = 1000
-    /// Delays of the exponential backoff between two connection attempts: the first, and the maximum.
-    static let reconnectDelay = (first: Duration.milliseconds(1), last: Duration.milliseconds(100))
+    /// Pauses between attempts to connect to a broker that is away or closes the connection.
+    static let reconnecting = Backoff(firstMilliseconds: 1, longestMilliseconds: 100)
     /// Maximum length of a sentence in a message or a log, in bytes.
     static let sentenceBytes = 200
     /// Bytes per read from a program: the default capacity of a pipe.

@@ -1,5 +1,6 @@
-import EarshotLoop
 import Testing
+
+@testable import earshot
 
 struct RestartRuleTests {
     /// Generator without jitter.
