@@ -1,14 +1,21 @@
 public import EarshotDisk
-internal import EarshotHTTP
-public import EarshotLoop
+internal import EarshotLoop
 internal import Glibc
 internal import LibCrypto
 
 /// Files of a cache on disk: the index, body files, a salt and a lock.
 ///
-/// One process at a time uses it, protected by open file description locks, so a crash leaves no lock behind. A reader
-/// (`CacheReport`) needs no lock.
-public struct CacheFolder: Sendable {
+/// A reader (`CacheReport`) needs no lock.
+public struct CacheFolder: StoreFolder {
+    /// Name in messages.
+    public static let title = "the cache"
+    /// File name of the index.
+    public static let databaseName = "index.sqlite"
+    /// File name of the lock.
+    public static let lockName = "cache.lock"
+    /// The salt of the digests.
+    public static let otherFiles = ["salt"]
+
     /// Absolute path without trailing slash.
     public let path: String
 
@@ -16,30 +23,7 @@ public struct CacheFolder: Sendable {
         self.path = path
     }
 
-    var index: String { path + "/index.sqlite" }
-    var bodies: String { path + "/bodies" }
-    var salt: String { path + "/salt" }
-
-    /// Lock file, held by the process that uses the cache.
-    public var lock: String { path + "/cache.lock" }
-
-    /// Creates the folders, accessible to this user only.
-    /// - Throws: `StoreError`.
-    public func prepare() throws(StoreError) {
-        try StoreFolder.prepare(path, with: "bodies", files: files)
-    }
-
-    /// Returns whether the folder exists, after the checks of `prepare`.
-    /// - Throws: `StoreError`.
-    public func check() throws(StoreError) -> Bool { try StoreFolder.check(path, files: files) }
-
-    private var files: [String] { StoreFolder.files(of: "index.sqlite") + ["salt", "cache.lock"] }
-
-    /// Acquires the lock.
-    /// - Throws: `StoreError`; its kind says whether another process uses the cache.
-    public func take() throws(StoreError) -> LockFile {
-        try StoreFolder.take(lock, of: "the cache in \(path)")
-    }
+    private var salt: String { path + "/salt" }
 
     /// Returns the salt of the digests, created by the first call. It prevents a search for credentials in a table of
     /// common ones.

@@ -60,7 +60,7 @@ final class CacheKeeper: StoreKeeper {
     }
 
     private func load() throws {
-        let index = try CacheIndex(folder.index)
+        let index = try CacheIndex(folder.database)
         let files = try bodies?.list() ?? []
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         let keys = try index.write { db in
@@ -98,10 +98,10 @@ final class CacheKeeper: StoreKeeper {
             answers.put(.emptied)
             return
         }
-        let aside = folder.index + ".damaged"
+        let aside = folder.database + ".damaged"
         answers.put(.trouble(.damaged(movedTo: aside)))
-        _ = unsafe rename(folder.index, aside)
-        for suffix in ["-wal", "-shm"] { unsafe unlink(folder.index + suffix) }
+        _ = unsafe rename(folder.database, aside)
+        for suffix in ["-wal", "-shm"] { unsafe unlink(folder.database + suffix) }
         cost = 0
         rows = 0
         answers.put(.emptied)

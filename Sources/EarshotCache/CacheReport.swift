@@ -46,12 +46,12 @@ public struct CacheReport {
     /// - Throws: `StoreError`.
     public init(_ folder: CacheFolder) throws(StoreError) {
         self.folder = folder
-        guard try folder.check(), unsafe access(folder.index, F_OK) == 0 else {
+        guard try folder.check(), unsafe access(folder.database, F_OK) == 0 else {
             index = nil
             return
         }
         do {
-            index = try CacheIndex(folder.index, isReadOnly: true)
+            index = try CacheIndex(folder.database, isReadOnly: true)
         } catch {
             throw StoreError("the index of the cache cannot be read: \(error)")
         }
@@ -134,7 +134,7 @@ public struct CacheReport {
         try folder.prepare()
         let lock = try folder.take()
         let count = (try? CacheReport(folder).numbers().answers) ?? 0
-        for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.index + suffix) }
+        for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.database + suffix) }
         let bodies = try BodyFolder(folder.bodies)
         for file in try bodies.list() { bodies.remove(file.name) }
         withExtendedLifetime(lock) {}

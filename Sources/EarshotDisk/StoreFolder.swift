@@ -1,28 +1,50 @@
 public import EarshotLoop
 
-/// Folders of a broker's persistent data, for one user and one process at a time.
+/// Folder of a broker's persistent data, for one user and one process at a time: a database, body files and a lock.
 ///
-/// Protected by open file description locks, so a crash leaves no lock behind.
-public enum StoreFolder {
-    /// Creates a folder and a subfolder, or checks that existing ones are private to this user.
-    ///
-    /// - Parameters:
-    ///   - inner: Name of a folder in `path`.
-    ///   - files: Names in `path` that are opened by path, and therefore must not be links.
+/// Protected by an open file description lock, so a crash leaves no lock behind.
+public protocol StoreFolder: Sendable {
+    /// Absolute path without trailing slash.
+    var path: String { get }
+    /// Description of the data for messages: `the cache`.
+    static var title: String { get }
+    /// File name of the database.
+    static var databaseName: String { get }
+    /// File name of the lock.
+    static var lockName: String { get }
+    /// Names of further files that are opened by path.
+    static var otherFiles: [String] { get }
+}
+
+extension StoreFolder {
+    /// Path of the database.
+    public var database: String { "\(path)/\(Self.databaseName)" }
+    /// Path of the folder of body files.
+    public var bodies: String { path + "/bodies" }
+    /// Path of the lock file, held by the process that uses the data.
+    public var lock: String { "\(path)/\(Self.lockName)" }
+
+    /// Names of the database and of SQLite's auxiliary files.
+    public static var databaseFiles: [String] { ["", "-wal", "-shm", "-journal"].map { databaseName + $0 } }
+
+    /// Files that are opened by path, and therefore must not be links.
+    private var files: [String] { Self.databaseFiles + [Self.lockName] + Self.otherFiles }
+
+    /// Creates the folders, or checks that existing ones are private to this user.
     /// - Throws: `StoreError`.
-    public static func prepare(_ path: String, with inner: String, files: [String]) throws(StoreError) {
+    public func prepare() throws(StoreError) {
         do throws(FolderError) {
             try PrivateFolder.makeStore(path)
-            try PrivateFolder.makeStore("\(path)/\(inner)")
+            try PrivateFolder.makeStore(bodies)
             try PrivateFolder.checkFiles(files, in: path)
         } catch {
             throw StoreError(error)
         }
     }
 
-    /// Returns whether the folder exists, after the same checks, without changes.
+    /// Returns whether the folder exists, after the checks of `prepare`, without changes.
     /// - Throws: `StoreError`.
-    public static func check(_ path: String, files: [String]) throws(StoreError) -> Bool {
+    public func check() throws(StoreError) -> Bool {
         do throws(FolderError) {
             guard try PrivateFolder.isStore(path) else { return false }
             try PrivateFolder.checkFiles(files, in: path)
@@ -32,23 +54,17 @@ public enum StoreFolder {
         }
     }
 
-    /// Returns the names of a database and of SQLite's auxiliary files.
-    public static func files(of database: String) -> [String] {
-        ["", "-wal", "-shm", "-journal"].map { database + $0 }
-    }
-
-    /// Acquires a lock.
+    /// Acquires the lock.
     ///
-    /// - Parameter name: Description of the protected data for messages: `the cache in …`.
     /// - Throws: `StoreError`; its kind says whether another process holds the lock.
-    public static func take(_ path: String, of name: String) throws(StoreError) -> LockFile {
-        let lock: LockFile?
+    public func take() throws(StoreError) -> LockFile {
+        let taken: LockFile?
         do throws(SystemError) {
-            lock = try LockFile.take(path)
+            taken = try LockFile.take(lock)
         } catch {
-            throw StoreError("cannot lock \(name): \(error)")
+            throw StoreError("cannot lock \(Self.title) in \(path): \(error)")
         }
-        guard let lock else { throw StoreError("another broker has \(name)", .taken) }
-        return lock
+        guard let taken else { throw StoreError("another broker has \(Self.title) in \(path)", .taken) }
+        return taken
     }
 }

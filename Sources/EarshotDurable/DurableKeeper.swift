@@ -88,7 +88,7 @@ final class DurableKeeper: StoreKeeper {
         do {
             // Bodies first: after a crash in between, a table without bodies is read again, but bodies without a table
             // are not.
-            try setAside(["bodies"] + StoreFolder.files(of: "requests.sqlite"))
+            try setAside(["bodies"] + DurableFolder.databaseFiles)
             answers.put(.trouble(.damaged(error: DatabaseFault.words(error), movedTo: aside)))
             return try load()
         } catch {

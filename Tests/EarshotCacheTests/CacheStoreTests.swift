@@ -78,7 +78,7 @@ final class CacheStoreTests {
             try lookUp("a", credential: "one"), try lookUp("a", credential: "two"), try lookUp("a"),
         ])
         #expect(found(answers) == [1])
-        let written = try Data(contentsOf: URL(fileURLWithPath: folder.index))
+        let written = try Data(contentsOf: URL(fileURLWithPath: folder.database))
         #expect(written.range(of: Data("one".utf8)) == nil)
     }
 
@@ -140,14 +140,14 @@ final class CacheStoreTests {
 
     @Test func `a damaged index is moved aside and begun anew`() throws {
         _ = try life([.store(try item("a", entry: 1, body: [1]), file: nil)])
-        try Data(repeating: 0x2a, count: 10_000).write(to: URL(fileURLWithPath: folder.index))
+        try Data(repeating: 0x2a, count: 10_000).write(to: URL(fileURLWithPath: folder.database))
         let answers = try life([
             try lookUp("a"), .store(try item("b", entry: 2, body: [1]), file: nil), try lookUp("b"),
         ])
         #expect(found(answers) == [2])
         let complaints = answers.count { if case .trouble = $0 { true } else { false } }
         #expect(complaints == 1)
-        #expect(FileManager.default.fileExists(atPath: folder.index + ".damaged"))
+        #expect(FileManager.default.fileExists(atPath: folder.database + ".damaged"))
     }
 
     @Test func `a body that is not what it was is told`() throws {
