@@ -217,6 +217,9 @@ struct IncomingResponse: ~Copyable {
 
     // MARK: The body
 
+    /// Whether `append(encoded:)` takes the bytes of the body: the head is complete and names a content coding.
+    var takesEncoded: Bool { body.isEncoded && head.isComplete }
+
     /// Stores bytes of a body without content coding.
     ///
     /// - Returns: false if the response is abandoned.

@@ -122,7 +122,7 @@ final class JobRun: TransferSink {
     }
 
     func received(body bytes: Span<UInt8>) -> Reception {
-        guard response.body.isEncoded, response.head.isComplete else {
+        guard response.takesEncoded else {
             noteTime()
             let before = receivedBytes
             guard response.append(body: bytes) else { return .refused }
