@@ -133,8 +133,8 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        tests("EarshotWireTests", ["EarshotWire"]),
-        tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire"]),
+        tests("EarshotWireTests", ["EarshotWire", "EarshotCore"]),
+        tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire", "EarshotCore"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
         tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto", grdb]),

@@ -93,7 +93,7 @@ internal import Glibc
     }
 
     /// Returns changed interests, at most one per descriptor.
-    public func takeInterests() -> [DescriptorInterest] {
+    public func takeInterests() -> [ResolverInterest] {
         guard !notes.interests.isEmpty else { return [] }
         defer { notes.interests.removeAll(keepingCapacity: true) }
         return Array(notes.interests.values)

@@ -3,7 +3,7 @@ internal import CLibCares
 /// Events recorded by c-ares' callbacks until the owner takes them, because a callback must not act.
 final class ResolverNotes {
     /// Latest interest in each descriptor since the owner last took them.
-    var interests: [Int32: DescriptorInterest] = [:]
+    var interests: [Int32: ResolverInterest] = [:]
     var finished: [FinishedLookup] = []
 }
 
@@ -42,7 +42,7 @@ final class LookupContext {
 func interestChanged(context: UnsafeMutableRawPointer?, descriptor: ares_socket_t, reads: Int32, writes: Int32) {
     guard let context = unsafe context else { return }
     let notes = unsafe Unmanaged<ResolverNotes>.fromOpaque(context).takeUnretainedValue()
-    notes.interests[descriptor] = DescriptorInterest(descriptor: descriptor, reads: reads != 0, writes: writes != 0)
+    notes.interests[descriptor] = ResolverInterest(descriptor: descriptor, reads: reads != 0, writes: writes != 0)
 }
 
 private func lookupFinished(

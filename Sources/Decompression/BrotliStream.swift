@@ -2,7 +2,7 @@ internal import CDecompression
 
 /// A brotli stream, read by libbrotlidec.
 @safe struct BrotliStream: ~Copyable {
-    private let library = unsafe Library.functions
+    private let library = unsafe DecompressionLibrary.functions
     /// Owned; freed by `deinit`.
     private let state: OpaquePointer
 

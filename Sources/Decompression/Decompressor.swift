@@ -18,7 +18,7 @@ public struct Decompressor: ~Copyable {
     private var zstd: ZstdStream?
 
     /// Loads the libraries if needed. Without this call, the first decompressor loads them, and traps on failure.
-    public static func loadLibraries() throws(LibraryError) { try Library.load() }
+    public static func loadLibraries() throws(LibraryError) { try DecompressionLibrary.load() }
 
     /// Creates a decompressor. Traps if memory is exhausted.
     public init(_ format: CompressionFormat) {

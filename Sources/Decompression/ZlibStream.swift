@@ -22,7 +22,7 @@ internal import CDecompression
     /// Added to the window size for a stream in a gzip wrapper.
     private static let gzipWrapper: Int32 = 16
 
-    private let library = unsafe Library.functions
+    private let library = unsafe DecompressionLibrary.functions
     /// Stable address, which zlib compares. Owned; freed by `deinit`.
     private let stream: UnsafeMutablePointer<z_stream>
     private let isGzip: Bool

@@ -5,7 +5,7 @@ internal import CDecompression
     /// Maximum window, as a power of two: RFC 9659, section 3.
     private static let windowBits: Int32 = 23
 
-    private let library = unsafe Library.functions
+    private let library = unsafe DecompressionLibrary.functions
     /// Owned; freed by `deinit`.
     private let context: OpaquePointer
     /// Whether the last byte read ended a frame, and all of the frame has been written.

@@ -5,7 +5,7 @@ import Glibc
 final class TestLoop {
     let resolver: Resolver
     let server: FakeNameServer
-    private(set) var interests: [Int32: DescriptorInterest] = [:]
+    private(set) var interests: [Int32: ResolverInterest] = [:]
 
     init(_ answer: FakeNameServer.Answer) throws {
         server = FakeNameServer(answer)

@@ -1,21 +1,9 @@
+import EarshotCore
 import EarshotWire
 import Testing
 
 /// No bytes of a peer make a decoder trap, and each accepted message can be encoded again.
 struct HostileInputTests {
-    /// A small generator with a fixed seed, so that a failure is reproducible.
-    struct Generator: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9e37_79b9_7f4a_7c15
-            var value = state
-            value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
-            value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
-            return value ^ value >> 31
-        }
-    }
-
     static let seeds = [
         "HELLO EAR/1\nclient: a\nwindow: 3\n", "FETCH a/b 7 http://h/\npriority: high\ntimeout: 1.5\n\naccept: */*\n",
         "REMOVE a/\n", "QUERY why a b\n", "ACK 18446744073709551615\n",
@@ -28,7 +16,7 @@ struct HostileInputTests {
 
     @Test(arguments: [1, 2, 3] as [UInt64])
     func `mutated heads are refused or read, and what is read encodes and decodes to itself`(seed: UInt64) throws {
-        var generator = Generator(state: seed)
+        var generator = SplitMix(seed: seed)
         for _ in 0..<30_000 {
             var head = Self.seeds.randomElement(using: &generator)!
             for _ in 0..<Int.random(in: 0...4, using: &generator) where !head.isEmpty {

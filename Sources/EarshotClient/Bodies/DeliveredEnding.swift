@@ -8,7 +8,7 @@ enum DeliveredEnding {
     case isGone
 
     init(_ delivery: Delivery, _ bytes: [UInt8]) {
-        do throws(SpoolFile.Failure) {
+        do throws(DeliveredFile.Failure) {
             switch delivery.terminal.outcome {
             case .result(let status, let response):
                 self = .response(Response(status: status, response, body: try Self.body(response, bytes)))
@@ -31,9 +31,9 @@ enum DeliveredEnding {
 
     private static func body(
         _ response: Terminal.Response, _ bytes: [UInt8]
-    ) throws(SpoolFile.Failure) -> ResponseBody {
+    ) throws(DeliveredFile.Failure) -> ResponseBody {
         guard let path = response.file else { return ResponseBody(bytes) }
         return ResponseBody(
-            try SpoolFile(path, length: response.length), length: response.length, response.generation)
+            try DeliveredFile(path, length: response.length), length: response.length, response.generation)
     }
 }

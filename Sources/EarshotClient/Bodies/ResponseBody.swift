@@ -9,7 +9,7 @@ public struct ResponseBody: Sendable {
 
     private enum Storage {
         case bytes([UInt8])
-        case file(SpoolFile)
+        case file(DeliveredFile)
     }
 
     /// Length in bytes.
@@ -24,7 +24,7 @@ public struct ResponseBody: Sendable {
         storage = .bytes(bytes)
     }
 
-    init(_ file: SpoolFile, length: Int, _ generation: Generation?) {
+    init(_ file: DeliveredFile, length: Int, _ generation: Generation?) {
         count = length
         self.generation = generation
         storage = .file(file)
@@ -70,7 +70,7 @@ public struct ResponseBody: Sendable {
     }
 
     /// Returns whether the body is in memory and begins with the first `bytes` of a file.
-    func begins(with file: SpoolFile, _ bytes: Int) -> Bool {
+    func begins(with file: DeliveredFile, _ bytes: Int) -> Bool {
         guard case .bytes(let all) = storage, bytes <= all.count else { return false }
         var offset = 0
         while offset < bytes {

@@ -232,7 +232,7 @@ final class BusLoop {
     }
 
     /// Returns the ending of a request that must not start; nil if it may.
-    private func refusal(_ request: Request) -> Ending? {
+    private func refusal(_ request: Request) -> RequestEnding? {
         request.renew()
         if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
         return absence.map { .failed($0) }
@@ -337,7 +337,7 @@ final class BusLoop {
             }
             return
         }
-        let ending: Ending
+        let ending: RequestEnding
         switch DeliveredEnding(delivery, body) {
         case .response(let response): ending = .response(response)
         case .failed(let error): ending = .failed(error)
@@ -355,8 +355,10 @@ final class BusLoop {
 
     private func progressed(_ told: Progress) {
         guard case .download(let state)? = requests[RequestKey(told.handler, told.request)]?.receiver else { return }
-        var file: SpoolFile?
-        if let path = told.file, state.current.value.needsFile(of: told) { file = try? SpoolFile(path, length: nil) }
+        var file: DeliveredFile?
+        if let path = told.file, state.current.value.needsFile(of: told) {
+            file = try? DeliveredFile(path, length: nil)
+        }
         state.change { $0.progressed(told, file) }
     }
 

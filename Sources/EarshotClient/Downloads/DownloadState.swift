@@ -6,7 +6,7 @@ struct DownloadState: Sendable {
     struct Source: Sendable {
         /// Identity of the content.
         let generation: Generation
-        let file: SpoolFile
+        let file: DeliveredFile
         /// Bytes available in the file.
         var count: Int
     }
@@ -15,14 +15,14 @@ struct DownloadState: Sendable {
     /// File to read from; nil while there is none.
     private(set) var source: Source?
     /// Ending; nil while the download runs.
-    private(set) var ending: Ending?
+    private(set) var ending: RequestEnding?
     /// Identity of the whole body's content; nil if unknown.
     private(set) var endGeneration: Generation?
 
     /// Records a progress report.
     ///
     /// - Parameter file: file of the report, if opened: see ``needsFile(of:)``.
-    mutating func progressed(_ told: Progress, _ file: SpoolFile?) {
+    mutating func progressed(_ told: Progress, _ file: DeliveredFile?) {
         progress = DownloadProgress(received: told.received, total: told.total)
         guard let generation = told.generation else { return }
         if let file {
@@ -40,7 +40,7 @@ struct DownloadState: Sendable {
         told.file != nil && told.generation != nil && told.generation != source?.generation
     }
 
-    mutating func ended(_ ending: Ending) {
+    mutating func ended(_ ending: RequestEnding) {
         self.ending = ending
         defer { source = nil }
         guard case .response(let response) = ending else { return }

@@ -7,7 +7,7 @@ enum Receiver: Sendable {
     /// A download with any number of readers.
     case download(Observed<DownloadState>)
 
-    func end(_ ending: Ending) {
+    func end(_ ending: RequestEnding) {
         switch self {
         case .task(let continuation): continuation.resume(with: ending.result)
         case .download(let state): state.change { $0.ended(ending) }

@@ -190,7 +190,7 @@ extension Fetch.Options {
 
     /// The fields, in the order in which they are written.
     public static var fields: [FieldRow] {
-        var (options, list) = (Self(), FieldList())
+        var (options, list) = (Self(), FieldRowList())
         try? Self.visit(&options, &list)
         return list.rows
     }

@@ -133,7 +133,7 @@ public struct FieldRow: Equatable, Sendable {
 }
 
 /// Lists the fields of a table.
-struct FieldList: FieldVisitor {
+struct FieldRowList: FieldVisitor {
     private(set) var rows: [FieldRow] = []
 
     mutating func field<Form: FieldForm>(

@@ -1,3 +1,4 @@
+import EarshotCore
 import EarshotHTTP
 import Testing
 
@@ -58,7 +59,7 @@ import Testing
     }
 
     @Test func `any bits survive a round trip through text`() {
-        var generator = SeededGenerator(seed: 4291)
+        var generator = SplitMix(seed: 4291)
         for _ in 0..<20_000 {
             // Groups are often zero, so that runs of zeros are common.
             func half() -> UInt64 {

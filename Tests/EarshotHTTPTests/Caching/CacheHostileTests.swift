@@ -1,3 +1,4 @@
+import EarshotCore
 import EarshotHTTP
 import EarshotWire
 import Testing
@@ -13,7 +14,7 @@ import Testing
         "Sunday, 06-Nov-94 08:50:37 GMT", "connection: ", "content-length: 5", "location: /y", "\u{0}", "é", " ",
     ].map { Array($0.utf8) }
 
-    private static func fields(_ generator: inout SeededGenerator) -> HeaderFields {
+    private static func fields(_ generator: inout SplitMix) -> HeaderFields {
         let names = ["cache-control: ", "vary: ", "etag: ", "expires: ", "age: ", "date: ", "last-modified: ", ""]
         var lines: [UInt8] = []
         for _ in 0..<Int.random(in: 0...4, using: &generator) {
@@ -26,7 +27,7 @@ import Testing
         return HeaderFields(lines: lines)
     }
 
-    private static func time(_ generator: inout SeededGenerator) -> Int64 {
+    private static func time(_ generator: inout SplitMix) -> Int64 {
         switch Int.random(in: 0..<8, using: &generator) {
         case 0: Int64(bitPattern: generator.next())
         default: CacheWorld.now + Int64.random(in: -100...1000, using: &generator)
@@ -35,7 +36,7 @@ import Testing
 
     @Test(arguments: 0..<8 as Range<UInt64>)
     func `no answer and no clock makes the cache trap or forget what was said`(_ seed: UInt64) throws {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         let rule = CacheRule()
         let (empty, url) = (HeaderFields(), try FetchURL("http://a.example/x"))
         var counts = [0, 0, 0]

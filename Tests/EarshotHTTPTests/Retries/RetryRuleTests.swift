@@ -1,3 +1,4 @@
+import EarshotCore
 import EarshotHTTP
 import Testing
 
@@ -32,7 +33,7 @@ import Testing
     }
 
     @Test func `the pause is spread evenly over its second half`() {
-        var generator = SeededGenerator(seed: 30)
+        var generator = SplitMix(seed: 30)
         var counts = [0, 0, 0, 0]
         for _ in 0..<4000 {
             guard case .retry(let pause) = decision(random: generator.next()) else { continue }

@@ -1,3 +1,4 @@
+import EarshotCore
 import EarshotHTTP
 import Testing
 
@@ -12,20 +13,20 @@ import Testing
             "06-Nov-94", " 08:49:37", " GMT", ",", "-", "99999999999999999999",
         ].map { Array($0.utf8) }
 
-    private static func bytes(_ generator: inout SeededGenerator) -> [UInt8] {
+    private static func bytes(_ generator: inout SplitMix) -> [UInt8] {
         (0..<Int.random(in: 0...8, using: &generator)).flatMap { _ in
             if Int.random(in: 0..<8, using: &generator) == 0 { return [UInt8.random(in: 0...255, using: &generator)] }
             return pieces.randomElement(using: &generator) ?? []
         }
     }
 
-    private static func text(_ generator: inout SeededGenerator) -> String {
+    private static func text(_ generator: inout SplitMix) -> String {
         String(decoding: bytes(&generator), as: UTF8.self)
     }
 
     @Test(arguments: 0..<8 as Range<UInt64>)
     func `a URL that is taken is clean and its own normal form`(_ seed: UInt64) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         var taken = 0
         for _ in 0..<20_000 {
             let prefix = ["", "http://", "thumb:", "x://"].randomElement(using: &generator) ?? ""
@@ -51,7 +52,7 @@ import Testing
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `fields that are taken can be neither split nor framed`(_ seed: UInt64) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         var taken = 0
         for _ in 0..<20_000 {
             let lines = Self.bytes(&generator)
@@ -75,7 +76,7 @@ import Testing
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `no answer of a server makes a rule trap`(_ seed: UInt64) throws {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         let request = HTTPRequest(
             url: try FetchURL("https://u:p@a.example/x"), fields: HeaderFields(lines: Array("cookie: c".utf8)))
         var followed = 0
@@ -92,7 +93,7 @@ import Testing
     }
 
     @Test func `no text makes a date, an address or a method trap`() {
-        var generator = SeededGenerator(seed: 7231)
+        var generator = SplitMix(seed: 7231)
         for _ in 0..<50_000 {
             let text = Self.text(&generator)
             let now = Int64(bitPattern: generator.next())
@@ -107,7 +108,7 @@ import Testing
     }
 
     @Test func `a broken date is read or refused, whichever byte is broken`() {
-        var generator = SeededGenerator(seed: 850)
+        var generator = SplitMix(seed: 850)
         let dates = [
             "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
         ].map { Array($0.utf8) }

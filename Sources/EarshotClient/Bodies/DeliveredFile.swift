@@ -4,7 +4,7 @@ internal import Glibc
 ///
 /// A terminal can therefore be acknowledged on arrival. Acknowledgements are cumulative, so one that waited for its
 /// reader would delay all later ones.
-final class SpoolFile: Sendable {
+final class DeliveredFile: Sendable {
     /// Failure to open a file.
     enum Failure: Error {
         /// The file is missing, or not the announced one: it was renamed, or a broker emptied its spool.

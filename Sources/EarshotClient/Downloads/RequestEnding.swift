@@ -1,5 +1,5 @@
 /// Ending of a request.
-enum Ending: Sendable {
+enum RequestEnding: Sendable {
     case response(Response)
     case failed(BusError)
     /// The program cancelled the request. Closures are not called.

@@ -1,7 +1,7 @@
 internal import CDecompression
 
 /// zlib, libbrotlidec and libzstd.
-enum Library {
+enum DecompressionLibrary {
     /// Message of the dynamic linker if a library cannot be used; nil once all are loaded. The initializer of a static
     /// runs once, however many threads ask.
     private static let loadFailure: String? = unsafe decshim_load().map { unsafe String(cString: $0) }
