@@ -22,7 +22,7 @@ struct CoreRig {
         actions = []
         body(&self)
         core.timePassed(now: now)
-        core.dispatch(now: now, unread: unread.filter { core.clientsHandingOver.contains($0) })
+        core.dispatch(now: now) { unread.contains($0) }
         actions += core.takeActions()
     }
 

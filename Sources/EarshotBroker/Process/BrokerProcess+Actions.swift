@@ -13,7 +13,7 @@ extension BrokerProcess {
                 // Immediate answers of the cache can make flights ready for assignment.
                 guard hasCacheAnswered else { return }
                 hasCacheAnswered = false
-                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds), unread: unread)
+                core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds)) { bus.hasUnread($0.rawValue) }
                 continue
             }
             // A loop over the array itself would retain and release all members of each action.

@@ -50,8 +50,6 @@ public final class BrokerProcess {
     var late: Set<ClientID> = []
     /// Living processes of workers whose connection is lost.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
-    /// Clients whose unread messages may rejoin a flight that they have left.
-    private(set) var unread: [ClientID] = []
     private var isReturningMemory = false
     private var wasPurging = false
     /// Whether workers connected, introduced themselves or left in this pass.
@@ -179,14 +177,13 @@ public final class BrokerProcess {
             return 1
         }
         bus.take { event in busEvent(event, now: now) }
-        unread = core.lend { $0.clientsHandingOver }.filter { bus.hasUnread($0.rawValue) }
         for client in blocked.union(late) where bus.hasRoom(for: client.rawValue) {
             blocked.remove(client)
             late.remove(client)
             core.clientWritable(client)
         }
         core.timePassed(now: now)
-        core.dispatch(now: now, unread: unread)
+        core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
         carryOut()
         work.flush()
         bus.flush()

@@ -5,10 +5,11 @@ internal import EarshotWire
 extension BrokerCore {
     /// Assigns flights to workers with free slots. The shell calls it once per pass, after the events.
     ///
-    /// - Parameter unread: clients of `clientsHandingOver` with messages that the pass has not read.
-    public mutating func dispatch(now: Tick, unread: [ClientID] = []) {
+    /// - Parameter hasUnread: Whether a client has sent more than the pass has read. Called only for clients that may
+    ///   rejoin a flight which they have left.
+    public mutating func dispatch(now: Tick, hasUnread: (ClientID) -> Bool = { _ in false }) {
         clock = now
-        settleCancellations(unread: unread, now: now)
+        settleCancellations(hasUnread: hasUnread, now: now)
         continuePurges(now: now)
         useOrphanedResponses(now: now)
         // A draining broker starts nothing, so it must not ask for another pass.

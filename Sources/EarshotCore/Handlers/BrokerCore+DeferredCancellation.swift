@@ -38,23 +38,22 @@ extension BrokerCore {
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
     /// cancellations).
     ///
-    /// - Parameter unread: clients with unread messages.
-    mutating func settleCancellations(unread: [ClientID], now: Tick) {
+    /// - Parameter hasUnread: Whether a client has unread messages.
+    mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
         guard !deferredCancellations.isEmpty else { return }
         for flight in deferredCancellations.keys.sorted() {
             guard let deferred = deferredCancellations[flight] else { continue }
             if flights[flight].isAwaited {
                 deferredCancellations[flight] = nil
                 if let outcome = deferred.outcome { rejoined(flight, outcome, now: now) }
-            } else if !mayRejoin(deferred, unread) {
+            } else if !mayRejoin(deferred, hasUnread) {
                 dropIfUnwanted(flight)
             }
         }
     }
 
-    /// Whether the client of a deferred cancellation has unread messages within the limit.
-    private func mayRejoin(_ deferred: DeferredCancellation, _ unread: [ClientID]) -> Bool {
-        guard let id = deferred.client, unread.contains(id), let client = clientNumbers[id] else { return false }
+    private func mayRejoin(_ deferred: DeferredCancellation, _ hasUnread: (ClientID) -> Bool) -> Bool {
+        guard let id = deferred.client, hasUnread(id), let client = clientNumbers[id] else { return false }
         // After BYE and HELLO the client's count starts again at 0.
         let heard = clients[client].heard
         return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)

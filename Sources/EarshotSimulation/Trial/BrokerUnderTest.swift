@@ -86,7 +86,7 @@ struct BrokerUnderTest {
         case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)
-        case .dispatch(let unread): core.dispatch(now: now, unread: unread)
+        case .dispatch(let unread): core.dispatch(now: now) { unread.contains($0) }
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
         case .drain: core.drain()
         // The event belongs to another core, which `Trial` has created.
