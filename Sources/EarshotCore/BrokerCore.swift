@@ -174,11 +174,14 @@ public struct BrokerCore {
     /// the references to all of its tables: asked three times a request that was a tenth of the broker's time.
     public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
+    /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
+    public var isDrained: Bool { runningAttempts == 0 && awaitedDeliveries == 0 }
+
     /// Attempts that run or are being cancelled, without orphans.
-    public var runningAttempts: Int { workers.runningAttempts }
+    var runningAttempts: Int { workers.runningAttempts }
 
     /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.
-    public var awaitedDeliveries: Int {
+    var awaitedDeliveries: Int {
         awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
 

@@ -249,6 +249,7 @@ struct BrokerProcessTests {
         #expect(try rig.reaches { client.ends == ["200"] })
         client.acknowledge()
         #expect(try rig.ends())
+        #expect(rig.broker.core.isDrained)
     }
 
     @Test func `the second drain stops the loop at once`() throws {

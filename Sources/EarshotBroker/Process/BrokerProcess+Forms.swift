@@ -1,31 +1,91 @@
 internal import EarshotCore
 internal import EarshotWire
+internal import Logging
 
-/// Conversion of bodies into the forms that subscribers requested, before the core receives them.
+/// File work before events of workers: unfinished files are kept or removed, finished ones named, and bodies brought into
+/// the forms that their clients want.
 extension BrokerProcess {
-    /// Returns a completion and its body, additionally as a file or in memory if a subscriber requested that form. A
-    /// body that cannot be written or read keeps its form.
-    func inWishedForms(
-        _ message: WorkerMessage, _ body: [UInt8]?, of peer: UInt64
+    /// Does the work that precedes a message.
+    ///
+    /// - Returns: the message for the core, a failure if the file is not as the message says, and the inline body.
+    func carryOut(
+        _ work: FileWork, before message: WorkerMessage, _ body: [UInt8]?, by worker: WorkerID
     ) -> (WorkerMessage, [UInt8]?) {
+        for part in work.parts { carryOut(part, by: worker, pid: self.work.pid(of: worker.rawValue)) }
         guard case .done(var completion) = message else { return (message, body) }
-        let wishes = core.lend { $0.wishes(of: completion.attempt, by: WorkerID(rawValue: peer)) }
-        if wishes.file, completion.file == nil, let bytes = body, !bytes.isEmpty {
+        if let file = completion.file {
+            guard SpoolName.isPart(file, of: completion.attempt, pid: self.work.pid(of: worker.rawValue)),
+                finish(work.body, file, &completion)
+            else { return (fault(file, of: completion).failure(of: completion), body) }
+        }
+        if work.wishes.file, completion.file == nil, let bytes = body, !bytes.isEmpty {
             completion.file = write(bytes)
             return (.done(completion), body)
         }
-        guard body == nil, let file = completion.file, completion.length <= wishes.inlineBytes else {
-            return (message, body)
+        guard body == nil, let file = completion.file, completion.length <= work.wishes.inlineBytes else {
+            return (.done(completion), body)
         }
-        return (message, spool.read(file, limit: wishes.inlineBytes))
+        return (.done(completion), spool.read(file, limit: work.wishes.inlineBytes))
     }
 
-    /// Writes a file to the spool. If the spool was removed, it is created again first.
+    /// Does the work that precedes the loss of a worker whose process has ended.
+    func keepParts(of worker: WorkerID, pid: Int32) {
+        for part in core.lend({ $0.fileWork(beforeLossOf: worker) }).parts { carryOut(part, by: worker, pid: pid) }
+    }
+
+    private func carryOut(_ part: FileWork.Part, by worker: WorkerID, pid: Int32) {
+        guard SpoolName.isPart(part.file, of: part.attempt, pid: pid) else { return }
+        guard let name = part.keptName else {
+            spool.remove(part.file)
+            return
+        }
+        guard let bytes = spool.keep(part.file, as: name) else { return }
+        core.partKept(of: part.attempt, bytes: bytes, by: worker)
+    }
+
+    // MARK: Finished files
+
+    /// Gives a finished file its name, or removes one that no attempt waits for.
+    ///
+    /// - Returns: whether the file was as the completion says, which now has its name.
+    private func finish(_ body: FileWork.Body, _ file: String, _ completion: inout Completion) -> Bool {
+        switch body {
+        case .none, .finished(name: nil): return false
+        case .unwanted:
+            spool.remove(file)
+            completion.file = nil
+        case .finished(let name?):
+            guard spool.adopt(file, as: name, length: completion.length) else { return false }
+            completion.file = name
+        }
+        return true
+    }
+
+    /// Returns why a file was not adopted, after a look at the spool or a line in the log.
+    private func fault(_ file: String, of completion: Completion) -> FileFault {
+        if spool.mayHaveLost(file) {
+            places?.look()
+            return .lost
+        }
+        let metadata: Logger.Metadata = [
+            "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
+            "said": "\(completion.length)",
+        ]
+        logger.error("a worker's file is missing or differs from its DONE", metadata: metadata)
+        return .notAsSaid
+    }
+
+    // MARK: Forms
+
+    /// Writes a body into the spool, which is made again first if it was removed.
+    ///
+    /// - Returns: the file's name; nil if the disk does not take it.
     private func write(_ bytes: [UInt8]) -> String? {
         spool.write(bytes) ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes))
     }
 
-    /// Returns the body of a stored response in the requested forms, as for a completion.
+    /// The body of a stored answer, also in the forms that the flight's clients want. A body that cannot be written or
+    /// read stays as it is.
     func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
         let wishes = core.lend { $0.wishes(of: flight) }
         switch body {

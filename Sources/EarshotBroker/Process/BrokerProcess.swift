@@ -231,11 +231,12 @@ public final class BrokerProcess {
                 let message = try WorkerMessage(head: head)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
-                keepParts(after: message, of: peer)
                 if case .ready = message { hasWorkerNews = true }
                 if case .bye = message { hasWorkerNews = true }
-                let (settled, content) = inWishedForms(adopted(message, of: peer), body, of: peer)
-                core.workerSaid(settled, body: content.map(hold), by: WorkerID(rawValue: peer), now: now)
+                let worker = WorkerID(rawValue: peer)
+                let (settled, content) = carryOut(
+                    core.lend { $0.fileWork(before: message, by: worker) }, before: message, body, by: worker)
+                core.workerSaid(settled, body: content.map(hold), by: worker, now: now)
             } catch {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
             }
@@ -288,81 +289,11 @@ public final class BrokerProcess {
         return RequestBody(id: hold(body), byteCount: body.count, fingerprint: fingerprint)
     }
 
-    /// Takes back the partial bodies of a worker that is dead or leaves.
-    private func keepParts(of worker: WorkerID, pid: Int32) {
-        for (attempt, file) in core.parts(of: worker) { keepPart(file, of: attempt, by: worker, pid: pid) }
-    }
-
-    /// Takes back the partial body of an attempt that the worker reports as ended. The core receives it before the end
-    /// itself.
-    private func keepParts(after message: WorkerMessage, of peer: UInt64) {
-        let worker = WorkerID(rawValue: peer)
-        let pid = work.pid(of: peer)
-        switch message {
-        case .failed(let attempt, _, _, _, _, let part):
-            guard let file = part?.file ?? core.lend({ $0.part(of: attempt, by: worker) }) else { return }
-            keepPart(file, of: attempt, by: worker, pid: pid)
-        case .done(let completion):
-            // A lent part that this completion does not use.
-            guard let file = core.lend({ $0.part(of: completion.attempt, by: worker) }), file != completion.file else {
-                return
-            }
-            keepPart(file, of: completion.attempt, by: worker, pid: pid)
-        case .bye: keepParts(of: worker, pid: pid)
-        case .ready, .holds, .progress, .slots, .pong: break
-        }
-    }
-
-    private func keepPart(_ file: String, of attempt: AttemptID, by worker: WorkerID, pid: Int32) {
-        guard SpoolName.isPart(file, of: attempt, pid: pid) else { return }
-        guard core.lend({ $0.holds(attempt, worker) }) else {
-            // No attempt will resume it.
-            spool.remove(file)
-            return
-        }
-        guard let bytes = spool.keep(file, as: SpoolName.kept(of: attempt)) else { return }
-        core.partKept(of: attempt, bytes: bytes, by: worker)
-    }
-
     func hold(_ body: [UInt8]) -> BodyID {
         lastBody += 1
         let id = BodyID(rawValue: lastBody)
         bodies[id] = body
         return id
-    }
-
-    /// Renames a finished spool file to its content's name, or to a name of its own if a client may own it.
-    ///
-    /// Accepts only the file that the worker's process writes for that attempt. A file that differs from the worker's
-    /// description fails the attempt. A file without subscribers is removed.
-    private func adopted(_ message: WorkerMessage, of peer: UInt64) -> WorkerMessage {
-        guard case .done(var completion) = message, let file = completion.file else { return message }
-        if SpoolName.isPart(file, of: completion.attempt, pid: work.pid(of: peer)) {
-            guard core.lend({ $0.holds(completion.attempt, WorkerID(rawValue: peer)) }) else {
-                spool.remove(file)
-                completion.file = nil
-                return .done(completion)
-            }
-            let own = core.lend { $0.ownName(of: completion.attempt, by: WorkerID(rawValue: peer)) }
-            if let name = own ?? completion.sha256, spool.adopt(file, as: name, length: completion.length) {
-                completion.file = name
-                return .done(completion)
-            }
-        }
-        if spool.mayHaveLost(file) {
-            places?.look()
-            return .failed(
-                completion.attempt, code: FailureCode.spoolFailed.rawValue, detail: nil,
-                receivedBytes: completion.length)
-        }
-        let metadata: Logger.Metadata = [
-            "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
-            "said": "\(completion.length)",
-        ]
-        logger.error("a worker's file is missing or differs from its DONE", metadata: metadata)
-        // The core passes this detail on for a user's own worker, whose fault it is.
-        let detail = "The spool file that DONE names is missing or differs in length."
-        return .failed(completion.attempt, code: "internal", detail: detail, receivedBytes: completion.length)
     }
 
     /// Sets one timer after a burst of messages, a large purge, or the removal of most records. It returns free memory
@@ -439,8 +370,7 @@ public final class BrokerProcess {
         guard let drainStarted else { return }
         let spent = loop.now.since(drainStarted)
         guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
-        let isDone = core.runningAttempts == 0 && core.awaitedDeliveries == 0
-        if isDone || spent >= drainTime { loop.stop() }
+        if core.isDrained || spent >= drainTime { loop.stop() }
     }
 
     // MARK: Set-up

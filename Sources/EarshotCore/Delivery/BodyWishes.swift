@@ -1,4 +1,4 @@
-public import EarshotWire
+internal import EarshotWire
 
 /// Forms of a body that waiting requests require, in addition to the form in which it arrives.
 public struct BodyWishes: Equatable, Sendable {
@@ -16,7 +16,7 @@ struct BodyForms {
 
 extension BrokerCore {
     /// Forms required by the requests of a worker's attempt. O(1) if no request requires one, otherwise O(requests).
-    public func wishes(of attempt: AttemptID, by id: WorkerID) -> BodyWishes {
+    func wishes(of attempt: AttemptID, by id: WorkerID) -> BodyWishes {
         workers.flight(of: attempt, by: id).map { wishes(of: $0) } ?? BodyWishes()
     }
 

@@ -21,7 +21,7 @@ extension BrokerCore {
     // MARK: Queries
 
     /// Returns the resumable files of a worker's attempts, without those of orphans.
-    public func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
+    func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workers.number(of: id) else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
             guard let part = lease.part, !part.fields.isEmpty, lease.orphan == nil else { return nil }
@@ -30,7 +30,7 @@ extension BrokerCore {
     }
 
     /// Returns the file that `parts` contains for this attempt; nil if there is none.
-    public func part(of attempt: AttemptID, by id: WorkerID) -> String? {
+    func part(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard let part = workers.lease(attempt, by: id)?.part, !part.fields.isEmpty else { return nil }
         return part.file
     }

@@ -1,5 +1,5 @@
 internal import EarshotHTTP
-public import EarshotWire
+internal import EarshotWire
 
 /// Ownership transfer of bodies: a file with one receiver is moved to the receiver's destination instead of being
 /// copied.
@@ -13,7 +13,7 @@ extension BrokerCore {
     /// content.
     ///
     /// The decision is preliminary: a lookup in the cache follows, and another client may subscribe.
-    public func ownName(of attempt: AttemptID, by id: WorkerID) -> String? {
+    func ownName(of attempt: AttemptID, by id: WorkerID) -> String? {
         guard let flight = workers.flight(of: attempt, by: id), taker(of: flight) != nil else { return nil }
         return SpoolName.taken(of: attempt)
     }

@@ -117,7 +117,7 @@ extension BrokerCore {
     }
 
     /// Whether a worker has a lease for this attempt, so that its completion and its file are accepted.
-    public func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool { workers.holds(attempt, id) }
+    func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool { workers.holds(attempt, id) }
 
     /// Whether any worker runs this attempt. O(workers).
     public func isHeld(_ attempt: AttemptID) -> Bool { workers.isHeld(attempt) }

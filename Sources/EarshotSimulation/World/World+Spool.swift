@@ -81,32 +81,23 @@ extension World {
 
     /// Stores the partial body of an attempt that ended.
     mutating func keepParts(after message: WorkerMessage, _ link: UInt64) throws(Violation) {
-        let id = WorkerID(rawValue: link)
-        switch message {
-        case .failed(let attempt, _, _, _, _, let part):
-            if let file = part?.file ?? trial.broker.core.part(of: attempt, by: id) { try keep(file, attempt, link) }
-        case .done(let completion):
-            if let file = trial.broker.core.part(of: completion.attempt, by: id) {
-                try keep(file, completion.attempt, link)
-            }
-        case .bye: try keepParts(of: link)
-        case .ready, .holds, .progress, .slots, .pong: break
-        }
+        try keep(trial.broker.core.fileWork(before: message, by: WorkerID(rawValue: link)).parts, link)
     }
 
     /// Stores the partial bodies of a dead worker.
     mutating func keepParts(of link: UInt64) throws(Violation) {
-        for (attempt, file) in trial.broker.core.parts(of: WorkerID(rawValue: link)) { try keep(file, attempt, link) }
+        try keep(trial.broker.core.fileWork(beforeLossOf: WorkerID(rawValue: link)).parts, link)
     }
 
-    private mutating func keep(_ file: String, _ attempt: AttemptID, _ link: UInt64) throws(Violation) {
-        let id = WorkerID(rawValue: link)
-        guard let number = links[link]?.peer, trial.broker.core.holds(attempt, id),
-            file == name(attempt, number) || file == name(attempt, number, isAnew: true),
-            let left = spool.removeValue(forKey: file), left.bytes > 0
-        else { return }
-        spool[SpoolName.kept(of: attempt)] = left
-        try tell(.partKept(id, attempt, bytes: left.bytes))
+    private mutating func keep(_ parts: [FileWork.Part], _ link: UInt64) throws(Violation) {
+        for part in parts {
+            guard let number = links[link]?.peer, let kept = part.keptName,
+                part.file == name(part.attempt, number) || part.file == name(part.attempt, number, isAnew: true),
+                let left = spool.removeValue(forKey: part.file), left.bytes > 0
+            else { continue }
+            spool[kept] = left
+            try tell(.partKept(WorkerID(rawValue: link), part.attempt, bytes: left.bytes))
+        }
     }
 
     /// Removes files that no worker holds.

@@ -1,0 +1,121 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Work on files before events of workers.
+struct FileWorkTests {
+    private var rig = CoreRig()
+    private let client: ClientID
+    private let worker: WorkerID
+    private let job: Job
+    private let stranger = WorkerID(rawValue: 99)
+
+    init() throws {
+        client = rig.client(1)
+        worker = rig.worker(3)
+        rig.pass { [client] in $0.fetch("a", "1", "http://a.example/", by: client) }
+        job = try #require(rig.jobs.first)
+    }
+
+    private func done(_ file: String?) -> WorkerMessage {
+        var completion = Completion(attempt: job.attempt, status: 200)
+        completion.sha256 = "sum"
+        completion.file = file
+        return .done(completion)
+    }
+
+    private func failed(_ part: BodyPart? = nil) -> WorkerMessage {
+        .failed(job.attempt, code: "reset", detail: nil, receivedBytes: 5, part: part)
+    }
+
+    /// The worker reports that the body grows in a file, with fields by which it can be continued.
+    private mutating func grow() -> String {
+        let file = SpoolName.part(of: job.attempt, pid: 3)
+        let part = BodyPart(file: file, httpFields: Array("etag: \"a\"".utf8))
+        rig.core.workerSaid(
+            .progress(job.attempt, received: 5, total: 10, part: part), body: nil, by: worker, now: rig.now)
+        return file
+    }
+
+    private func part(_ file: String, isKept: Bool = true) -> FileWork.Part {
+        FileWork.Part(
+            attempt: job.attempt, file: file, keptName: isKept ? SpoolName.kept(of: job.attempt) : nil)
+    }
+
+    @Test func `a finished file gets the name of its content`() {
+        let work = rig.core.fileWork(before: done("x.part"), by: worker)
+        #expect(work.body == .finished(name: "sum"))
+        #expect(work.parts.isEmpty)
+    }
+
+    @Test func `a finished file of a client that takes it is named after the attempt`() throws {
+        var rig = CoreRig()
+        let (client, worker) = (rig.client(1), rig.worker(3))
+        rig.pass { $0.fetch("a", "1", "http://a.example/", by: client) { $0.options.takes = true } }
+        let job = try #require(rig.jobs.first)
+        var completion = Completion(attempt: job.attempt, status: 200)
+        completion.file = "x.part"
+        let work = rig.core.fileWork(before: .done(completion), by: worker)
+        #expect(work.body == .finished(name: SpoolName.taken(of: job.attempt)))
+    }
+
+    @Test func `a finished file without a digest has no name`() {
+        var completion = Completion(attempt: job.attempt, status: 200)
+        completion.file = "x.part"
+        #expect(rig.core.fileWork(before: .done(completion), by: worker).body == .finished(name: nil))
+    }
+
+    @Test func `a file of an attempt that is not the worker's is unwanted`() {
+        #expect(rig.core.fileWork(before: done("x.part"), by: stranger).body == .unwanted)
+    }
+
+    @Test mutating func `a body in a message needs no file, and the part that it does not continue is kept`() {
+        #expect(rig.core.fileWork(before: done(nil), by: worker) == FileWork())
+        let file = grow()
+        #expect(rig.core.fileWork(before: done(nil), by: worker).parts == [part(file)])
+        #expect(rig.core.fileWork(before: done(file), by: worker).parts.isEmpty)
+    }
+
+    @Test mutating func `a broken transfer leaves the part that it names, else the one that it reported before`() {
+        #expect(rig.core.fileWork(before: failed(), by: worker).parts.isEmpty)
+        let file = grow()
+        #expect(rig.core.fileWork(before: failed(), by: worker).parts == [part(file)])
+        let other = BodyPart(file: "other.part", httpFields: [])
+        #expect(rig.core.fileWork(before: failed(other), by: worker).parts == [part("other.part")])
+        #expect(rig.core.fileWork(before: failed(other), by: stranger).parts == [part("other.part", isKept: false)])
+    }
+
+    @Test mutating func `a worker that leaves or dies leaves all parts that an attempt can continue`() {
+        #expect(rig.core.fileWork(before: .bye, by: worker).parts.isEmpty)
+        let file = grow()
+        #expect(rig.core.fileWork(before: .bye, by: worker).parts == [part(file)])
+        #expect(rig.core.fileWork(beforeLossOf: worker).parts == [part(file)])
+        #expect(rig.core.fileWork(beforeLossOf: stranger).parts.isEmpty)
+    }
+
+    @Test mutating func `a body has the wishes of its clients`() {
+        let other = rig.client(2)
+        rig.pass { $0.fetch("b", "1", "http://a.example/", by: other) { $0.options.delivery = .file } }
+        #expect(rig.core.fileWork(before: done(nil), by: worker).wishes.file)
+        #expect(!rig.core.fileWork(before: failed(), by: worker).wishes.file)
+    }
+
+    @Test func `a file that cannot get its name is a failure`() throws {
+        let completion = Completion(attempt: job.attempt, status: 200)
+        guard case .failed(job.attempt, "spool-failed", nil, _, _, nil) = FileFault.lost.failure(of: completion) else {
+            Issue.record("a lost file is not a failure of the spool")
+            return
+        }
+        guard case .failed(_, "internal", _?, _, _, nil) = FileFault.notAsSaid.failure(of: completion) else {
+            Issue.record("a file that is not as its DONE says is not an internal failure with a detail")
+            return
+        }
+    }
+
+    @Test func `other messages need no work`() {
+        for message in [WorkerMessage.pong, .slots(3), .ready(Ready(slots: 1))] {
+            #expect(rig.core.fileWork(before: message, by: worker) == FileWork())
+        }
+    }
+}
