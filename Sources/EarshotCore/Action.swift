@@ -38,70 +38,98 @@ public struct WaitingID: Hashable, Sendable {
     }
 }
 
-/// What the core asks its shell to do, in this order.
+/// A request of the core to its shell, nested by destination. The shell carries actions out in their order.
 public enum Action: Equatable, Sendable {
-    /// Say something that has no body.
-    case send(ClientID, BrokerMessage)
-    /// Answer a query; `json` is frame 2.
-    case answer(ClientID, Query, json: [UInt8])
-    /// Send a terminal, with its inline body if it has one. A socket that will not take it now is told by
-    /// `BrokerCore.deliveryRefused`.
-    case deliver(ClientID, Terminal, BodyID?)
-    /// Say the last word and close the connection, if it still stands.
-    case close(ClientID, reason: String)
-    case sendWorker(WorkerID, PoolMessage)
-    /// A JOB with the body of its request.
-    case sendJob(WorkerID, Job, BodyID)
-    /// The worker is silent: end its process; its death is told by `BrokerCore.workerLost`.
-    case killWorker(WorkerID)
-    /// Forget the connection, once the last word has had time to leave.
-    case closeWorker(WorkerID)
-    /// Write this body into the spool under this name and forget it: it waits too long for memory. If that cannot be,
-    /// keep it and tell `BrokerCore.spillFailed`.
-    case spill(BodyID, file: String)
-    /// Write this terminal, whose number is still to be told, with its body into a file: it waits too long for memory.
-    /// If that cannot be, keep it and tell `BrokerCore.waitingFailed`.
-    case keepWaiting(WaitingID, Terminal, BodyID?)
-    /// Send it, as `deliver` does. If it cannot be read, tell `BrokerCore.waitingLost`.
-    case deliverWaiting(ClientID, sequence: UInt64, WaitingID)
-    /// Nobody needs it any more.
-    case forgetWaiting(WaitingID)
-    /// Nobody needs this body any more.
-    case releaseBody(BodyID)
-    /// Nobody needs this spool file any more.
-    case releaseFile(String)
-    /// Give this file, which was kept, the name under which the worker whose JOB follows goes on with it.
-    case lendPart(String, as: String)
-    /// Nobody goes on with this file.
-    case removePart(String)
-    /// Whatever else earlier brokers' attempts left in the spool is nobody's: all files of attempts that no worker
-    /// holds, as `BrokerCore.holds` says.
-    case sweepSpool
-    /// Tell what the cache has for this request, by `BrokerCore.cacheAnswered`.
-    case lookUp(FlightName, CacheKey, HTTPRequest)
-    /// Bring the body of a kept answer, by `BrokerCore.cacheRead`.
-    case readCached(FlightName, CacheEntryID)
-    /// Keep this answer, in the place of one for the same requests. Its body is the one held or the spool file.
-    case store(CacheKey, CacheVariant, BodyID?, file: String?)
-    /// A kept answer was found unchanged: what is known of it is this now.
-    case refresh(CacheKey, CacheEntryID, StoredResponse)
-    /// Keep an answer no longer.
-    case discard(CacheKey, CacheEntryID)
-    /// Have all answers for these URLs validated before they are used, in all scopes.
-    case invalidate([FetchURL])
-    /// Keep so many bytes at most.
-    case limitCache(bytes: Int)
-    /// Write a durable request, whose FETCH this is, to the disk, for good; then tell `BrokerCore.durableStored`, or
-    /// `durableRefused`.
-    case storeDurable(DurableID, acceptedAt: Int64, head: [UInt8])
-    /// Write how it ended, for good; then tell `BrokerCore.durableRecorded`.
-    case storeResult(DurableID, DurableResult)
-    /// Tell what was written, by `BrokerCore.durableRead`.
-    case readResult(DurableID)
-    /// Keep nothing of it any longer.
-    case forgetDurable(DurableID)
-    /// Keep so many bytes of them at most.
-    case limitDurable(bytes: Int)
-    /// Let the supervisor know what a client has set: it keeps to it, and gives it to the next broker.
-    case settingChanged(SettingChange)
+    case client(Client)
+    case worker(Worker)
+    case spool(Spool)
+    /// Only with `BrokerCore.isCaching`.
+    case cache(Cache)
+    /// Only with `BrokerCore.isKeeping`.
+    case durable(Durable)
+    case supervisor(Supervisor)
+
+    /// Messages to clients.
+    public enum Client: Equatable, Sendable {
+        /// A message without a body.
+        case send(ClientID, BrokerMessage)
+        /// The answer to a query; `json` is frame 2.
+        case answer(ClientID, Query, json: [UInt8])
+        /// A terminal with its inline body, if it has one. The shell reports a socket that does not take it by
+        /// `BrokerCore.deliveryRefused`.
+        case deliver(ClientID, Terminal, BodyID?)
+        /// A terminal from the file of waiting terminals, as `deliver`. The shell reports one that it cannot read by
+        /// `BrokerCore.waitingLost`.
+        case deliverWaiting(ClientID, sequence: UInt64, WaitingID)
+        /// A goodbye, and the end of the connection, if it still stands.
+        case close(ClientID, reason: String)
+    }
+
+    /// Messages to workers and ends of workers.
+    public enum Worker: Equatable, Sendable {
+        case send(WorkerID, PoolMessage)
+        /// A JOB with the body of its request.
+        case sendJob(WorkerID, Job, BodyID)
+        /// Kills the process of a silent worker. The shell reports its death by `BrokerCore.workerLost`.
+        case kill(WorkerID)
+        /// Closes the connection, once the last message has had time to leave.
+        case close(WorkerID)
+    }
+
+    /// Bodies in the shell's memory, files of the spool, and terminals that wait in a file.
+    public enum Spool: Equatable, Sendable {
+        /// Moves a body that waits too long from memory into the spool under this name. The shell keeps a body that it
+        /// cannot write and reports it by `BrokerCore.spillFailed`.
+        case spill(BodyID, file: String)
+        /// Moves a terminal that waits too long, without its number but with its body, into a file. The shell keeps one
+        /// that it cannot write and reports it by `BrokerCore.waitingFailed`.
+        case keepWaiting(WaitingID, Terminal, BodyID?)
+        case forgetWaiting(WaitingID)
+        case releaseBody(BodyID)
+        /// Removes a file, unless the core needs it again by then.
+        case releaseFile(String)
+        /// Renames a kept part to the name under which the worker of the following JOB continues it.
+        case lendPart(String, as: String)
+        case removePart(String)
+        /// Removes all other files of earlier brokers' attempts: those that no worker holds, by `BrokerCore.isHeld`.
+        case sweep
+    }
+
+    /// Requests to the cache.
+    public enum Cache: Equatable, Sendable {
+        /// Looks a request up. The shell reports the variants by `BrokerCore.cacheAnswered`.
+        case lookUp(FlightName, CacheKey, HTTPRequest)
+        /// Reads the body of a stored answer. The shell reports it by `BrokerCore.cacheRead`.
+        case read(FlightName, CacheEntryID)
+        /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file.
+        case store(CacheKey, CacheVariant, BodyID?, file: String?)
+        /// Updates the fields of an answer that a revalidation found unchanged.
+        case refresh(CacheKey, CacheEntryID, StoredResponse)
+        case discard(CacheKey, CacheEntryID)
+        /// Marks all answers for these URLs, in all scopes, for validation before use.
+        case invalidate([FetchURL])
+        /// Sets the maximum size.
+        case limit(bytes: Int)
+    }
+
+    /// Requests to the table of durable requests.
+    public enum Durable: Equatable, Sendable {
+        /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableStored` or
+        /// `durableRefused`.
+        case store(DurableID, acceptedAt: Int64, head: [UInt8])
+        /// Stores and flushes a result. The shell reports it by `BrokerCore.durableRecorded`.
+        case storeResult(DurableID, DurableResult)
+        /// Reads a result. The shell reports it by `BrokerCore.durableRead`.
+        case readResult(DurableID)
+        /// Deletes a request and its result.
+        case forget(DurableID)
+        /// Sets the maximum size.
+        case limit(bytes: Int)
+    }
+
+    /// Messages to the supervisor.
+    public enum Supervisor: Equatable, Sendable {
+        /// A client has changed a setting. The supervisor keeps it for the next broker.
+        case settingChanged(SettingChange)
+    }
 }

@@ -19,7 +19,7 @@ extension BrokerCore {
             case .retry(let name): pauseEnded(name)
             case .opening: workers.awaitWorkers(nil)
             case .spoolRetry: outcomes.retrySpool()
-            case .lent(let file): if outcomes.release(lent: file) { actions.append(.releaseFile(file)) }
+            case .lent(let file): if outcomes.release(lent: file) { actions.append(.spool(.releaseFile(file))) }
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
             case .greeting(let client): greetingEnded(client)
@@ -61,7 +61,7 @@ extension BrokerCore {
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
         // The supervisor itself ends its child workers, so they get no DRAIN.
         for worker in workers.drain() where workers[worker].isOwn && workers[worker].hearsDrain {
-            actions.append(.sendWorker(workers[worker].id, .drain))
+            actions.append(.worker(.send(workers[worker].id, .drain)))
         }
     }
 

@@ -196,6 +196,6 @@ public struct BrokerCore {
     /// Who is away hears nothing: what matters is due to it as a terminal.
     mutating func say(_ message: BrokerMessage, to client: Int32) {
         guard !clients[client].isAway else { return }
-        actions.append(.send(clients[client].id, message))
+        actions.append(.client(.send(clients[client].id, message)))
     }
 }

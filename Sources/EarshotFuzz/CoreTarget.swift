@@ -111,7 +111,7 @@ struct CoreTarget {
             if actions.isEmpty { return }
             var refused: Set<ClientID> = []
             if isRefusing {
-                for case .send(let client, .progress(let progress)) in actions {
+                for case .client(.send(let client, .progress(let progress))) in actions {
                     core.progressRefused(progress.handler, progress.request, by: client)
                 }
             }
@@ -119,8 +119,8 @@ struct CoreTarget {
                 let client: ClientID
                 let sequence: UInt64
                 switch action {
-                case .deliver(let reader, let terminal, _): (client, sequence) = (reader, terminal.sequence)
-                case .deliverWaiting(let reader, let number, _): (client, sequence) = (reader, number)
+                case .client(.deliver(let reader, let terminal, _)): (client, sequence) = (reader, terminal.sequence)
+                case .client(.deliverWaiting(let reader, let number, _)): (client, sequence) = (reader, number)
                 default: continue
                 }
                 guard !refused.contains(client) else { continue }

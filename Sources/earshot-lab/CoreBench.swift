@@ -99,7 +99,7 @@ struct CoreBench {
     }
 
     private mutating func takeJobs() -> [Job] {
-        core.takeActions().compactMap { if case .sendWorker(_, .job(let job)) = $0 { job } else { nil } }
+        core.takeActions().compactMap { if case .worker(.send(_, .job(let job))) = $0 { job } else { nil } }
     }
 
     @inline(never)

@@ -102,23 +102,26 @@ struct CoreRig {
 
     /// Assigned jobs.
     var jobs: [Job] {
-        actions.compactMap { if case .sendWorker(_, .job(let job)) = $0 { job } else { nil } }
+        actions.compactMap { if case .worker(.send(_, .job(let job))) = $0 { job } else { nil } }
     }
 
     /// Attempts with a CANCEL.
     var cancellations: [AttemptID] {
-        actions.compactMap { if case .sendWorker(_, .cancel(let attempt)) = $0 { attempt } else { nil } }
+        actions.compactMap { if case .worker(.send(_, .cancel(let attempt))) = $0 { attempt } else { nil } }
     }
 
     /// Terminals for a client, each as `handler request outcome`.
     func terminals(for client: ClientID) -> [String] {
-        actions.compactMap { if case .deliver(client, let terminal, _) = $0 { text(of: terminal) } else { nil } }
+        actions.compactMap {
+            if case .client(.deliver(client, let terminal, _)) = $0 { text(of: terminal) } else { nil }
+        }
     }
 
     /// Details of the failures among those terminals.
     func details(for client: ClientID) -> [String?] {
         actions.compactMap { action in
-            guard case .deliver(client, let terminal, _) = action, case .failed(let failure) = terminal.outcome else {
+            guard case .client(.deliver(client, let terminal, _)) = action, case .failed(let failure) = terminal.outcome
+            else {
                 return nil
             }
             return failure.detail
@@ -128,7 +131,9 @@ struct CoreRig {
     /// Failures without a sequence number, as refusals of a client's FETCH, in the same form.
     func refusals(for client: ClientID) -> [String] {
         actions.compactMap { action in
-            guard case .send(client, .terminal(let terminal)) = action, terminal.sequence == 0 else { return nil }
+            guard case .client(.send(client, .terminal(let terminal))) = action, terminal.sequence == 0 else {
+                return nil
+            }
             return text(of: terminal)
         }
     }
@@ -144,8 +149,8 @@ struct CoreRig {
 
     /// Messages to a client other than terminals from its queue.
     func replies(to client: ClientID) -> [BrokerMessage] {
-        actions.compactMap { if case .send(client, let message) = $0 { message } else { nil } }
+        actions.compactMap { if case .client(.send(client, let message)) = $0 { message } else { nil } }
     }
 
-    var releasedBodies: Int { actions.count { if case .releaseBody = $0 { true } else { false } } }
+    var releasedBodies: Int { actions.count { if case .spool(.releaseBody) = $0 { true } else { false } } }
 }

@@ -1,4 +1,6 @@
 internal import EarshotCore
+internal import EarshotDurable
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
@@ -22,51 +24,68 @@ extension BrokerProcess {
         }
     }
 
+    // One switch over both levels: to bind a destination's action first would copy it.
     private func carryOut(_ action: Action) {
         switch action {
-        case .send(let client, .progress(let progress)): tell(client, progress)
-        case .send(let client, let message): tell(client, message.encoded())
-        case .answer(let client, let query, let json):
+        case .client(.send(let client, .progress(let progress))): tell(client, progress)
+        case .client(.send(let client, let message)): tell(client, message.encoded())
+        case .client(.answer(let client, let query, let json)):
             tell(client, BrokerMessage.answer(query).encoded(), json)
-        case .deliver(let client, let terminal, let body): deliver(terminal, body, to: client)
-        case .close(let client, let reason):
+        case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)
+        case .client(.deliverWaiting(let client, let sequence, let id)): deliverWaiting(id, sequence, to: client)
+        case .client(.close(let client, let reason)):
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
-        case .sendWorker(let worker, let message):
+        case .worker(.send(let worker, let message)):
             // A worker that is full or gone loses its jobs with its connection.
             if work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
-        case .sendJob(let worker, let job, let body):
+        case .worker(.sendJob(let worker, let job, let body)):
             let head = PoolMessage.job(job).encoded()
             if work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
-        case .killWorker(let worker):
-            kill(worker)
-        case .closeWorker(let worker):
-            logger.warning(
-                "disconnected a worker that the user started",
-                metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
-            work.close(worker.rawValue)
-        case .spill(let body, let file): spill(body, file)
-        case .keepWaiting(let id, let terminal, let body): keepWaiting(id, terminal, body)
-        case .deliverWaiting(let client, let sequence, let id): deliverWaiting(id, sequence, to: client)
-        case .forgetWaiting(let id): waitingTerminals.forget(id)
-        case .releaseBody(let body): bodies[body] = nil
-        case .releaseFile(let file):
-            // An attempt that ended later in this pass may have the same content.
-            guard !core.lend({ $0.needsFile(file) }) else { break }
-            // Content can be in both places, because the inline limit differed between two responses.
-            waiting.remove(file)
-            spool.remove(file)
+        case .worker(.kill(let worker)): kill(worker)
+        case .worker(.close(let worker)): disconnect(worker)
+        case .spool(.spill(let body, let file)): spill(body, file)
+        case .spool(.keepWaiting(let id, let terminal, let body)): keepWaiting(id, terminal, body)
+        case .spool(.forgetWaiting(let id)): waitingTerminals.forget(id)
+        case .spool(.releaseBody(let body)): bodies[body] = nil
+        case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
-        case .lendPart(let kept, let name): spool.rename(kept, to: name)
-        case .removePart(let name): spool.remove(name)
-        case .sweepSpool: spool.sweepParts { core.isHeld($0) }
-        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache: carryOutInCache(action)
-        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable: carryOutDurable(action)
-        case .settingChanged(let change):
+        case .spool(.lendPart(let kept, let name)): spool.rename(kept, to: name)
+        case .spool(.removePart(let name)): spool.remove(name)
+        case .spool(.sweep): spool.sweepParts { core.isHeld($0) }
+        case .cache(.lookUp(let flight, let key, let request)): lookUp(flight, key, request)
+        case .cache(.read(let flight, let entry)): read(flight, entry)
+        case .cache(.store(let key, let variant, let body, let file)):
+            cache?.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
+        case .cache(.refresh(let key, let entry, let response)): cache?.refresh(key, entry, response)
+        case .cache(.discard(let key, let entry)): cache?.discard(key, entry)
+        case .cache(.invalidate(let urls)): cache?.invalidate(urls.map(\.description))
+        case .cache(.limit(let bytes)): cache?.limit(bytes: bytes)
+        case .durable(.store(let id, let acceptedAt, let head)):
+            durable?.ask(.store(id: id.rawValue, acceptedAt: acceptedAt, head: head))
+        case .durable(.storeResult(let id, let result)): store(result, of: id)
+        case .durable(.readResult(let id)): durable?.ask(.read(id: id.rawValue))
+        case .durable(.forget(let id)): durable?.ask(.forget(id: id.rawValue))
+        case .durable(.limit(let bytes)): durable?.ask(.limit(bytes: bytes))
+        case .supervisor(.settingChanged(let change)):
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
             supervisor?.tell(change)
         }
+    }
+
+    private func disconnect(_ worker: WorkerID) {
+        logger.warning(
+            "disconnected a worker that the user started", metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
+        work.close(worker.rawValue)
+    }
+
+    /// Removes a file, unless an attempt that ended later in this pass has the same content.
+    private func release(_ file: String) {
+        guard !core.lend({ $0.needsFile(file) }) else { return }
+        // Content can be in both places, because the inline limit differed between two responses.
+        waiting.remove(file)
+        spool.remove(file)
     }
 
     private func blocked(_ worker: WorkerID) {

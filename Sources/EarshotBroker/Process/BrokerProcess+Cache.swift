@@ -25,26 +25,19 @@ extension BrokerProcess {
         return nil
     }
 
-    func carryOutInCache(_ action: Action) {
-        guard let cache else { return }
-        let now = Tick(nanoseconds: loop.now.nanoseconds)
-        switch action {
-        case .lookUp(let flight, let key, let request):
-            guard let variants = cache.lookUp(flight, key, request) else { return }
-            hasCacheAnswered = true
-            core.cacheAnswered(flight, variants, now: now)
-        case .readCached(let flight, let entry):
-            guard let body = cache.read(flight, entry) else { return }
-            hasCacheAnswered = true
-            core.cacheRead(flight, inWishedForms(.inline(hold(body)), for: flight), now: now)
-        case .store(let key, let variant, let body, let file):
-            cache.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
-        case .refresh(let key, let entry, let response): cache.refresh(key, entry, response)
-        case .discard(let key, let entry): cache.discard(key, entry)
-        case .invalidate(let urls): cache.invalidate(urls.map(\.description))
-        case .limitCache(let bytes): cache.limit(bytes: bytes)
-        default: preconditionFailure("an action that is not the cache's: \(action)")
-        }
+    /// Looks a request up, and reports at once if the index need not be read.
+    func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) {
+        guard let variants = cache?.lookUp(flight, key, request) else { return }
+        hasCacheAnswered = true
+        core.cacheAnswered(flight, variants, now: Tick(nanoseconds: loop.now.nanoseconds))
+    }
+
+    /// Reads the body of a stored answer, and reports at once if it is in memory.
+    func read(_ flight: FlightName, _ entry: CacheEntryID) {
+        guard let body = cache?.read(flight, entry) else { return }
+        hasCacheAnswered = true
+        core.cacheRead(
+            flight, inWishedForms(.inline(hold(body)), for: flight), now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
     private func takeCacheAnswers() {

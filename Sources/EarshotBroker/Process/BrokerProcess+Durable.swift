@@ -67,26 +67,18 @@ extension BrokerProcess {
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
     }
 
-    func carryOutDurable(_ action: Action) {
+    /// Stores the result of a durable request with its body.
+    func store(_ result: DurableResult, of id: DurableID) {
         guard let durable else { return }
-        switch action {
-        case .storeDurable(let id, let acceptedAt, let head):
-            durable.ask(.store(id: id.rawValue, acceptedAt: acceptedAt, head: head))
-        case .storeResult(let id, let result):
-            var end = DurableEnd(head: result.head, length: result.length, sha256: result.sha256, body: nil)
-            var file: Int32?
-            if let body = result.body {
-                end.body = bodies[body] ?? []
-            } else if let name = result.file {
-                // A spilled body has no file of its own.
-                if let body = waiting.body(name) { end.body = body } else { file = spool.open(name) }
-            }
-            durable.ask(.record(id: id.rawValue, end, file: file))
-        case .readResult(let id): durable.ask(.read(id: id.rawValue))
-        case .forgetDurable(let id): durable.ask(.forget(id: id.rawValue))
-        case .limitDurable(let bytes): durable.ask(.limit(bytes: bytes))
-        default: preconditionFailure("an action that is not about durable requests: \(action)")
+        var end = DurableEnd(head: result.head, length: result.length, sha256: result.sha256, body: nil)
+        var file: Int32?
+        if let body = result.body {
+            end.body = bodies[body] ?? []
+        } else if let name = result.file {
+            // One that waits for another reader has no file of its own.
+            if let body = waiting.body(name) { end.body = body } else { file = spool.open(name) }
         }
+        durable.ask(.record(id: id.rawValue, end, file: file))
     }
 
     private func takeDurableAnswers() {

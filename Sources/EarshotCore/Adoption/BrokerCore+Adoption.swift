@@ -26,7 +26,7 @@ extension BrokerCore {
         guard !workers[worker].isOwn, let identity = held.flight, adoption.accepts(identity),
             let url = try? FetchURL(held.url), url.isHTTP
         else {
-            actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
+            actions.append(.worker(.send(workers[worker].id, .cancel(held.attempt))))
             return
         }
         if let name = adoption.seeker(of: identity), let flight = flight(name) { settlePurges(of: flight) }
@@ -34,7 +34,7 @@ extension BrokerCore {
         let adopter = seeker.flatMap { self.identity(of: $0) == identity ? $0 : nil }
         if let adopter, flights[adopter].isRunning {
             // The report came after the end of this flight's wait: this broker has started its own attempt.
-            actions.append(.sendWorker(workers[worker].id, .cancel(held.attempt)))
+            actions.append(.worker(.send(workers[worker].id, .cancel(held.attempt))))
             return
         }
         take(held, identity, from: url, at: worker, now: now)
@@ -54,10 +54,10 @@ extension BrokerCore {
         for orphan in adoption.close() { end(orphan) }
         for worker in workers.indices {
             for attempt in workers.stopAwaitingHolds(of: worker) {
-                actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
+                actions.append(.worker(.send(workers[worker].id, .cancel(attempt))))
             }
         }
-        actions.append(.sweepSpool)
+        actions.append(.spool(.sweep))
     }
 
     // MARK: Orphans
@@ -95,7 +95,7 @@ extension BrokerCore {
         case .running(let worker, let attempt):
             workers.cancel(attempt, at: worker)
             ledger.flights.cancelled += 1
-            actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
+            actions.append(.worker(.send(workers[worker].id, .cancel(attempt))))
         case .responded(let response): drop(response)
         }
     }

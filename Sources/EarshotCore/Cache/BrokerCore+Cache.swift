@@ -81,7 +81,7 @@ extension BrokerCore {
         ledger.cache.asked += 1
         let name = FlightName(number: flight, id: flights[flight].id)
         let key = CacheKey(request, partition: flights[flight].ownKey ?? "")
-        actions.append(.lookUp(name, key, request))
+        actions.append(.cache(.lookUp(name, key, request)))
     }
 
     /// Whether the flight is looked up in the cache. A request that bypasses the cache and may not be fetched either
@@ -177,7 +177,7 @@ extension BrokerCore {
         }
         cachePlans[flight] = CachePlan(stored: stored, reading: source, fallback: fallback)
         enter(.asking, flight)
-        actions.append(.readCached(FlightName(number: flight, id: record.id), stored.entry))
+        actions.append(.cache(.read(FlightName(number: flight, id: record.id), stored.entry)))
     }
 
     /// Makes a response of a stored variant, and decides about it like about a response of an origin. Takes ownership
@@ -284,14 +284,14 @@ extension BrokerCore {
         switch freshening {
         case .update(let response):
             stored.response = response
-            actions.append(.refresh(key, stored.entry, response))
+            actions.append(.cache(.refresh(key, stored.entry, response)))
             use(stored, for: flight, as: .revalidated, now: now)
         case .useOnce(let response):
             stored.response = response
             use(stored, for: flight, as: .revalidated, now: now)
-            actions.append(.discard(key, stored.entry))
+            actions.append(.cache(.discard(key, stored.entry)))
         case .mismatch, .unrelated:
-            actions.append(.discard(key, stored.entry))
+            actions.append(.cache(.discard(key, stored.entry)))
             fetchAnew(flight)
         }
     }
@@ -308,8 +308,8 @@ extension BrokerCore {
                 of: stored.response, byHead: response.status, fields, to: flights[flight].request,
                 requestTime: requestTime, responseTime: calendarSeconds)
             switch freshening {
-            case .update(let response): actions.append(.refresh(key, stored.entry, response))
-            case .useOnce, .mismatch: actions.append(.discard(key, stored.entry))
+            case .update(let response): actions.append(.cache(.refresh(key, stored.entry, response)))
+            case .useOnce, .mismatch: actions.append(.cache(.discard(key, stored.entry)))
             case .unrelated: break
             }
             return
@@ -317,7 +317,7 @@ extension BrokerCore {
         guard response.status < 500, response.status != 429 else { return }
         let kept = store(flight, response, fields, requestTime: requestTime)
         let isReplaced = kept.map { $0.varyKey == stored.response.varyKey } ?? false
-        if !isReplaced { actions.append(.discard(key, stored.entry)) }
+        if !isReplaced { actions.append(.cache(.discard(key, stored.entry))) }
     }
 
     /// Stores a response if the rules allow it and it fits in the cache.
@@ -335,7 +335,9 @@ extension BrokerCore {
             status: response.status, response: fields, to: flights[flight].request, mode: mode,
             requestTime: requestTime, responseTime: calendarSeconds - age)
         guard !response.isCut, case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
-            if mode == .reload, response.status < 400 { actions.append(.invalidate([cacheKey(of: flight).url])) }
+            if mode == .reload, response.status < 400 {
+                actions.append(.cache(.invalidate([cacheKey(of: flight).url])))
+            }
             return nil
         }
         // The SHA-256 names the stored body, and later proves that it is complete.
@@ -347,7 +349,7 @@ extension BrokerCore {
         let entry = CacheEntryID(rawValue: generator.next() >> 1)
         let variant = CacheVariant(
             entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
-        actions.append(.store(cacheKey(of: flight), variant, response.body, file: response.file))
+        actions.append(.cache(.store(cacheKey(of: flight), variant, response.body, file: response.file)))
         return stored
     }
 
@@ -365,7 +367,7 @@ extension BrokerCore {
     private mutating func invalidate(after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest)
     {
         let urls = CacheRule().invalidations(status: response.status, response: fields, to: request)
-        if !urls.isEmpty { actions.append(.invalidate(urls)) }
+        if !urls.isEmpty { actions.append(.cache(.invalidate(urls))) }
     }
 
     // MARK: Revalidation
@@ -431,10 +433,10 @@ extension BrokerCore {
     mutating func drop(_ body: CachedBody) {
         switch body {
         case .missing: break
-        case .inline(let id): actions.append(.releaseBody(id))
+        case .inline(let id): actions.append(.spool(.releaseBody(id)))
         case .file(let name): releaseFile(name)
         case .both(let id, let name):
-            actions.append(.releaseBody(id))
+            actions.append(.spool(.releaseBody(id)))
             releaseFile(name)
         }
     }

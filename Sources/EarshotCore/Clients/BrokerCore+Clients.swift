@@ -35,7 +35,7 @@ extension BrokerCore {
     /// Closes a connection that has not sent HELLO in time.
     mutating func greetingEnded(_ id: ClientID) {
         guard let client = clientNumbers[id], clients[client].phase == .joining else { return }
-        actions.append(.close(id, reason: "silent"))
+        actions.append(.client(.close(id, reason: "silent")))
     }
 
     /// Handles a message of a client.
@@ -44,7 +44,7 @@ extension BrokerCore {
     public mutating func clientSaid(
         _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
     ) {
-        defer { if let body, !requestBodies.contains(body.id) { actions.append(.releaseBody(body.id)) } }
+        defer { if let body, !requestBodies.contains(body.id) { actions.append(.spool(.releaseBody(body.id))) } }
         guard let client = clientNumbers[id] else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }

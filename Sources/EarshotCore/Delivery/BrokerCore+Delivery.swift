@@ -166,7 +166,7 @@ extension BrokerCore {
             switch due.place {
             case .memory(let interest):
                 let (terminal, body) = terminal(of: interest, sequence: sequence)
-                actions.append(.deliver(clients[client].id, terminal, body))
+                actions.append(.client(.deliver(clients[client].id, terminal, body)))
             case .file(let number): sendWaiting(number, sequence, to: client)
             case .hole: continue
             }
@@ -201,7 +201,7 @@ extension BrokerCore {
         // Not at once, since the caller may be processing its requests. The timer lies in the future, so it fires in a
         // later pass.
         if clients[client].isAway { setTimer(clock.advanced(byNanoseconds: 1), lease(of: client)) }
-        actions.append(.close(clients[client].id, reason: "too-slow"))
+        actions.append(.client(.close(clients[client].id, reason: "too-slow")))
     }
 
     /// Withdraws the unsent terminals of removed requests from a client, including requests that another client

@@ -62,7 +62,7 @@ extension BrokerCore {
             request: mark, handler: record.handler, bytes: UInt32(clamping: bytes), failure: outcome.failure,
             isFiled: file != nil)
         let number = outcomes.addWaiting(waiting, of: interest, file: file)
-        actions.append(.keepWaiting(WaitingID(rawValue: number), terminal, body))
+        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number), terminal, body)))
         return number
     }
 
@@ -70,14 +70,15 @@ extension BrokerCore {
     mutating func sendWaiting(_ number: Int32, _ sequence: UInt64, to client: Int32) {
         let record = outcomes.waiting[number]
         guard !record.isInFile, let code = record.failure, let request = record.request.request else {
-            actions.append(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number)))
+            actions.append(
+                .client(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number))))
             return
         }
         let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
         var terminal = Terminal(
             handler: handlers[record.handler].id, request: request, sequence: sequence, outcome: .failed(failure))
         terminal.isDurable = record.interest.map { isDurable($0) } ?? false
-        actions.append(.deliver(clients[client].id, terminal, nil))
+        actions.append(.client(.deliver(clients[client].id, terminal, nil)))
     }
 
     /// Ends one delivery of a waiting terminal. The last one frees its record.
@@ -85,7 +86,7 @@ extension BrokerCore {
         let record = outcomes.waiting[number]
         if let freed = outcomes.releaseWaiting(number) {
             delete(freed)
-            if record.isInFile { actions.append(.forgetWaiting(WaitingID(rawValue: number))) }
+            if record.isInFile { actions.append(.spool(.forgetWaiting(WaitingID(rawValue: number)))) }
             handlers[record.handler].references -= 1
             dropHandlerIfIdle(record.handler)
         }
@@ -128,7 +129,7 @@ extension BrokerCore {
 
     /// Moves the body of an outcome from memory into the spool, if it is in memory.
     mutating func spill(_ outcome: Int32) {
-        if let (body, file) = outcomes.spill(outcome) { actions.append(.spill(body, file: file)) }
+        if let (body, file) = outcomes.spill(outcome) { actions.append(.spool(.spill(body, file: file))) }
     }
 
     /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would

@@ -14,14 +14,14 @@ extension BrokerCore {
         clock = now
         // Data on disk may be damaged in ways that SQLite does not detect.
         guard entry.id.rawValue <= DurableID.most else {
-            actions.append(.forgetDurable(entry.id))
+            actions.append(.durable(.forget(entry.id)))
             return
         }
         lastDurable = max(lastDurable, entry.id.rawValue)
         guard case .fetch(let fetch)? = try? ClientMessage(head: entry.head), fetch.options.isDurable,
             handlerNumbers[fetch.handler].flatMap({ listedInterest(fetch.request, of: $0) }) == nil
         else {
-            actions.append(.forgetDurable(entry.id))
+            actions.append(.durable(.forget(entry.id)))
             return
         }
         let age = calendarSeconds - min(max(entry.acceptedAt, 0), calendarSeconds)
@@ -136,7 +136,7 @@ extension BrokerCore {
         var kept = fetch
         kept.options.replacesHandler = false
         actions.append(
-            .storeDurable(id, acceptedAt: calendarSeconds, head: ClientMessage.fetch(kept).encoded()))
+            .durable(.store(id, acceptedAt: calendarSeconds, head: ClientMessage.fetch(kept).encoded())))
     }
 
     /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
@@ -252,7 +252,7 @@ extension BrokerCore {
         let result = DurableResult(
             head: BrokerMessage.terminal(terminal).encoded(), length: bytes, sha256: hasBody ? response?.sha256 : nil,
             body: body, file: file)
-        actions.append(.storeResult(id, result))
+        actions.append(.durable(.storeResult(id, result)))
     }
 
     /// Publishes an outcome to the listeners. Without listeners it waits: on disk, or as a failure in memory if it was
@@ -385,7 +385,7 @@ extension BrokerCore {
                 continue
             }
             reads += 1
-            actions.append(.readResult(id))
+            actions.append(.durable(.readResult(id)))
         }
     }
 
@@ -397,7 +397,7 @@ extension BrokerCore {
     /// Deletes a request from disk when its ID is free. No effect on other requests.
     mutating func forgetDurable(_ interest: Int32) {
         guard isDurable(interest), let record = takeRecord(of: interest) else { return }
-        actions.append(.forgetDurable(record.id))
+        actions.append(.durable(.forget(record.id)))
     }
 
     /// Releases what the interest holds in a durable phase. The caller enters the next phase.

@@ -152,9 +152,9 @@ extension BrokerCore {
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id
         if let body = record.body {
-            actions.append(.sendJob(id, job, body))
+            actions.append(.worker(.sendJob(id, job, body)))
         } else {
-            actions.append(.sendWorker(id, .job(job)))
+            actions.append(.worker(.send(id, .job(job))))
         }
     }
 
@@ -199,7 +199,7 @@ extension BrokerCore {
         case .idle: return
         case .waiting(let end): next = end
         case .asking(let end):
-            actions.append(.sendWorker(id, .ping))
+            actions.append(.worker(.send(id, .ping)))
             next = end
         case .silent(let end):
             self.end(silent: worker, now: now)
@@ -212,7 +212,7 @@ extension BrokerCore {
     /// Disconnects a user's own worker that did not answer a PING in time, or has the shell kill a child process.
     mutating func end(silent worker: Int32, now: Tick) {
         guard workers[worker].isOwn else {
-            actions.append(.killWorker(workers[worker].id))
+            actions.append(.worker(.kill(workers[worker].id)))
             return
         }
         putOut(worker, "silent", "a PING was not answered in time", now: now)

@@ -346,7 +346,7 @@ extension BrokerCore {
     mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
         let attempt = attempt(of: flight)
         guard workers.raise(attempt, to: maxBytes, at: worker) else { return }
-        actions.append(.sendWorker(workers[worker].id, .raise(attempt, maxBytes: maxBytes)))
+        actions.append(.worker(.send(workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
     }
 
     /// The flight that is or will be fetched for this one: the end of its chain of redirects.
@@ -430,7 +430,7 @@ extension BrokerCore {
         dropCachePlan(of: flight)
         if flights[flight].mode != .default { modedFlights -= 1 }
         probeEnded(flight, isAnswered: false)
-        if let body = flights[flight].body, requestBodies.release(body) { actions.append(.releaseBody(body)) }
+        if let body = flights[flight].body, requestBodies.release(body) { actions.append(.spool(.releaseBody(body))) }
         requestHeads.remove(.flight(flight))
         let scope = flights[flight].scope
         flightCounts[flights[flight].phase] -= 1

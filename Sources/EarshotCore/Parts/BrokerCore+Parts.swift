@@ -12,7 +12,7 @@ extension BrokerCore {
     /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
         guard !workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
-        actions.append(.removePart(SpoolName.kept(of: attempt)))
+        actions.append(.spool(.removePart(SpoolName.kept(of: attempt))))
     }
 
     /// Handles the expiry of a part that was set aside.
@@ -62,7 +62,7 @@ extension BrokerCore {
             let body = ResumeRule().beginning(
                 Int64(bytes), status: 200, response: growing.fields, of: request, now: calendarSeconds)
         else {
-            actions.append(.removePart(file))
+            actions.append(.spool(.removePart(file)))
             return
         }
         let part = KeptPart(file: file, body: body, fields: growing.fields, generation: growing.generation)
@@ -102,7 +102,7 @@ extension BrokerCore {
             return nil
         }
         let file = SpoolName.part(of: attempt, pid: Int32(clamping: workers[worker].pid))
-        actions.append(.lendPart(part.file, as: file))
+        actions.append(.spool(.lendPart(part.file, as: file)))
         let total = part.body.totalBytes.map { Int($0) }
         return (
             Job.Resume(bytes: part.bytes, total: total, validator: validator),
@@ -111,6 +111,6 @@ extension BrokerCore {
     }
 
     mutating func delete(_ part: KeptPart?) {
-        if let part { actions.append(.removePart(part.file)) }
+        if let part { actions.append(.spool(.removePart(part.file))) }
     }
 }

@@ -18,7 +18,7 @@ extension BrokerCore {
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
             }
         }
-        actions.append(.answer(clients[client].id, query, json: json.bytes))
+        actions.append(.client(.answer(clients[client].id, query, json: json.bytes)))
     }
 
     private func writeStatus(_ limit: Int?, to json: inout JSONText, now: Tick) {

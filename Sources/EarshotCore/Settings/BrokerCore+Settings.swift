@@ -17,7 +17,7 @@ extension BrokerCore {
             try settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)
             // The supervisor is notified before the client, so a confirmed change outlives this broker.
-            actions.append(.settingChanged(change))
+            actions.append(.supervisor(.settingChanged(change)))
             reply(.message(.changed(change.setting)), to: client)
         } catch {
             refuse(client, "bad-setting", error.description, .set(setting))
@@ -27,8 +27,8 @@ extension BrokerCore {
     /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
-        if isCaching, let bytes = settings[.cacheSize] { actions.append(.limitCache(bytes: bytes)) }
-        if isKeeping, let bytes = settings[.durableSize] { actions.append(.limitDurable(bytes: bytes)) }
+        if isCaching, let bytes = settings[.cacheSize] { actions.append(.cache(.limit(bytes: bytes))) }
+        if isKeeping, let bytes = settings[.durableSize] { actions.append(.durable(.limit(bytes: bytes))) }
         let terms = settings.applied(to: workerLimits)
         guard terms != workerLimits else { return }
         workerLimits = terms
@@ -47,6 +47,6 @@ extension BrokerCore {
         var terms = workerLimits
         if workers[worker].isOwn { terms.slots = nil }
         workers.told(slots: terms.slots, worker)
-        actions.append(.sendWorker(workers[worker].id, .limits(terms)))
+        actions.append(.worker(.send(workers[worker].id, .limits(terms))))
     }
 }

@@ -33,11 +33,11 @@ extension BrokerCore {
     mutating func drop(_ response: Outcome.Response) { delete(outcomes.release(response)) }
 
     mutating func releaseFile(_ file: String) {
-        if outcomes.release(file: file) { actions.append(.releaseFile(file)) }
+        if outcomes.release(file: file) { actions.append(.spool(.releaseFile(file))) }
     }
 
     mutating func delete(_ freed: OutcomeStore.Freed) {
-        if let body = freed.body { actions.append(.releaseBody(body)) }
-        for file in freed.files { actions.append(.releaseFile(file)) }
+        if let body = freed.body { actions.append(.spool(.releaseBody(body))) }
+        for file in freed.files { actions.append(.spool(.releaseFile(file))) }
     }
 }

@@ -134,7 +134,7 @@ extension BrokerCore {
         switch workers.isolationEnded(at: worker, now: now) {
         case .stale, .cleared(nil): break
         case .awaiting(let end, let asks):
-            if asks { actions.append(.sendWorker(id, .ping)) }
+            if asks { actions.append(.worker(.send(id, .ping))) }
             setTimer(end, .isolation(id))
         case .cleared(let flight?): flights[flight].isSuspect = false
         case .silent: end(silent: worker, now: now)

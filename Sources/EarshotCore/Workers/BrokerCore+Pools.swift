@@ -84,8 +84,8 @@ extension BrokerCore {
     /// broker does not kill a user's process; child processes are killed instead, see `end(silent:)`.
     mutating func putOut(_ worker: Int32, _ code: String, _ detail: String, now: Tick) {
         let id = workers[worker].id
-        actions.append(.sendWorker(id, .error(code: code, detail: detail)))
-        actions.append(.closeWorker(id))
+        actions.append(.worker(.send(id, .error(code: code, detail: detail))))
+        actions.append(.worker(.close(id)))
         workerLost(id, now: now)
     }
 
@@ -94,10 +94,10 @@ extension BrokerCore {
     public mutating func workerBlocked(_ id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         guard workers[worker].isOwn else {
-            actions.append(.killWorker(id))
+            actions.append(.worker(.kill(id)))
             return
         }
-        actions.append(.closeWorker(id))
+        actions.append(.worker(.close(id)))
         workerLost(id, now: now)
     }
 }

@@ -15,7 +15,7 @@ extension BrokerCore {
             return
         }
         workers.drain(worker)
-        actions.append(.killWorker(id))
+        actions.append(.worker(.kill(id)))
     }
 
     /// Handles the loss of a worker's connection or process: queues its flights again.
@@ -55,17 +55,17 @@ extension BrokerCore {
     /// Handles a message of a worker. The core owns the inline body from here on.
     public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
         guard let worker = workers.number(of: id) else {
-            if let body { actions.append(.releaseBody(body)) }
+            if let body { actions.append(.spool(.releaseBody(body))) }
             return
         }
         clock = now
         workers.heard(worker, now: now)
         if workers[worker].phase == .joining {
-            if let body { actions.append(.releaseBody(body)) }
+            if let body { actions.append(.spool(.releaseBody(body))) }
             if case .ready(let ready) = message {
                 workerReady(ready, worker, now: now)
             } else {
-                actions.append(.sendWorker(id, .error(code: "bad-message", detail: "say READY EARW/1 first")))
+                actions.append(.worker(.send(id, .error(code: "bad-message", detail: "say READY EARW/1 first"))))
             }
             return
         }
@@ -73,12 +73,12 @@ extension BrokerCore {
             attemptDone(completion, body: body, by: worker, now: now)
             return
         }
-        if let body { actions.append(.releaseBody(body)) }
+        if let body { actions.append(.spool(.releaseBody(body))) }
         switch message {
         case .done: break
         case .pong: if let flight = workers.ponged(worker) { flights[flight].isSuspect = false }
         case .ready:
-            actions.append(.sendWorker(id, .error(code: "bad-message", detail: "READY was said before")))
+            actions.append(.worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
         case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
             partTold(part, of: attempt, at: worker)
@@ -110,7 +110,7 @@ extension BrokerCore {
             attemptFailed(attempt, code, 0, by: worker, now: now)
         }
         guard workers[worker].phase != .joining, workers[worker].isOwn else {
-            actions.append(.sendWorker(id, .error(code: error.code.rawValue, detail: error.detail)))
+            actions.append(.worker(.send(id, .error(code: error.code.rawValue, detail: error.detail))))
             return
         }
         putOut(worker, error.code.rawValue, error.detail, now: now)
@@ -129,14 +129,14 @@ extension BrokerCore {
         let isTrusted = secret.map { secret in ready.secret.map { isSame($0, secret) } ?? false } ?? true
         guard schemes.isDisjoint(with: web) || isTrusted else {
             let detail = "http and https are for the supervisor's children"
-            actions.append(.sendWorker(id, .error(code: "not-a-child", detail: detail)))
+            actions.append(.worker(.send(id, .error(code: "not-a-child", detail: detail))))
             return
         }
         // Workers of http and https serve no other scheme, so that pools share no slots with the web pool.
         let isWeb = schemes.isSuperset(of: web)
         guard let served = isWeb ? [WorkerPool.web] : pools.register(schemes.subtracting(web).sorted()) else {
             let detail = "\(limits.pools - 1) schemes may be registered: there is no room for others"
-            actions.append(.sendWorker(id, .error(code: "limit", detail: detail)))
+            actions.append(.worker(.send(id, .error(code: "limit", detail: detail))))
             return
         }
         workers.joined(
@@ -146,11 +146,11 @@ extension BrokerCore {
         for attempt in ready.holds where attempt.broker != instance {
             let isTold = adoption.isOpen && ready.tellsHolds
             workers.holdsForeign(attempt, isTold: isTold, at: worker)
-            if !isTold { actions.append(.sendWorker(id, .cancel(attempt))) }
+            if !isTold { actions.append(.worker(.send(id, .cancel(attempt)))) }
         }
         if !workers[worker].isEmpty { watch(worker, now: now) }
         // A user's own worker may serve the next broker, so it gets DRAIN only on request.
-        if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.sendWorker(id, .drain)) }
+        if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.worker(.send(id, .drain))) }
     }
 
     /// Compares two secrets in constant time, so that the duration does not reveal the first difference.
@@ -164,7 +164,7 @@ extension BrokerCore {
         if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
         settlePurges(of: completion.attempt, at: worker)
         guard let lease = endLease(completion.attempt, at: worker) else {
-            if let body { actions.append(.releaseBody(body)) }
+            if let body { actions.append(.spool(.releaseBody(body))) }
             if let file = completion.file { releaseFile(file) }
             return
         }
@@ -366,7 +366,7 @@ extension BrokerCore {
         let abandoned = isResumable ? AbandonedFlight(key: flights[flight].key, request: flights[flight].request) : nil
         workers.cancel(attempt, abandoned: abandoned, at: worker)
         ledger.flights.cancelled += 1
-        actions.append(.sendWorker(workers[worker].id, .cancel(attempt)))
+        actions.append(.worker(.send(workers[worker].id, .cancel(attempt))))
     }
 
     /// The current attempt of a running flight.

@@ -151,17 +151,17 @@ struct DurableWorld {
 
     private mutating func carryOut(_ action: Action) throws(Violation) {
         switch action {
-        case .send(_, .accepted(let handler, let request)):
+        case .client(.send(_, .accepted(let handler, let request))):
             report.accepted += 1
             let name = RequestName(handler: handler, request: request)
             try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
-        case .deliver(let id, let terminal, let body):
+        case .client(.deliver(let id, let terminal, let body)):
             try told(terminal, content(of: terminal, body), to: id)
-        case .keepWaiting(let id, let terminal, let body):
+        case .spool(.keepWaiting(let id, let terminal, let body)):
             let content = content(of: terminal, body)
             guard spool.keep(terminal, content, as: id) else { throw Violation(1, "a terminal is lost in its file") }
             if spool.isFull { core.waitingFailed(now: now) }
-        case .deliverWaiting(let id, let sequence, let number):
+        case .client(.deliverWaiting(let id, let sequence, let number)):
             guard let kept = spool.terminals[number] else {
                 throw Violation(12, "a terminal is told that waits no more")
             }
@@ -173,30 +173,37 @@ struct DurableWorld {
             var terminal = kept.terminal
             terminal.sequence = sequence
             try told(terminal, kept.content, to: id)
-        case .forgetWaiting(let id):
+        case .spool(.forgetWaiting(let id)):
             guard spool.forget(id) else { throw Violation(12, "a terminal that waits is forgotten twice") }
-        case .spill(let body, let file):
+        case .spool(.spill(let body, let file)):
             if spool.keep(contents[body], as: file) { contents[body] = nil } else { core.spillFailed(body, now: now) }
-        case .releaseFile(let file): spool.release(file)
-        case .close(let id, _): closed.insert(id)
-        case .sendWorker(_, .job(let job)):
+        case .spool(.releaseFile(let file)): spool.release(file)
+        case .client(.close(let id, _)): closed.insert(id)
+        case .worker(.send(_, .job(let job))):
             let disk = disk
             try promises.started(job.url) { disk.hasRow(of: $0) }
             jobs.append(job)
-        case .sendWorker(_, .cancel(let attempt)):
+        case .worker(.send(_, .cancel(let attempt))):
             jobs.removeAll { $0.attempt == attempt }
             core.workerSaid(
                 .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
-        case .releaseBody(let body): contents[body] = nil
+        case .spool(.releaseBody(let body)): contents[body] = nil
+        case .durable(let asked): ask(asked)
+        default: break
+        }
+    }
+
+    private mutating func ask(_ asked: Action.Durable) {
+        switch asked {
         case .storeResult(_, let result):
-            disk.ask(action, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
-        case .storeDurable(let id, _, let head):
+            disk.ask(asked, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
+        case .store(let id, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
                 promises.given(RequestName(handler: fetch.handler, request: fetch.request), id)
             }
-            disk.ask(action, content: nil)
-        case .readResult, .forgetDurable: disk.ask(action, content: nil)
-        default: break
+            disk.ask(asked, content: nil)
+        case .readResult, .forget: disk.ask(asked, content: nil)
+        case .limit: break
         }
     }
 

@@ -24,7 +24,7 @@ struct SimulatedDisk {
     /// Number of rows of a request; an earlier one of the same name may not be deleted yet.
     private var counts: [RequestName: Int] = [:]
     /// Queued requests, with the content of their bodies.
-    private var waiting: [(action: Action, content: String?)] = []
+    private var waiting: [(action: Action.Durable, content: String?)] = []
     var answers: [Answer] = []
     /// Requests deleted since the last check.
     var forgotten: [(name: RequestName, id: DurableID)] = []
@@ -40,7 +40,7 @@ struct SimulatedDisk {
 
     func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
 
-    mutating func ask(_ action: Action, content: String?) { waiting.append((action, content)) }
+    mutating func ask(_ action: Action.Durable, content: String?) { waiting.append((action, content)) }
 
     mutating func kill() {
         waiting = []
@@ -56,9 +56,9 @@ struct SimulatedDisk {
 
     var waitingCount: Int { waiting.count }
 
-    private mutating func carryOut(_ action: Action, _ content: String?) {
+    private mutating func carryOut(_ action: Action.Durable, _ content: String?) {
         switch action {
-        case .storeDurable(let id, let acceptedAt, let head):
+        case .store(let id, let acceptedAt, let head):
             guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
                 answers.append(.refused(id))
                 return
@@ -76,14 +76,14 @@ struct SimulatedDisk {
         case .readResult(let id):
             let other = canary == .exchanged ? rows.values.first { $0.result != nil && $0.name != rows[id]?.name } : nil
             answers.append(.read(id, (other ?? rows[id])?.result))
-        case .forgetDurable(let id):
+        case .forget(let id):
             guard let name = rows[id]?.name else { return }
             forgotten.append((name, id))
             guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
             rows[id] = nil
             let left = counts[name, default: 1] - 1
             counts[name] = left > 0 ? left : nil
-        default: break
+        case .limit: break
         }
     }
 }

@@ -6,21 +6,21 @@ internal import EarshotWire
 extension ReferenceModel {
     func take(_ action: Action, after event: BrokerEvent) {
         switch action {
-        case .send(let id, let message): said(message, to: id)
-        case .answer(let id, _, let json):
+        case .client(.send(let id, let message)): said(message, to: id)
+        case .client(.answer(let id, _, let json)):
             expect(!json.isEmpty, 1, "client \(id.rawValue) gets an empty answer")
             answered("an answer", to: id) { if case .answer = $0 { true } else { false } }
-        case .deliver(let id, let terminal, let body):
+        case .client(.deliver(let id, let terminal, let body)):
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass, isRead: false)
-        case .keepWaiting(let number, let terminal, let body):
+        case .spool(.keepWaiting(let number, let terminal, let body)):
             expect(!isSpoolFull, 11, "a terminal is to be written while the spool is full")
             if let body { expect(bodies.contains(body), 12, "body \(body.rawValue) waits after its release") }
             if let file = terminal.waitingName {
                 expect(files.contains(file), 12, "\(file) waits once more after its release")
             }
             expect(waiting.updateValue((terminal, body), forKey: number) == nil, 1, "a terminal is lost in its file")
-        case .deliverWaiting(let id, let sequence, let number):
+        case .client(.deliverWaiting(let id, let sequence, let number)):
             guard let kept = waiting[number] else {
                 object(12, "client \(id.rawValue) is sent a terminal that waits no more")
                 return
@@ -28,9 +28,9 @@ extension ReferenceModel {
             var terminal = kept.terminal
             terminal.sequence = sequence
             delivered(terminal, kept.body, to: id, inPass: false, isRead: true)
-        case .forgetWaiting(let number):
+        case .spool(.forgetWaiting(let number)):
             expect(waiting.removeValue(forKey: number) != nil, 12, "a terminal that waits is forgotten twice")
-        case .close(let id, _):
+        case .client(.close(let id, _)):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
             owedEnds.remove(client.id)
@@ -40,42 +40,43 @@ extension ReferenceModel {
                     || client.isUnreadable || client.unsentReplies > limits.keptReplies
                     || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
-        case .sendWorker(let id, .job(let job)), .sendJob(let id, let job, _): started(job, at: id)
-        case .sendWorker(let id, .cancel(let attempt)):
+        case .worker(.send(let id, .job(let job))), .worker(.sendJob(let id, let job, _)): started(job, at: id)
+        case .worker(.send(let id, .cancel(let attempt))):
             guard owedCancellations.remove(attempt) == nil else { return }
             // An attempt of an earlier broker may be cancelled, but not for a flight of this one.
             let isForeign = attempt.broker != instance && pool[id]?.leases[attempt] == nil
             expect(isForeign, 4, "\(attempt) is cancelled although it is wanted")
-        case .sendWorker(_, .raise(let attempt, let maxBytes)):
+        case .worker(.send(_, .raise(let attempt, let maxBytes))):
             guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
                 object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
                 return
             }
             owedRaise = nil
-        case .sendWorker(let id, .ping): asked(id)
-        case .sendWorker(let id, .drain): drained(id)
-        case .sendWorker, .sweepSpool, .settingChanged: break
-        case .killWorker(let id): killed(id)
-        case .closeWorker(let id): closed(id)
-        case .lendPart(let file, let name):
+        case .worker(.send(let id, .ping)): asked(id)
+        case .worker(.send(let id, .drain)): drained(id)
+        case .worker(.send), .spool(.sweep), .supervisor: break
+        case .worker(.kill(let id)): killed(id)
+        case .worker(.close(let id)): closed(id)
+        case .spool(.lendPart(let file, let name)):
             guard let part = keptParts.removeValue(forKey: file) else {
                 object(12, "\(file) is given away and was not kept")
                 return
             }
             lent = (name, part)
-        case .removePart(let file):
+        case .spool(.removePart(let file)):
             expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is removed and was not kept")
-        case .spill(let body, let file):
+        case .spool(.spill(let body, let file)):
             expect(!isSpoolFull, 11, "a body is to be written while the spool is full")
             expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is spilled after its release")
             spilled[body] = file
             files.insert(file)
-        case .releaseBody(let body): expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
-        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache:
+        case .spool(.releaseBody(let body)):
+            expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
+        case .cache:
             object(13, "a cache is asked that is not there: \(action)")
-        case .storeDurable, .storeResult, .readResult, .forgetDurable, .limitDurable:
+        case .durable:
             object(13, "a disk is asked that is not there: \(action)")
-        case .releaseFile(let file):
+        case .spool(.releaseFile(let file)):
             given[file] = nil
             expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }

@@ -258,7 +258,7 @@ final class ReferenceModel {
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):
             // The model cannot predict whether there is room for its schemes, because remembering a scheme takes room.
-            let isTakenIn = actions.contains { if case .sendWorker(id, .limits) = $0 { true } else { false } }
+            let isTakenIn = actions.contains { if case .worker(.send(id, .limits)) = $0 { true } else { false } }
             guard let worker = pool[id] else { return }
             worker.askedAt = nil
             if !worker.isReady, isTakenIn { workerReady(ready, worker) }

@@ -172,56 +172,60 @@ struct BrokerUnderTest {
         var isResumed = false
         for action in actions {
             switch (canary, action) {
-            case (.lostRedelivery, .deliver) where isGreeting, (.lostRedelivery, .deliverWaiting) where isGreeting:
+            case (.lostRedelivery, .client(.deliver)) where isGreeting,
+                (.lostRedelivery, .client(.deliverWaiting)) where isGreeting:
                 isGreeting = false
-            case (.lostReply, .send(_, .welcome(let welcome))):
+            case (.lostReply, .client(.send(_, .welcome(let welcome)))):
                 isResumed = welcome.replies != nil
                 changed.append(action)
-            case (.lostReply, .answer) where isResumed: isResumed = false
-            case (.lostReply, .send(_, let message)) where isResumed && message.isReply: isResumed = false
-            case (.lostWaiting, .deliverWaiting(_, let sequence, _)) where sequence.isMultiple(of: 5): break
-            case (.swappedWaiting, .deliverWaiting(let client, let sequence, let id)):
+            case (.lostReply, .client(.answer)) where isResumed: isResumed = false
+            case (.lostReply, .client(.send(_, let message))) where isResumed && message.isReply: isResumed = false
+            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _))) where sequence.isMultiple(of: 5): break
+            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id))):
                 let other = WaitingID(rawValue: max(0, id.rawValue - 1))
-                changed.append(.deliverWaiting(client, sequence: sequence, waiting.contains(other) ? other : id))
-            case (.swappedWaiting, .keepWaiting(let id, _, _)):
+                changed.append(
+                    .client(.deliverWaiting(client, sequence: sequence, waiting.contains(other) ? other : id)))
+            case (.swappedWaiting, .spool(.keepWaiting(let id, _, _))):
                 waiting.insert(id)
                 changed.append(action)
-            case (.swappedWaiting, .forgetWaiting(let id)):
+            case (.swappedWaiting, .spool(.forgetWaiting(let id))):
                 waiting.remove(id)
                 changed.append(action)
-            case (.uncountedAcknowledgement, .deliverWaiting(let client, let sequence, _)):
+            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _))):
                 sequences[client] = sequence
                 changed.append(action)
-            case (.duplicateTerminal, .deliver): changed += [action, action]
-            case (.terminalAfterRemoval, .deliver(let client, let terminal, _)):
+            case (.duplicateTerminal, .client(.deliver)): changed += [action, action]
+            case (.terminalAfterRemoval, .client(.deliver(let client, let terminal, _))):
                 delivered[RequestOf(client: client, handler: terminal.handler)] = action
                 changed.append(action)
-            case (.terminalAfterRemoval, .send(let client, .removed(.handler(let handler), _))):
+            case (.terminalAfterRemoval, .client(.send(let client, .removed(.handler(let handler), _)))):
                 changed.append(action)
                 if let late = delivered[RequestOf(client: client, handler: handler)] { changed.append(late) }
-            case (.uncountedAcknowledgement, .deliver(let client, let terminal, _)):
+            case (.uncountedAcknowledgement, .client(.deliver(let client, let terminal, _))):
                 sequences[client] = terminal.sequence
                 changed.append(action)
-            case (.secondAttempt, .sendWorker(let worker, .job(var job))):
+            case (.secondAttempt, .worker(.send(let worker, .job(var job)))):
                 changed.append(action)
                 job.attempt.attempt += 1
-                changed.append(.sendWorker(worker, .job(job)))
-            case (.splicedBody, .sendWorker(let worker, .job(var job))):
+                changed.append(.worker(.send(worker, .job(job))))
+            case (.splicedBody, .worker(.send(let worker, .job(var job)))):
                 job.resume?.bytes += 1
-                changed.append(.sendWorker(worker, .job(job)))
-            case (.lostCancellation, .sendWorker(_, .cancel(let attempt))) where attempt.broker == core.instance: break
-            case (.inheritedCancellation, .deliver(let client, var terminal, _)):
+                changed.append(.worker(.send(worker, .job(job))))
+            case (.lostCancellation, .worker(.send(_, .cancel(let attempt)))) where attempt.broker == core.instance:
+                break
+            case (.inheritedCancellation, .client(.deliver(let client, var terminal, _))):
                 terminal.outcome = .failed(Terminal.Failure(code: "cancelled"))
-                changed.append(.deliver(client, terminal, nil))
-            case (.inventedFullDisk, .deliver(let client, var terminal, let body)) where terminal.sequence % 7 == 0:
+                changed.append(.client(.deliver(client, terminal, nil)))
+            case (.inventedFullDisk, .client(.deliver(let client, var terminal, let body)))
+            where terminal.sequence % 7 == 0:
                 if case .result = terminal.outcome { terminal.outcome = .failed(Terminal.Failure(code: "spool-full")) }
-                changed.append(.deliver(client, terminal, body))
-            case (.sharedGift, .deliver(let client, let terminal, let body)):
-                changed.append(.deliver(client, Self.changed(terminal, isGiven: true), body))
-            case (.lostGift, .deliver(let client, let terminal, let body)):
-                changed.append(.deliver(client, Self.changed(terminal, isGiven: false), body))
-            case (.killedOwnWorker, .closeWorker(let worker)): changed.append(.killWorker(worker))
-            case (.staleCompletion, .sendWorker(_, .job(let job))):
+                changed.append(.client(.deliver(client, terminal, body)))
+            case (.sharedGift, .client(.deliver(let client, let terminal, let body))):
+                changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: true), body)))
+            case (.lostGift, .client(.deliver(let client, let terminal, let body))):
+                changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: false), body)))
+            case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))
+            case (.staleCompletion, .worker(.send(_, .job(let job)))):
                 current[job.attempt.flight] = job.attempt
                 changed.append(action)
             default: changed.append(action)

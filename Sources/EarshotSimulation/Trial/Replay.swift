@@ -27,7 +27,7 @@ struct Replay {
         var occurrences: [JobContent: Int] = [:]
         return history.map { entry in
             let step = Step(entry: entry, reference: Self.attempt(in: entry.event).flatMap { jobs[$0] })
-            for case .sendWorker(_, .job(let job)) in (try? trial.apply(entry.event, now: entry.now)) ?? [] {
+            for case .worker(.send(_, .job(let job))) in (try? trial.apply(entry.event, now: entry.now)) ?? [] {
                 let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                 let occurrence = occurrences[content, default: 0]
                 jobs[job.attempt] = Reference(content: content, occurrence: occurrence)
@@ -66,8 +66,8 @@ struct Replay {
             told.append(HistoryEntry(now: step.entry.now, event: event))
             do throws(Violation) {
                 for action in try trial.apply(event, now: step.entry.now) {
-                    if case .spill(let body, _) = action { spilled.insert(body) }
-                    guard case .sendWorker(let worker, .job(let job)) = action else { continue }
+                    if case .spool(.spill(let body, _)) = action { spilled.insert(body) }
+                    guard case .worker(.send(let worker, .job(let job))) = action else { continue }
                     let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                     given[content, default: []].append((job.attempt, worker))
                 }

@@ -231,48 +231,47 @@ struct World {
     /// - Returns: The resulting event.
     private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) throws(Violation) -> BrokerEvent? {
         switch action {
-        case .send(let id, .progress(let progress)) where isFull():
+        case .client(.send(let id, .progress(let progress))) where isFull():
             plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
             return .progressRefused(id, progress.handler, progress.request)
-        case .send(let id, let message): send(down: id.rawValue, .toClient(link: id.rawValue, message))
-        case .answer(let id, let query, _): send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
-        case .deliver(let id, let terminal, _): return deliver(terminal, to: id, &refused)
-        case .close(let id, _): closed(id.rawValue)
-        case .sendWorker(let id, _) where isWorkerFull(): return .workerBlocked(id)
-        case .sendJob(let id, _, _) where isWorkerFull(): return .workerBlocked(id)
-        case .sendWorker(let id, let message): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
-        case .sendJob(let id, let job, _): send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
-        case .killWorker(let id):
+        case .client(.send(let id, let message)): send(down: id.rawValue, .toClient(link: id.rawValue, message))
+        case .client(.answer(let id, let query, _)):
+            send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
+        case .client(.deliver(let id, let terminal, _)): return deliver(terminal, to: id, &refused)
+        case .client(.close(let id, _)): closed(id.rawValue)
+        case .worker(.send(let id, _)) where isWorkerFull(): return .workerBlocked(id)
+        case .worker(.sendJob(let id, _, _)) where isWorkerFull(): return .workerBlocked(id)
+        case .worker(.send(let id, let message)): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
+        case .worker(.sendJob(let id, let job, _)): send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
+        case .worker(.kill(let id)):
             if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
                 workerDies(worker)
             }
-        case .closeWorker(let id): closedWorker(id.rawValue)
-        case .keepWaiting(let id, let terminal, _):
+        case .worker(.close(let id)): closedWorker(id.rawValue)
+        case .spool(.keepWaiting(let id, let terminal, _)):
             waiting[id] = terminal
             return isDiskFull ? .waitingFailed : nil
-        case .deliverWaiting(let id, let sequence, let number):
+        case .client(.deliverWaiting(let id, let sequence, let number)):
             // The model has already reported a missing terminal.
             guard var terminal = waiting[number] else { return nil }
             // Nothing is read for a client whose socket is full.
             if !refused.contains(id), isUnreadable() { return .waitingLost(id) }
             terminal.sequence = sequence
             return deliver(terminal, to: id, &refused)
-        case .forgetWaiting(let id): waiting[id] = nil
-        case .spill(let body, let file):
+        case .spool(.forgetWaiting(let id)): waiting[id] = nil
+        case .spool(.spill(let body, let file)):
             // An existing file of that name is not written again.
             guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
             waitingBodies.insert(file)
-        case .releaseFile(let file):
+        case .spool(.releaseFile(let file)):
             waitingBodies.remove(file)
             taken[file] = nil
-        case .releaseBody, .settingChanged: break
-        case .sweepSpool: sweepSpool()
-        case .lendPart(let file, let other): rename(file, to: other)
-        case .removePart(let file): spool[file] = nil
+        case .spool(.releaseBody), .supervisor(.settingChanged): break
+        case .spool(.sweep): sweepSpool()
+        case .spool(.lendPart(let file, let other)): rename(file, to: other)
+        case .spool(.removePart(let file)): spool[file] = nil
         // This world has no cache and no disk for durable requests; the model reports their use.
-        case .lookUp, .readCached, .store, .refresh, .discard, .invalidate, .limitCache, .storeDurable, .storeResult,
-            .readResult, .forgetDurable, .limitDurable:
-            break
+        case .cache, .durable: break
         }
         return nil
     }

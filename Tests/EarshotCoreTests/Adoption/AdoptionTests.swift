@@ -166,7 +166,7 @@ struct AdoptionTests {
         #expect(rig.cancellations == [] && orphans(rig) == 2)
         rig.wait(milliseconds: 1)
         #expect(rig.cancellations == [held.attempt] && rig.releasedBodies == 1)
-        #expect(rig.actions.contains(.sweepSpool))
+        #expect(rig.actions.contains(.spool(.sweep)))
         rig.pass { $0.failed(job(of: held), "cancelled", by: first) }
         #expect(rig.core.isIdle && rig.core.audit() == [])
         // From here on the adoption is over.
@@ -255,7 +255,7 @@ struct AdoptionTests {
         let client = rig.client(1)
         let worker = bring(held, to: &rig)
         rig.pass { $0.fetch("h", "1", url, by: client) { $0.options.maxBytes = 20 } }
-        #expect(rig.actions.contains(.sendWorker(worker, .raise(held.attempt, maxBytes: 20))))
+        #expect(rig.actions.contains(.worker(.send(worker, .raise(held.attempt, maxBytes: 20)))))
         var removed = rig
         removed.pass { $0.remove("h", by: client) }
         #expect(removed.cancellations == [held.attempt])
@@ -419,16 +419,16 @@ struct AdoptionTests {
         rig.pass { _ = bringEnded(held, to: &$0, fields: fields) }
         rig.pass { $0.fetch("h", "1", url, by: client) }
         let lookUp = try #require(
-            rig.actions.compactMap { if case .lookUp(let name, _, _) = $0 { name } else { nil } }.first)
+            rig.actions.compactMap { if case .cache(.lookUp(let name, _, _)) = $0 { name } else { nil } }.first)
         rig.pass { $0.core.cacheAnswered(lookUp, [], now: $0.now) }
         let stored = try #require(
-            rig.actions.compactMap { if case .store(_, let variant, _, _) = $0 { variant } else { nil } }.first)
+            rig.actions.compactMap { if case .cache(.store(_, let variant, _, _)) = $0 { variant } else { nil } }.first)
         #expect(stored.response.responseTime == 1_000_000 - 7)
         #expect(rig.jobs.isEmpty)
         let again = try #require(
-            rig.actions.compactMap { if case .lookUp(let name, _, _) = $0 { name } else { nil } }.first)
+            rig.actions.compactMap { if case .cache(.lookUp(let name, _, _)) = $0 { name } else { nil } }.first)
         rig.pass { $0.core.cacheAnswered(again, [stored], now: $0.now) }
-        #expect(rig.actions.contains { if case .readCached = $0 { true } else { false } })
+        #expect(rig.actions.contains { if case .cache(.read) = $0 { true } else { false } })
         rig.pass { $0.core.cacheRead(again, .inline($0.nextBody), now: $0.now) }
         #expect(rig.terminals(for: client) == ["h 1 200"])
         #expect(rig.core.audit() == [])

@@ -70,7 +70,7 @@ struct CacheTests {
 
     private var sources: [String] {
         rig.actions.compactMap { action in
-            guard case .deliver(_, let terminal, _) = action else { return nil }
+            guard case .client(.deliver(_, let terminal, _)) = action else { return nil }
             if case .failed(let failure) = terminal.outcome, failure.response == nil { return failure.code }
             return terminal.response?.source.rawValue
         }
@@ -204,7 +204,7 @@ struct CacheTests {
     mutating func `no-store and reload are not looked up`(mode: CacheMode) throws {
         try keep(fresh)
         ask(url, as: mode, answered: false)
-        #expect(!rig.actions.contains { if case .lookUp = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
         #expect(fieldsOfJob.contains("cache-control: no-cache"))
         let before = cache.kept.values.joined().map(\.variant.entry)
         answer(try #require(rig.jobs.first), fresh)
@@ -215,7 +215,7 @@ struct CacheTests {
     mutating func `a request that chooses its answer goes past it`(field: String) throws {
         try keep(fresh)
         ask(url, fields: field, answered: false)
-        #expect(!rig.actions.contains { if case .lookUp = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
         #expect(fieldsOfJob == [field])
     }
 
@@ -401,11 +401,11 @@ struct CacheTests {
     @Test mutating func `a broker without a cache asks none`() throws {
         rig.core.isCaching = false
         ask(url, answered: false)
-        #expect(rig.actions.allSatisfy { if case .lookUp = $0 { false } else { true } })
+        #expect(rig.actions.allSatisfy { if case .cache(.lookUp) = $0 { false } else { true } })
         let worker = worker
         let job = try #require(rig.jobs.first)
         rig.pass { [fresh] in $0.done(job, by: worker, fields: fresh) }
-        #expect(rig.actions.allSatisfy { if case .store = $0 { false } else { true } })
+        #expect(rig.actions.allSatisfy { if case .cache(.store) = $0 { false } else { true } })
         ask(url, as: .onlyIfCached, answered: false)
         #expect(sources == ["not-cached"])
     }

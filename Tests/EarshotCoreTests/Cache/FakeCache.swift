@@ -17,15 +17,16 @@ struct FakeCache {
 
     var count: Int { kept.values.reduce(0) { $0 + $1.count } }
 
-    /// Carries out an action.
+    /// Carries an action out, if it is one for the cache.
     ///
-    /// - Returns: the reply to the core, if any.
+    /// - Returns: the report to the core.
     mutating func carryOut(_ action: Action) -> ((inout BrokerCore, Tick) -> Void)? {
-        switch action {
+        guard case .cache(let asked) = action else { return nil }
+        switch asked {
         case .lookUp(let flight, let key, _):
             let variants = kept[key, default: []].map(\.variant)
             return { core, now in core.cacheAnswered(flight, variants, now: now) }
-        case .readCached(let flight, let entry):
+        case .read(let flight, let entry):
             let body = read(entry)
             return { core, now in core.cacheRead(flight, body, now: now) }
         case .store(let key, let variant, let body, _):
@@ -46,7 +47,7 @@ struct FakeCache {
                     return kept
                 }
             }
-        default: break
+        case .limit: break
         }
         return nil
     }

@@ -113,7 +113,7 @@ struct MessageBoundsTests {
     }
 
     private static func deliveredBytes(_ action: Action) -> Int? {
-        guard case .deliver(_, let terminal, _) = action else { return nil }
+        guard case .client(.deliver(_, let terminal, _)) = action else { return nil }
         return BrokerMessage.terminal(terminal).encoded().count
     }
 }

@@ -33,9 +33,9 @@ struct ReplyTests {
     private func sent(to client: ClientID) -> [String] {
         rig.actions.compactMap { action in
             switch action {
-            case .deliver(client, let terminal, _): "\(terminal.sequence)"
-            case .answer(client, let query, _): "ANSWER \(query.words.joined(separator: " "))"
-            case .send(client, let message):
+            case .client(.deliver(client, let terminal, _)): "\(terminal.sequence)"
+            case .client(.answer(client, let query, _)): "ANSWER \(query.words.joined(separator: " "))"
+            case .client(.send(client, let message)):
                 String(decoding: message.encoded().prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
             default: nil
             }
@@ -153,7 +153,7 @@ struct ReplyTests {
         rig.pass { $0.say(.query(.ping), by: b) }
         #expect(sent(to: b).isEmpty && rig.actions.isEmpty)
         rig.pass { $0.say(.query(.ping), by: b) }
-        #expect(rig.actions == [.close(b, reason: "too-slow")])
+        #expect(rig.actions == [.client(.close(b, reason: "too-slow"))])
         #expect(rig.core.audit() == [])
     }
 

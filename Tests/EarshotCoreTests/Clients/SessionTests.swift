@@ -25,7 +25,9 @@ struct SessionTests {
 
     /// The sequence numbers of terminals sent to a client in the last pass.
     private func sequences(for client: ClientID) -> [UInt64] {
-        rig.actions.compactMap { if case .deliver(client, let terminal, _) = $0 { terminal.sequence } else { nil } }
+        rig.actions.compactMap {
+            if case .client(.deliver(client, let terminal, _)) = $0 { terminal.sequence } else { nil }
+        }
     }
 
     private func welcome(of client: ClientID) -> Welcome? {
@@ -160,7 +162,7 @@ struct SessionTests {
         lose(b)
         rig.pass { rig in for job in running + more { rig.done(job, by: worker) } }
         #expect(rig.core.ledger.deliveries.outstanding == 9)
-        #expect(!rig.actions.contains { if case .deliver = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
         // Nothing starts for a full window. The rest starts when the client returns and reads.
         let watcher = connect(7, name: "w")
         rig.pass { $0.fetch("g", "1", "http://g/", by: watcher) }
@@ -264,7 +266,7 @@ struct SessionTests {
         lose(first)
         lose(second)
         #expect(rig.core.ledger.deliveries.outstanding == 1)
-        #expect(!rig.actions.contains { if case .deliver = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
     }
 
     @Test mutating func `who is owed too much while away is purged`() {
@@ -334,7 +336,7 @@ struct SessionTests {
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
         let b = connect(2, name: "b")
         answer(4, by: b)
-        #expect(rig.actions.contains(.close(a, reason: "too-slow")) || rig.core.clients[0].isClosing)
+        #expect(rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.clients[0].isClosing)
         lose(a)
         _ = rig.core.takeActions()
         let c = connect(3, token: CoreRig.token(of: a))
@@ -355,7 +357,7 @@ struct SessionTests {
         rig.pass { $0.remove("h", by: a) }
         repeat {
             heard += rig.terminals(for: watcher).count
-            #expect(!rig.actions.contains { if case .close = $0 { true } else { false } })
+            #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
             let upTo = UInt64(heard)
             rig.pass { $0.say(.acknowledge(upTo), by: watcher) }
         } while rig.core.isPurging || !rig.terminals(for: watcher).isEmpty
@@ -376,14 +378,14 @@ struct SessionTests {
         rig.wait(milliseconds: 499)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.close(stopped, reason: "too-slow")])
+        #expect(rig.actions == [.client(.close(stopped, reason: "too-slow"))])
         // From here on the other client does not acknowledge either.
         rig.wait(milliseconds: 999)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.close(reader, reason: "too-slow")])
+        #expect(rig.actions == [.client(.close(reader, reason: "too-slow"))])
         rig.wait(milliseconds: 100_000)
-        #expect(!rig.actions.contains(.close(small, reason: "too-slow")))
+        #expect(!rig.actions.contains(.client(.close(small, reason: "too-slow"))))
         #expect(rig.core.audit() == [])
     }
 
@@ -394,12 +396,12 @@ struct SessionTests {
         rig.say(.query(.ping), by: silent)
         let a = connect(2)
         rig.wait(milliseconds: 9_999)
-        #expect(!rig.actions.contains { if case .close = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.close(silent, reason: "silent")])
+        #expect(rig.actions == [.client(.close(silent, reason: "silent"))])
         rig.pass { $0.say(.bye, by: a) }
         rig.wait(milliseconds: 10_000)
-        #expect(rig.actions == [.close(a, reason: "silent")])
+        #expect(rig.actions == [.client(.close(a, reason: "silent"))])
     }
 
     @Test mutating func `10,000 that come and go leave nothing`() {

@@ -10,7 +10,7 @@ import Testing
 
     /// The form of the body in a client's only terminal of the last pass.
     private func form(for client: ClientID) -> String? {
-        for case .deliver(client, let terminal, let body) in rig.actions {
+        for case .client(.deliver(client, let terminal, let body)) in rig.actions {
             guard case .result(_, let response) = terminal.outcome else {
                 guard case .failed(let failure) = terminal.outcome else { return nil }
                 return failure.code
@@ -52,7 +52,7 @@ import Testing
         #expect(clients.map(form) == ["inline", "inline", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
         rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
         #expect(rig.releasedBodies == 1)
-        #expect(rig.actions.contains(.releaseFile(Self.sum)))
+        #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))
         #expect(rig.core.isIdle)
     }
 
@@ -77,7 +77,7 @@ import Testing
             $0.core.workerSaid(Self.completion(job, file: Self.sum), body: BodyID(rawValue: 1), by: worker, now: $0.now)
         }
         #expect(clients.map(form) == ["inline", "inline", "spool-full", "inline"])
-        #expect(rig.actions.contains(.releaseFile(Self.sum)))
+        #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))
     }
 
     @Test mutating func `what is too large for a message is too large for who wants one`() {

@@ -120,7 +120,7 @@ struct DeliveryTests {
         rig.wait(milliseconds: 59_999)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.releaseFile("content")])
+        #expect(rig.actions == [.spool(.releaseFile("content"))])
         #expect(rig.core.isIdle)
     }
 
@@ -174,7 +174,7 @@ struct DeliveryTests {
             rig.say(.hello(Hello(client: nil)), by: a)
             rig.fetch("h", "1", "nonsense", by: a)
         }
-        guard case .deliver(_, let terminal, _)? = rig.actions.last else {
+        guard case .client(.deliver(_, let terminal, _))? = rig.actions.last else {
             Issue.record("nothing delivered")
             return
         }
@@ -238,11 +238,11 @@ struct DeliveryTests {
         func answer(_ job: Job) -> [Action] {
             rig.pass { $0.done(job, by: worker, fields: fields) }
             rig.say(.acknowledge(UInt64(rig.core.ledger.requests.answered)), by: reader)
-            return rig.actions.filter { if case .close = $0 { true } else { false } }
+            return rig.actions.filter { if case .client(.close) = $0 { true } else { false } }
         }
         #expect(answer(jobs[0]) == [])
         #expect(answer(jobs[1]) == [])
-        #expect(answer(jobs[2]) == [.close(stopped, reason: "too-slow")])
+        #expect(answer(jobs[2]) == [.client(.close(stopped, reason: "too-slow"))])
         #expect(rig.core.audit() == [])
     }
 
@@ -261,8 +261,8 @@ struct DeliveryTests {
     private var spills: [BodyID] {
         rig.actions.compactMap { action in
             switch action {
-            case .spill(let body, _): body
-            case .keepWaiting(_, _, let body): body
+            case .spool(.spill(let body, _)): body
+            case .spool(.keepWaiting(_, _, let body)): body
             default: nil
             }
         }
@@ -281,13 +281,13 @@ struct DeliveryTests {
         #expect(spills.count == 1)
         let body = spills[0]
         rig.pass { $0.core.spillFailed(body, now: $0.now) }
-        #expect(!rig.actions.contains(.releaseBody(body)))
+        #expect(!rig.actions.contains(.spool(.releaseBody(body))))
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: slow) }
-        let heard = rig.actions.compactMap { if case .deliver(_, _, let body) = $0 { body } else { nil } }
+        let heard = rig.actions.compactMap { if case .client(.deliver(_, _, let body)) = $0 { body } else { nil } }
         #expect(heard.count == 3)
         #expect(heard.contains(body))
         rig.pass { $0.say(.acknowledge(3), by: slow) }
-        #expect(rig.actions.contains(.releaseBody(body)))
+        #expect(rig.actions.contains(.spool(.releaseBody(body))))
         #expect(rig.core.audit() == [])
         #expect(rig.core.isIdle)
     }
@@ -334,7 +334,7 @@ struct DeliveryTests {
         rig.pass { $0.core.waitingFailed(now: $0.now) }
         answer(5)
         #expect(rig.terminals(for: fast) == ["h 5 200"])
-        #expect(rig.actions.contains(.close(slow, reason: "too-slow")))
+        #expect(rig.actions.contains(.client(.close(slow, reason: "too-slow"))))
         #expect(rig.core.audit() == [])
     }
 }

@@ -26,12 +26,12 @@ struct WaitingTests {
             told = []
             for action in rig.actions {
                 switch action {
-                case .keepWaiting(let id, let terminal, let body):
+                case .spool(.keepWaiting(let id, let terminal, let body)):
                     #expect(file.updateValue((terminal, body), forKey: id) == nil, "a terminal is written over")
                     writes += 1
-                case .forgetWaiting(let id): #expect(file.removeValue(forKey: id) != nil, "nothing waits there")
-                case .deliver(let client, let terminal, _): tell(client, terminal.sequence, terminal)
-                case .deliverWaiting(let client, let sequence, let id):
+                case .spool(.forgetWaiting(let id)): #expect(file.removeValue(forKey: id) != nil, "nothing waits there")
+                case .client(.deliver(let client, let terminal, _)): tell(client, terminal.sequence, terminal)
+                case .client(.deliverWaiting(let client, let sequence, let id)):
                     guard let kept = file[id] else {
                         Issue.record("what is told waits no more")
                         continue
@@ -302,11 +302,11 @@ struct WaitingTests {
             rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
         }
         bed.acknowledge(2, by: asker)
-        #expect(!bed.rig.actions.contains(.releaseFile("content")))
+        #expect(!bed.rig.actions.contains(.spool(.releaseFile("content"))))
         #expect(bed.file.values.first?.terminal.response?.file == "/spool/content")
         bed.acknowledge(1, by: stopped)
         bed.acknowledge(2, by: stopped)
-        #expect(bed.rig.actions.contains(.releaseFile("content")))
+        #expect(bed.rig.actions.contains(.spool(.releaseFile("content"))))
         #expect(bed.rig.core.isIdle)
     }
 
@@ -335,7 +335,7 @@ struct WaitingTests {
         bed.answer(["a"], by: asker, worker: worker)
         bed.acknowledge(1, by: stopped)
         bed.pass { $0.core.waitingLost(by: stopped) }
-        #expect(bed.rig.actions == [.close(stopped, reason: "too-slow")])
+        #expect(bed.rig.actions == [.client(.close(stopped, reason: "too-slow"))])
         bed.pass { $0.core.clientLost(stopped, now: $0.now) }
         bed.acknowledge(2, by: asker)
         #expect(bed.file.isEmpty && bed.rig.core.isIdle)

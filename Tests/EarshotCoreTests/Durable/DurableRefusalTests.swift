@@ -75,14 +75,16 @@ struct DurableRefusalTests {
         hello.token = CoreRig.token(of: ids[0])
         hello.replies = 0
         // The disk completes the first write while the client is away, and the second after its return.
-        bed.disk.take(asked.filter { if case .storeDurable(DurableID(rawValue: 1), _, _) = $0 { true } else { false } })
+        bed.disk.take(
+            asked.filter { if case .durable(.store(DurableID(rawValue: 1), _, _)) = $0 { true } else { false } })
         bed.pass()
         bed.pass { rig in
             rig.connect(ids[1])
             rig.say(.hello(hello), by: ids[1])
         }
         #expect(verbs(of: bed, ids[1]) == ["WELCOME", isFull ? "FAILED" : "ACCEPTED"])
-        bed.disk.take(asked.filter { if case .storeDurable(DurableID(rawValue: 2), _, _) = $0 { true } else { false } })
+        bed.disk.take(
+            asked.filter { if case .durable(.store(DurableID(rawValue: 2), _, _)) = $0 { true } else { false } })
         bed.pass()
         #expect(verbs(of: bed, ids[1]) == [isFull ? "FAILED" : "ACCEPTED"])
         // The client received neither reply.

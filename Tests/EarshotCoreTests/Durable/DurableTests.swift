@@ -48,7 +48,9 @@ struct DurableTests {
         let other = bed.rig.client(2)
         bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200"])
-        let bodies = bed.rig.actions.compactMap { if case .deliver(_, _, let body?) = $0 { body } else { nil } }
+        let bodies = bed.rig.actions.compactMap {
+            if case .client(.deliver(_, _, let body?)) = $0 { body } else { nil }
+        }
         #expect(bodies.count == 1)
         bed.pass { $0.say(.acknowledge(1), by: other) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
@@ -81,7 +83,9 @@ struct DurableTests {
         bed.finishJobs(worker)
         var said: [String: Bool] = [:]
         for action in bed.rig.actions {
-            if case .deliver(_, let terminal, _) = action { said[terminal.request.description] = terminal.isDurable }
+            if case .client(.deliver(_, let terminal, _)) = action {
+                said[terminal.request.description] = terminal.isDurable
+            }
         }
         #expect(said == ["1": true, "2": false])
     }
@@ -319,7 +323,7 @@ struct DurableTests {
         bed.restart()
         let other = bed.rig.client(2)
         bed.rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
-        #expect(bed.rig.actions.count { if case .readResult = $0 { true } else { false } } == 3)
+        #expect(bed.rig.actions.count { if case .durable(.readResult) = $0 { true } else { false } } == 3)
         bed.disk.take(bed.rig.actions)
         var count = 0
         for _ in 0..<4 {
@@ -372,7 +376,7 @@ struct DurableTests {
                 id: DurableID(rawValue: 9), acceptedAt: 0, head: Array("nonsense".utf8), hasResult: true)
             rig.core.durableRestored(entry, now: rig.now)
         }
-        #expect(bed.said.contains(.forgetDurable(DurableID(rawValue: 9))))
+        #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: 9)))))
         #expect(bed.rig.core.isIdle)
     }
 
@@ -400,7 +404,7 @@ struct DurableTests {
                 hasResult: true)
             rig.core.durableRestored(entry, now: rig.now)
         }
-        #expect(bed.said.contains(.forgetDurable(DurableID(rawValue: number))))
+        #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: number)))))
         let client = bed.rig.client(1)
         bed.pass { $0.fetch("h", "2", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.replies(to: client).count == 1)
@@ -411,6 +415,6 @@ struct DurableTests {
         var bed = Bed()
         let client = bed.rig.client(1)
         bed.pass { rig in for _ in 0..<3 { rig.fetch("h", "1", "http://a/", by: client, Self.submitted) } }
-        #expect(bed.said.count { $0 == .send(client, Self.accepted) } == 1)
+        #expect(bed.said.count { $0 == .client(.send(client, Self.accepted)) } == 1)
     }
 }

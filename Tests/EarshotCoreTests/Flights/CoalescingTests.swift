@@ -129,7 +129,7 @@ struct CoalescingTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: WorkerID(rawValue: 1)) }
         #expect(rig.terminals(for: a) == ["x 1 200"])
-        for case .deliver(_, _, let body) in rig.actions { #expect(body == nil) }
+        for case .client(.deliver(_, _, let body)) in rig.actions { #expect(body == nil) }
     }
 
     @Test mutating func `a low request joined by a high one runs next, and falls back when that leaves`() {
@@ -175,7 +175,7 @@ struct CoalescingTests {
         rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 5 } }
         #expect(rig.actions.isEmpty)
         rig.pass { $0.fetch("x", "3", "http://h/a", by: a) }
-        #expect(rig.actions == [.sendWorker(WorkerID(rawValue: 1), .raise(job.attempt, maxBytes: nil))])
+        #expect(rig.actions == [.worker(.send(WorkerID(rawValue: 1), .raise(job.attempt, maxBytes: nil)))])
     }
 
     @Test mutating func `an attempt that hit a joined request's size limit is tried again for those who allow more`() {

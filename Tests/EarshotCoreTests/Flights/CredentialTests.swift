@@ -109,7 +109,7 @@ struct CredentialTests {
                     .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker,
                     now: rig.now)
             }
-            for case .deliver(_, let terminal, let body) in rig.actions {
+            for case .client(.deliver(_, let terminal, let body)) in rig.actions {
                 let request = terminal.request.description
                 guard let credential = open.removeValue(forKey: request)?.credential else {
                     faults.append("request \(request) was answered, which has ended")

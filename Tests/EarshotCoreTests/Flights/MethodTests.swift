@@ -24,10 +24,10 @@ struct MethodTests {
 
     /// JOBs with a body that were assigned in the last pass.
     private var jobs: [(job: Job, body: BodyID)] {
-        rig.actions.compactMap { if case .sendJob(_, let job, let body) = $0 { (job, body) } else { nil } }
+        rig.actions.compactMap { if case .worker(.sendJob(_, let job, let body)) = $0 { (job, body) } else { nil } }
     }
 
-    private func released(_ body: RequestBody) -> Int { rig.actions.count { $0 == .releaseBody(body.id) } }
+    private func released(_ body: RequestBody) -> Int { rig.actions.count { $0 == .spool(.releaseBody(body.id)) } }
 
     private mutating func pass(_ change: (inout MethodTests) -> Void = { _ in }) {
         rig.pass()

@@ -275,13 +275,13 @@ struct RandomWalkTests {
         private mutating func take() {
             for action in rig.actions {
                 switch action {
-                case .sendWorker(let id, .job(let job)): workers[id]?[job.attempt] = job
-                case .sendWorker(let id, .cancel(let attempt)):
+                case .worker(.send(let id, .job(let job))): workers[id]?[job.attempt] = job
+                case .worker(.send(let id, .cancel(let attempt))):
                     guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
                     rig.failed(job, "cancelled", by: id)
-                case .deliver(let id, let terminal, let body): receive(terminal, body, id)
-                case .keepWaiting(let number, let terminal, let body): waiting[number] = (terminal, body)
-                case .deliverWaiting(let id, let sequence, let number):
+                case .client(.deliver(let id, let terminal, let body)): receive(terminal, body, id)
+                case .spool(.keepWaiting(let number, let terminal, let body)): waiting[number] = (terminal, body)
+                case .client(.deliverWaiting(let id, let sequence, let number)):
                     guard let (kept, body) = waiting[number] else {
                         faults.append("1: terminal \(sequence) of \(id) is read back from nowhere")
                         continue
@@ -289,8 +289,8 @@ struct RandomWalkTests {
                     var terminal = kept
                     terminal.sequence = sequence
                     receive(terminal, body, id)
-                case .forgetWaiting(let number): waiting[number] = nil
-                case .send(let id, .welcome(let welcome)): welcomed(welcome, id)
+                case .spool(.forgetWaiting(let number)): waiting[number] = nil
+                case .client(.send(let id, .welcome(let welcome))): welcomed(welcome, id)
                 default: if let answer = cache.carryOut(action) { lateAnswers.append(answer) }
                 }
             }

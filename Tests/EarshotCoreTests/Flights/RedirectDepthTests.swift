@@ -24,7 +24,7 @@ struct RedirectDepthTests {
                     rig.done(job, by: worker, status: 302, fields: "location: http://h/\(page + 1)")
                 }
             }
-            for case .deliver(_, let terminal, _) in rig.actions {
+            for case .client(.deliver(_, let terminal, _)) in rig.actions {
                 rig.core.deliveryTaken(terminal.sequence, by: a, now: rig.now)
                 if case .failed(let failure) = terminal.outcome {
                     told[failure.code, default: 0] += 1

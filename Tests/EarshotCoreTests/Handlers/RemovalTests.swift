@@ -83,7 +83,7 @@ struct RemovalTests {
         #expect(rig.terminals(for: a) == [])
         let new = rig.jobs[0]
         rig.pass { $0.done(new, by: worker) }
-        guard case .deliver(_, let terminal, _)? = rig.actions.first else {
+        guard case .client(.deliver(_, let terminal, _))? = rig.actions.first else {
             Issue.record("nothing delivered")
             return
         }

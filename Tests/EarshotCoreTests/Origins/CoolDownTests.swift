@@ -89,7 +89,8 @@ struct CoolDownTests {
         #expect(rig.terminals(for: a) == ["h 1 origin-cooling"])
         rig.pass { $0.fetch("h", "2", "http://slow/2", by: a) }
         #expect(rig.terminals(for: a) == ["h 2 origin-cooling"])
-        guard case .deliver(_, let terminal, _)? = rig.actions.first, case .failed(let failure) = terminal.outcome
+        guard case .client(.deliver(_, let terminal, _))? = rig.actions.first,
+            case .failed(let failure) = terminal.outcome
         else {
             Issue.record("not failed")
             return

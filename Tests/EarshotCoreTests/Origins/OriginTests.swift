@@ -104,7 +104,7 @@ struct OriginTests {
     // MARK: Workers
 
     private var workersOfJobs: [UInt64] {
-        rig.actions.compactMap { if case .sendWorker(let id, .job) = $0 { id.rawValue } else { nil } }
+        rig.actions.compactMap { if case .worker(.send(let id, .job)) = $0 { id.rawValue } else { nil } }
     }
 
     @Test mutating func `of workers with the same room the one that an origin's last transfer went to gets the next`() {
@@ -151,7 +151,7 @@ struct OriginTests {
         ask(2, "slow", by: a)
         rig.pass()
         let answered = rig.actions.compactMap { action -> Job? in
-            if case .sendWorker(second, .job(let job)) = action { job } else { nil }
+            if case .worker(.send(second, .job(let job))) = action { job } else { nil }
         }
         rig.pass { $0.done(answered[0], by: second, status: 503, fields: "retry-after: 700") }
         rig.pass { $0.core.workerLost(first, now: $0.now) }

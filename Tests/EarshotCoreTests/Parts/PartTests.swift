@@ -29,7 +29,7 @@ import Testing
         let job = try #require(rig.jobs.first)
         #expect(job.resume == Job.Resume(bytes: 400, total: 1000, validator: "\"a\""))
         let kept = AttemptID(broker: job.attempt.broker, flight: 1, attempt: 1)
-        #expect(rig.actions.contains(.lendPart("\(kept).kept", as: "3-\(job.attempt).part")))
+        #expect(rig.actions.contains(.spool(.lendPart("\(kept).kept", as: "3-\(job.attempt).part"))))
         rig.pass { $0.resumed(job, by: worker, length: 1000, fields: "content-range: bytes 400-999/1000\nx-new: 1") }
         let terminal = try #require(rig.result(for: client))
         #expect(terminal.source == .resumed)
@@ -208,12 +208,12 @@ extension CoreRig {
 
     /// Parts removed in the last pass.
     fileprivate var removedParts: [String] {
-        actions.compactMap { if case .removePart(let file) = $0 { file } else { nil } }
+        actions.compactMap { if case .spool(.removePart(let file)) = $0 { file } else { nil } }
     }
 
     fileprivate func result(for client: ClientID) -> Terminal.Response? {
         actions.lazy.compactMap { action -> Terminal.Response? in
-            if case .deliver(client, let terminal, _) = action { terminal.response } else { nil }
+            if case .client(.deliver(client, let terminal, _)) = action { terminal.response } else { nil }
         }.first
     }
 }

@@ -14,7 +14,7 @@ struct SettingRequestTests {
     }
 
     private func limits(_ rig: CoreRig) -> [WorkerLimits] {
-        rig.actions.compactMap { if case .sendWorker(_, .limits(let limits)) = $0 { limits } else { nil } }
+        rig.actions.compactMap { if case .worker(.send(_, .limits(let limits))) = $0 { limits } else { nil } }
     }
 
     @Test func `a setting is told to the supervisor and then answered in normal form`() throws {
@@ -23,7 +23,7 @@ struct SettingRequestTests {
         rig.pass { set("origin-spacing 0.500", by: a, &$0) }
         let change = SettingChange.number(.originSpacing, 500)
         let words = try #require(SettingWords(["origin-spacing", "0.5"]))
-        #expect(rig.actions == [.settingChanged(change), .send(a, .changed(words))])
+        #expect(rig.actions == [.supervisor(.settingChanged(change)), .client(.send(a, .changed(words)))])
         #expect(rig.core.limits.origins.spacingMilliseconds == 500)
     }
 
@@ -56,9 +56,9 @@ struct SettingRequestTests {
         rig.core.isSupervised = true
         let a = rig.client(1)
         rig.pass { set("workers 3", by: a, &$0) }
-        #expect(rig.actions.first == .settingChanged(.number(.workers, 3)))
+        #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workers, 3))))
         rig.pass { set("worker-memory 1000000000", by: a, &$0) }
-        #expect(rig.actions.first == .settingChanged(.number(.workerMemory, 1_000_000_000)))
+        #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workerMemory, 1_000_000_000))))
     }
 
     @Test func `each bound of the core can be set`() {
@@ -158,7 +158,11 @@ struct SettingRequestTests {
             rig.say(.query(.settings), by: a)
         }
         let json = rig.actions.compactMap { action in
-            if case .answer(_, .settings, let json) = action { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answer(_, .settings, let json)) = action {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }
         let text = try #require(json.first)
         for name in SettingName.allCases { #expect(text.contains(#"{"name":"\#(name.rawValue)","value":""#)) }

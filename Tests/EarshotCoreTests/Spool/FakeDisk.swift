@@ -11,19 +11,14 @@ struct FakeDisk {
     }
 
     private(set) var rows: [DurableID: Row] = [:]
-    private var waiting: [Action] = []
+    private var waiting: [Action.Durable] = []
     /// Whether all writes fail.
     var isFull = false
     private var lastBody: UInt64 = 2_000_000
 
     /// Queues the disk's actions.
     mutating func take(_ actions: [Action]) {
-        waiting += actions.filter { action in
-            switch action {
-            case .storeDurable, .storeResult, .readResult, .forgetDurable: true
-            default: false
-            }
-        }
+        waiting += actions.compactMap { if case .durable(let asked) = $0 { asked } else { nil } }
     }
 
     /// Changes the acceptance time of a row, as damage would.
@@ -38,7 +33,7 @@ struct FakeDisk {
         waiting = []
         for action in taken {
             switch action {
-            case .storeDurable(let id, let acceptedAt, let head):
+            case .store(let id, let acceptedAt, let head):
                 guard !isFull else {
                     core.durableRefused(id, isFull: true, now: now)
                     continue
@@ -55,8 +50,8 @@ struct FakeDisk {
                     continue
                 }
                 core.durableRead(id, DurableContent(head: result.head, body: body(of: result)), now: now)
-            case .forgetDurable(let id): rows[id] = nil
-            default: break
+            case .forget(let id): rows[id] = nil
+            case .limit: break
             }
         }
     }

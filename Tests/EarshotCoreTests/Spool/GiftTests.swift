@@ -44,13 +44,13 @@ import Testing
 
     /// Whether the file in a client's terminal of the last pass is its own; nil if the terminal names no file.
     private func isOwn(_ client: ClientID) -> Bool? {
-        for case .deliver(client, let terminal, _) in rig.actions {
+        for case .client(.deliver(client, let terminal, _)) in rig.actions {
             return terminal.response.flatMap { $0.file == nil ? nil : $0.isYours }
         }
         return nil
     }
 
-    private func releases(_ file: String) -> Bool { rig.actions.contains(.releaseFile(file)) }
+    private func releases(_ file: String) -> Bool { rig.actions.contains(.spool(.releaseFile(file))) }
 
     @Test mutating func `a file that is nobody else's has its own name, is given away, and goes when acknowledged`()
         throws
@@ -158,7 +158,7 @@ import Testing
         rig.core.isKeeping = true
         let client = rig.client(1)
         ask(by: client) { $0.options.isDurable = true }
-        let kept = rig.actions.compactMap { if case .storeDurable(let id, _, _) = $0 { id } else { nil } }
+        let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _)) = $0 { id } else { nil } }
         let id = try #require(kept.first)
         rig.pass { $0.core.durableStored(id, now: $0.now) }
         #expect(rig.core.ownName(of: try #require(rig.jobs.first).attempt, by: worker) == nil)
@@ -173,7 +173,9 @@ import Testing
         let client = test.rig.client(1)
         test.ask(by: client) { $0.options.cache = .reload }
         let file = test.done(try #require(test.rig.jobs.first), fields: fields)
-        let stored = test.rig.actions.compactMap { if case .store(_, _, _, let file) = $0 { file } else { nil } }
+        let stored = test.rig.actions.compactMap {
+            if case .cache(.store(_, _, _, let file)) = $0 { file } else { nil }
+        }
         #expect(stored == (fields.hasPrefix("etag") ? [file] : []))
         #expect(test.isOwn(client) == stored.isEmpty)
     }
@@ -183,7 +185,7 @@ import Testing
         let client = rig.client(1)
         ask(by: client) { $0.options.cache = .reload }
         done(try #require(rig.jobs.first), length: 1 << 30, fields: "etag: \"1\"")
-        #expect(!rig.actions.contains { if case .store = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .cache(.store) = $0 { true } else { false } })
         #expect(isOwn(client) == true)
     }
 
@@ -284,7 +286,7 @@ import Testing
         ask("2", of: "own", by: other) { $0.options.subscribes = false }
         let file = done(try #require(rig.jobs.first))
         let kept = rig.actions.compactMap { action -> Terminal? in
-            if case .keepWaiting(_, let terminal, _) = action { terminal } else { nil }
+            if case .spool(.keepWaiting(_, let terminal, _)) = action { terminal } else { nil }
         }
         #expect(kept.map { $0.response?.isYours } == [true])
         ask("2", of: "own", by: other)

@@ -43,7 +43,7 @@ import Testing
         #expect(rig.terminals(for: client) == ["h 1 200"])
         done(try fetch("2", by: client, &rig), "two", length: 401, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 2 spool-full"])
-        #expect(rig.actions.contains(.releaseFile("two")))
+        #expect(rig.actions.contains(.spool(.releaseFile("two"))))
         done(try fetch("3", by: client, &rig), "one", length: 600, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 3 200"], "the same content is there once")
         rig.pass { $0.say(.acknowledge(3), by: client) }
@@ -68,7 +68,7 @@ import Testing
             $0.core.partKept(of: second.attempt, bytes: 501, by: worker)
             $0.failed(second, "cancelled", by: worker)
         }
-        #expect(rig.actions.contains(.removePart(SpoolName.kept(of: second.attempt))))
+        #expect(rig.actions.contains(.spool(.removePart(SpoolName.kept(of: second.attempt)))))
         let small = try fetch("3", by: client, &rig)
         rig.pass { $0.done(small, by: worker) }
         #expect(rig.terminals(for: client) == ["h 3 200"])
@@ -91,7 +91,7 @@ import Testing
         #expect(rig.core.parts.aside.count == 1)
         done(try fetch("2", by: client, &rig), "two", length: 500, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 2 200"])
-        #expect(rig.actions.contains(.removePart(SpoolName.kept(of: first.attempt))))
+        #expect(rig.actions.contains(.spool(.removePart(SpoolName.kept(of: first.attempt)))))
         #expect(rig.core.audit() == [])
     }
 }

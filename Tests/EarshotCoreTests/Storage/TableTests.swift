@@ -10,7 +10,9 @@ import Testing
     /// The reply to a query for one page.
     private mutating func answer(_ query: Query, _ page: QueryPage = QueryPage(), to client: ClientID) -> String {
         rig.pass { $0.say(.query(query, page), by: client) }
-        for case .answer(client, query, let json) in rig.actions { return String(decoding: json, as: UTF8.self) }
+        for case .client(.answer(client, query, let json)) in rig.actions {
+            return String(decoding: json, as: UTF8.self)
+        }
         return ""
     }
 

@@ -279,13 +279,13 @@ struct AttemptTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         rig.wait(milliseconds: 5_000)
-        #expect(rig.actions == [.sendWorker(worker, .ping)])
+        #expect(rig.actions == [.worker(.send(worker, .ping))])
         var answered = rig
         answered.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
         answered.wait(milliseconds: 10_000)
-        #expect(!answered.actions.contains(.killWorker(worker)))
+        #expect(!answered.actions.contains(.worker(.kill(worker))))
         rig.wait(milliseconds: 10_000)
-        #expect(rig.actions == [.killWorker(worker)])
+        #expect(rig.actions == [.worker(.kill(worker))])
     }
 
     @Test mutating func `a worker that answers is asked again after as much silence as before`() {
@@ -296,7 +296,7 @@ struct AttemptTests {
             rig.wait(milliseconds: 4_999)
             #expect(rig.actions == [])
             rig.wait(milliseconds: 1)
-            #expect(rig.actions == [.sendWorker(worker, .ping)])
+            #expect(rig.actions == [.worker(.send(worker, .ping))])
             rig.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
         }
         rig.wait(milliseconds: 3_000)
@@ -304,11 +304,11 @@ struct AttemptTests {
         rig.wait(milliseconds: 4_999)
         #expect(rig.actions == [])
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.sendWorker(worker, .ping)])
+        #expect(rig.actions == [.worker(.send(worker, .ping))])
         rig.wait(milliseconds: 9_999)
         #expect(rig.actions == [])
         rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.killWorker(worker)])
+        #expect(rig.actions == [.worker(.kill(worker))])
     }
 
     @Test mutating func `a worker that lost its connection but lives is ended before its work runs elsewhere`() {
@@ -319,7 +319,7 @@ struct AttemptTests {
             _ = rig.worker(2)
             rig.core.workerDisconnected(worker, isProcessAlive: true, now: rig.now)
         }
-        #expect(rig.actions.contains(.killWorker(worker)))
+        #expect(rig.actions.contains(.worker(.kill(worker))))
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.core.workerLost(worker, now: $0.now) }
         #expect(rig.jobs.count == 1)
@@ -387,8 +387,8 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         #expect(rig.jobs == [])
         rig.wait(milliseconds: rig.core.limits.heartbeatMilliseconds)
-        #expect(rig.actions.contains(.sendWorker(worker, .ping)))
+        #expect(rig.actions.contains(.worker(.send(worker, .ping))))
         rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
-        #expect(rig.actions.contains(.killWorker(worker)))
+        #expect(rig.actions.contains(.worker(.kill(worker))))
     }
 }

@@ -23,7 +23,11 @@ struct ChildFailureTests {
                     #"{"role":"worker","deaths":7,"last-end":"exit code 1","since":"2026-11-21T08:54:38Z"}"#
                 }
                 let answers = rig.actions.compactMap { action in
-                    if case .answer(_, query, let json) = action { String(decoding: json, as: UTF8.self) } else { nil }
+                    if case .client(.answer(_, query, let json)) = action {
+                        String(decoding: json, as: UTF8.self)
+                    } else {
+                        nil
+                    }
                 }
                 #expect(answers.count == 1)
                 #expect(answers.first?.contains(#""failing":[\#(told.joined())]"#) == true, "\(answers)")
@@ -43,7 +47,11 @@ struct ChildFailureTests {
             #""faults":[{"place":"spool","path":"/s","state":"restored","count":2,"last":"2026-11-21T08:54:38Z"},"#
             + #"{"place":"bus","path":"/b","state":"lost","count":1,"last":"2026-11-21T08:54:38Z","reason":"why"}]"#
         let answers = rig.actions.compactMap { action in
-            if case .answer(_, .status, let json) = action { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answer(_, .status, let json)) = action {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }
         #expect(answers.count == 1 && answers.first?.contains(told) == true, "\(answers)")
     }
@@ -53,7 +61,7 @@ struct ChildFailureTests {
         let worker = rig.worker(1)
         rig.pass { $0.core.spoolReplaced() }
         let told = rig.actions.count { action in
-            if case .sendWorker(worker, .limits) = action { true } else { false }
+            if case .worker(.send(worker, .limits)) = action { true } else { false }
         }
         #expect(told == 1, "\(rig.actions)")
     }

@@ -92,7 +92,7 @@ struct IsolationTests {
             rig.wait(milliseconds: 200)
             #expect(asksForLife(worker))
             rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
-            #expect(rig.actions.contains { if case .killWorker(worker) = $0 { true } else { false } })
+            #expect(rig.actions.contains { if case .worker(.kill(worker)) = $0 { true } else { false } })
             let hanging = worker
             rig.pass { rig in
                 rig.core.workerLost(hanging, now: rig.now)
@@ -195,7 +195,7 @@ struct IsolationTests {
 
     /// Jobs of the last pass, with their workers.
     private var starts: [(worker: WorkerID, url: String)] {
-        rig.actions.compactMap { if case .sendWorker(let id, .job(let job)) = $0 { (id, job.url) } else { nil } }
+        rig.actions.compactMap { if case .worker(.send(let id, .job(let job))) = $0 { (id, job.url) } else { nil } }
     }
 
     /// Kills two workers in succession, each with all flights of the queue. The third one gets the suspects.
@@ -209,7 +209,7 @@ struct IsolationTests {
     }
 
     private func asksForLife(_ worker: WorkerID) -> Bool {
-        rig.actions.contains { if case .sendWorker(worker, .ping) = $0 { true } else { false } }
+        rig.actions.contains { if case .worker(.send(worker, .ping)) = $0 { true } else { false } }
     }
 
     /// The worker of the only job of the last pass.
@@ -220,7 +220,7 @@ struct IsolationTests {
 
     private mutating func why(_ request: String, by client: ClientID) -> String {
         rig.pass { $0.say(.query(.why(HandlerID("h")!, RequestID(request)!)), by: client) }
-        for case .answer(_, _, let json) in rig.actions { return String(decoding: json, as: UTF8.self) }
+        for case .client(.answer(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }
 

@@ -8,11 +8,11 @@ struct PoolTests {
     private var rig = CoreRig(secret: "s")
 
     private var errors: [String] {
-        rig.actions.compactMap { if case .sendWorker(_, .error(let code, _)) = $0 { code } else { nil } }
+        rig.actions.compactMap { if case .worker(.send(_, .error(let code, _))) = $0 { code } else { nil } }
     }
 
     private var closed: [WorkerID] {
-        rig.actions.compactMap { if case .closeWorker(let id) = $0 { id } else { nil } }
+        rig.actions.compactMap { if case .worker(.close(let id)) = $0 { id } else { nil } }
     }
 
     private mutating func child(_ number: UInt64, slots: Int = 8) -> WorkerID {
@@ -132,8 +132,8 @@ struct PoolTests {
             rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
         }
         guard
-            case .deliver(_, let terminal, _) = rig.actions.first(where: {
-                if case .deliver = $0 { true } else { false }
+            case .client(.deliver(_, let terminal, _)) = rig.actions.first(where: {
+                if case .client(.deliver) = $0 { true } else { false }
             }),
             case .failed(let failure) = terminal.outcome
         else {
@@ -163,11 +163,11 @@ struct PoolTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         rig.wait(milliseconds: CoreLimits().heartbeatMilliseconds)
-        #expect(rig.actions.contains(.sendWorker(own, .ping)))
+        #expect(rig.actions.contains(.worker(.send(own, .ping))))
         rig.wait(milliseconds: CoreLimits().silenceMilliseconds)
         #expect(errors == ["silent"])
         #expect(closed == [own])
-        #expect(!rig.actions.contains(.killWorker(own)))
+        #expect(!rig.actions.contains(.worker(.kill(own))))
         #expect(rig.core.audit() == [])
     }
 
@@ -278,12 +278,12 @@ struct PoolTests {
         }
         #expect(rig.terminals(for: a).sorted() == ["h 1 200", "h 2 200", "h 3 stopping"])
         #expect(drained == [] && rig.jobs == [])
-        for worker in [quiet, told] { #expect(!rig.actions.contains(.closeWorker(worker))) }
+        for worker in [quiet, told] { #expect(!rig.actions.contains(.worker(.close(worker)))) }
         #expect(rig.core.audit() == [])
     }
 
     private var drained: [WorkerID] {
-        rig.actions.compactMap { if case .sendWorker(let id, .drain) = $0 { id } else { nil } }
+        rig.actions.compactMap { if case .worker(.send(let id, .drain)) = $0 { id } else { nil } }
     }
 
     @Test mutating func `HEAD has no body, whatever an own worker sends`() throws {
@@ -294,8 +294,8 @@ struct PoolTests {
         #expect(job.method == "HEAD")
         rig.pass { $0.done(job, by: own, length: 3, fields: "x-note: a") }
         guard
-            case .deliver(_, let terminal, let body)? = rig.actions.first(where: {
-                if case .deliver = $0 { true } else { false }
+            case .client(.deliver(_, let terminal, let body))? = rig.actions.first(where: {
+                if case .client(.deliver) = $0 { true } else { false }
             })
         else {
             Issue.record("nothing is delivered")

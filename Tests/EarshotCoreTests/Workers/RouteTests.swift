@@ -112,7 +112,7 @@ struct RouteTests {
         let job = try #require(rig.jobs.first)
         rig.pass { $0.done(job, by: worker, fields: "set-cookie: \(root)=1") }
         let sequences = rig.actions.compactMap { action in
-            if case .deliver(_, let terminal, _) = action { terminal.sequence } else { nil }
+            if case .client(.deliver(_, let terminal, _)) = action { terminal.sequence } else { nil }
         }
         let sequence = try #require(sequences.first)
         rig.pass { rig in
