@@ -29,8 +29,7 @@ extension BrokerCore {
             actions.append(.worker(.send(workers[worker].id, .cancel(held.attempt))))
             return
         }
-        if let name = adoption.seeker(of: identity), let flight = flight(name) { settlePurges(of: flight) }
-        let seeker = adoption.seeker(of: identity).flatMap { flight($0) }
+        let seeker = adoption.seeker(of: identity).flatMap { settledFlight($0) }
         let adopter = seeker.flatMap { self.identity(of: $0) == identity ? $0 : nil }
         if let adopter, flights[adopter].isRunning {
             // The report came after the end of this flight's wait: this broker has started its own attempt.
@@ -157,8 +156,8 @@ extension BrokerCore {
     /// Concludes queued flights with the responses of orphans that ended before.
     mutating func useOrphanedResponses(now: Tick) {
         while let name = adoption.nextMatch() {
-            if let flight = flight(name) { settlePurges(of: flight) }
-            guard let flight = flight(name), flights[flight].phase == .queued, let identity = identity(of: flight),
+            guard let flight = settledFlight(name), flights[flight].phase == .queued,
+                let identity = identity(of: flight),
                 var response = adoption.takeResponse(identity)
             else { continue }
             guard isAsWished(response, for: flight) else {

@@ -10,8 +10,9 @@ extension BrokerCore {
     /// Handles the result of a cache lookup for a flight: the stored variants of its URL, in any order.
     public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
         clock = now
-        if let flight = flight(name) { settlePurges(of: flight) }
-        guard let flight = flight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else { return }
+        guard let flight = settledFlight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else {
+            return
+        }
         let record = flights[flight]
         let decision = CacheRule().decision(
             for: record.request, mode: record.mode, stored: variants.map(\.response), now: calendarSeconds)
@@ -40,8 +41,7 @@ extension BrokerCore {
         case .file(let file), .both(_, let file): outcomes.hold(file: file, bytes: 0)
         case .missing, .inline: break
         }
-        if let flight = flight(name) { settlePurges(of: flight) }
-        guard let flight = flight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
+        guard let flight = settledFlight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
             let stored = plan.stored, let source = plan.reading
         else {
             drop(body)

@@ -66,8 +66,7 @@ extension BrokerCore {
     private mutating func startReturned(in pool: Int32, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
-            if let flight = flight(name) { settlePurges(of: flight) }
-            guard let flight = flight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
+            guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
                 continue
             }
             guard governor.admits(flights[flight].scope, .high) else { continue }

@@ -403,9 +403,9 @@ extension BrokerCore {
     /// Ends a flight without interests, and then those it was redirected to, unless something else needs them.
     ///
     /// - Parameters:
-    ///   - isAtOnce: whether a running attempt is cancelled now instead of deferred.
-    ///   - client: number of the client whose message removed the last request; -1 if no message did.
-    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by client: Int32 = -1) {
+    ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
+    ///   - client: the client whose message removed its last request, by number; nil if no message did.
+    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by client: Int32? = nil) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break

@@ -16,10 +16,10 @@ extension BrokerCore {
 
     /// Defers the cancellation of a flight without requests. Keeps an outcome that the flight already has.
     ///
-    /// - Parameter client: number of the client whose message removed the last request; -1 if no message did.
-    mutating func deferCancellation(of flight: Int32, by client: Int32) {
+    /// - Parameter client: the client whose message removed its last request, by number; nil if no message did.
+    mutating func deferCancellation(of flight: Int32, by client: Int32?) {
         deferredCancellations[flight] = DeferredCancellation(
-            client: client >= 0 ? clients[client].id : nil, heard: client >= 0 ? clients[client].heard : 0,
+            client: client.map { clients[$0].id }, heard: client.map { clients[$0].heard } ?? 0,
             outcome: deferredCancellations[flight]?.outcome)
     }
 

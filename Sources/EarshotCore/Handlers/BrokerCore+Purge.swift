@@ -4,9 +4,9 @@ internal import EarshotWire
 
 /// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
 ///
-/// A request of a handler being purged stays in its flight and in the queue until its turn comes. So before any
-/// decision about a flight, `settlePurges(of:)` removes its purged requests. Nothing joins, starts or reports progress
-/// for a flight without other requests.
+/// A request of a handler being purged is still in its flight and in the queue until its turn comes. So each event of a
+/// flight begins with `settledFlight` or `settlePurges(of:)`, which removes such requests from the flight. No request
+/// joins a flight, and no attempt starts, on behalf of a purged request only.
 extension BrokerCore {
     /// Terminals of removed requests that listeners will receive, and that the ledger does not count as due yet.
     public var purgeNotices: Int {
@@ -97,8 +97,14 @@ extension BrokerCore {
         }
     }
 
-    /// Purges the removed requests in a flight and in the flights redirected to it. Without other requests the flight
-    /// ends.
+    /// Returns the flight of a name without its purged requests; nil if it has ended, perhaps with the last of them.
+    mutating func settledFlight(_ name: FlightName) -> Int32? {
+        guard let flight = flight(name) else { return nil }
+        settlePurges(of: flight)
+        return self.flight(name)
+    }
+
+    /// Removes purged requests from a flight, its redirects and the flights that they follow. The flight may end.
     mutating func settlePurges(of flight: Int32) {
         guard !purging.isEmpty else { return }
         var unwanted: [Int32] = []
@@ -108,11 +114,11 @@ extension BrokerCore {
         for interest in unwanted { finishPurge(of: interest) }
     }
 
-    /// Purges the removed requests with this name. Its listeners thus get the terminal of an earlier request before
-    /// anything about the next one.
+    /// Purges the one request of this name that a purge has not come to, so that what is said of the name next finds
+    /// everything of the earlier one told.
     ///
-    /// - Parameter client: a client that gets no terminal; -1 for none.
-    mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32 = -1) {
+    /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
+    mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32? = nil) {
         guard !purging.isEmpty else { return }
         for number in purgedNumbers[handler] ?? [] {
             guard let interest = listedInterest(request, of: number) else { continue }
@@ -143,7 +149,7 @@ extension BrokerCore {
     // MARK: Steps
 
     /// Purges one request of a removed handler. The ledger of requests already counts it as removed.
-    mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32 = -1) {
+    mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32? = nil) {
         let handler = interests[interest].handler
         let isEntering = interests[interest].phase == .entering
         let askers = isEntering ? waitingAskers(of: interest, except: handlers[handler].purge?.remover) : []
@@ -154,7 +160,7 @@ extension BrokerCore {
             return
         case .open:
             let remover = handlers[handler].purge.flatMap { clientNumbers[$0.remover] }
-            detach(interest, by: remover ?? -1, isLate: handlers[handler].purge?.isOld == true)
+            detach(interest, by: remover, isLate: handlers[handler].purge?.isOld == true)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }
@@ -164,7 +170,7 @@ extension BrokerCore {
         handlers[handler].purge?.remaining -= 1
         var listeners = handlers[handler].purge?.listeners ?? []
         for listener in listeners { clients[listener].deliveries.retract(1) }
-        if let index = listeners.firstIndex(of: client) {
+        if let client, let index = listeners.firstIndex(of: client) {
             listeners.remove(at: index)
             ledger.deliveries.due += 1
             ledger.deliveries.lost += 1

@@ -50,13 +50,13 @@ extension BrokerCore {
     ///
     /// - Returns: whether the request had not ended.
     @discardableResult
-    mutating func removeInterest(_ interest: Int32, by client: Int32) -> Bool {
+    mutating func removeInterest(_ interest: Int32, by client: Int32?) -> Bool {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return false
         }
         let isEntering = interests[interest].phase == .entering
-        let askers = isEntering ? waitingAskers(of: interest, except: client >= 0 ? clients[client].id : nil) : []
+        let askers = isEntering ? waitingAskers(of: interest, except: client.map { clients[$0].id }) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
@@ -77,9 +77,9 @@ extension BrokerCore {
     /// cancelled later.
     ///
     /// - Parameters:
-    ///   - client: number of the client whose message removes the request; -1 if no message does.
-    ///   - isLate: whether the request was removed before this pass, so that a running flight is cancelled at once.
-    mutating func detach(_ interest: Int32, by client: Int32 = -1, isLate: Bool = false) {
+    ///   - client: the client whose message removes the request, by number; nil if no message does.
+    ///   - isLate: whether the request was removed before this pass.
+    mutating func detach(_ interest: Int32, by client: Int32? = nil, isLate: Bool = false) {
         queue.remove(interest)
         let flight = interests[interest].flight
         interests[interest].flight = -1

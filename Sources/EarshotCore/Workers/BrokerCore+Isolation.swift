@@ -71,15 +71,17 @@ extension BrokerCore {
     /// Drops names of ended flights and of flights that are no longer suspects from the head of the list.
     private mutating func dropSettled(of pool: Int32) {
         while pools.contains(pool), let name = pools[pool].suspects.first {
-            if let flight = flight(name) { settlePurges(of: flight) }
-            guard pools.contains(pool), suspect(name) == nil else { return }
+            let suspect = settledSuspect(name)
+            guard pools.contains(pool), suspect == nil else { return }
             _ = pools.nextSuspect(of: pool)
         }
     }
 
-    /// Returns the flight with this name if it is a queued suspect.
-    private func suspect(_ name: FlightName) -> Int32? {
-        guard let flight = flight(name), flights[flight].phase == .queued, flights[flight].isSuspect else { return nil }
+    /// Returns the flight of a name while it is a suspect in the list of its pool, without its purged requests.
+    private mutating func settledSuspect(_ name: FlightName) -> Int32? {
+        guard let flight = settledFlight(name), flights[flight].phase == .queued, flights[flight].isSuspect else {
+            return nil
+        }
         return flight
     }
 
@@ -87,9 +89,9 @@ extension BrokerCore {
     private mutating func startSuspect(in pool: Int32, at place: (worker: Int32, isEmpty: Bool), now: Tick) {
         for _ in 0..<pools[pool].suspects.count {
             guard let name = pools.nextSuspect(of: pool) else { return }
-            if let flight = flight(name) { settlePurges(of: flight) }
+            let suspect = settledSuspect(name)
             guard pools.contains(pool) else { return }
-            guard let flight = suspect(name) else { continue }
+            guard let flight = suspect else { continue }
             let scope = flights[flight].scope
             let mayStart = place.isEmpty || !flights[flight].isAccused
             if let until = governor.refusal(in: scope) {
@@ -152,8 +154,7 @@ extension BrokerCore {
 
     private mutating func releaseSuspects(of pool: Int32) {
         for name in pools.takeSuspects(of: pool) {
-            if let flight = flight(name) { settlePurges(of: flight) }
-            guard let flight = suspect(name) else { continue }
+            guard let flight = settledSuspect(name) else { continue }
             flights[flight].isSuspect = false
             enqueue(flight: flight, first: true)
         }
