@@ -43,9 +43,9 @@ public enum Action: Equatable, Sendable {
     case client(Client)
     case worker(Worker)
     case spool(Spool)
-    /// Only with `BrokerCore.isCaching`.
+    /// Only with `Facilities.isCaching`.
     case cache(Cache)
-    /// Only with `BrokerCore.isKeeping`.
+    /// Only with `Facilities.isKeeping`.
     case durable(Durable)
     case supervisor(Supervisor)
 

@@ -1,5 +1,5 @@
 internal import DequeModule
-public import EarshotHTTP
+internal import EarshotHTTP
 public import EarshotWire
 internal import HeapModule
 internal import OrderedCollections
@@ -28,25 +28,15 @@ public struct BrokerCore {
     var workerLimits: WorkerLimits
     /// What the limits were made of, and what else can be set.
     public internal(set) var settings: Settings
-    /// Whether a supervisor keeps the workers, so that their number can be set. To be said before anybody connects.
-    public var isSupervised = false
+    /// Facilities of the shell. A variable only for tests.
+    var facilities: Facilities
     /// What the supervisor last told of children that die soon after each start.
     public var childFailures: [ChildFailure] = []
     /// Folders and sockets that were lost, as the shell says.
     public var placeFaults: [PlaceFault] = []
-    /// Whether the shell has a cache. To be said before anybody connects.
-    public var isCaching = false
-    /// Whether the shell keeps durable requests. To be said before anybody connects.
-    public var isKeeping = false
 
     var generator: SplitMix
     var isDraining = false
-    /// What makes an identity of the bytes that tell a flight from others; nil for none, so that no later broker goes
-    /// on with what runs for this one. To be said before anybody connects.
-    public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
-    /// Encoder of internationalized host names in requests and redirects; without one they are malformed. Set before the
-    /// first message.
-    public var hosts: HostNameEncoder?
     /// Whether assignment left work to the next pass.
     var isBehind = false
     var actions: [Action] = []
@@ -142,8 +132,12 @@ public struct BrokerCore {
     ///   - secret: proof asked of workers; nil for none.
     ///   - workerLimits: sent to each worker; names this broker's instance.
     ///   - seed: of the jitter.
-    public init(workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(), seed: UInt64) {
+    public init(
+        workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(),
+        facilities: Facilities = Facilities(), seed: UInt64
+    ) {
         instance = workerLimits.broker
+        self.facilities = facilities
         self.workerLimits = workerLimits
         self.secret = secret
         self.limits = limits

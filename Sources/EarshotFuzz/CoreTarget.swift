@@ -47,9 +47,11 @@ struct CoreTarget {
         limits.purgesPerPass = 1
         limits.departuresPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
-        core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
+        var facilities = Facilities()
         // Few different identities, so that inputs collide.
-        core.identify = { FlightIdentity(high: 0, low: UInt64($0.count & 0xf)) }
+        facilities.identify = { FlightIdentity(high: 0, low: UInt64($0.count & 0xf)) }
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: 1)
         core.beginAdoption(now: now)
         clients = [connectClient(window: 3), connectClient(window: nil)]
         workers = [connectWorker(), connectWorker()]

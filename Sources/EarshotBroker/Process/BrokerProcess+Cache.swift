@@ -7,14 +7,13 @@ internal import Logging
 
 /// Connection between the core, which decides about the cache, and the cache's thread, which stores responses.
 extension BrokerProcess {
-    /// Opens the cache; nil with a log message if that fails and the broker runs without one.
+    /// Opens the cache. If that fails the broker runs without a cache, and the log has the reason.
     ///
-    /// - Throws: `BrokerError` if the folder is not trusted.
-    func openCache(_ folder: CacheFolder) throws -> BrokerCache? {
+    /// - Throws: `BrokerError` for a folder that is not to be trusted.
+    static func openCache(_ options: BrokerOptions, _ logger: Logger) throws -> BrokerCache? {
+        guard let path = options.cacheFolder else { return nil }
         do {
-            let cache = try BrokerCache(folder, spool: options.spoolFolder)
-            _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
-            return cache
+            return try BrokerCache(CacheFolder(path), spool: options.spoolFolder)
         } catch let error as StoreError where error.kind == .distrusted {
             throw BrokerError("\(error)")
         } catch let error as StoreError where error.kind == .taken {
@@ -23,6 +22,11 @@ extension BrokerProcess {
             logger.error("cannot open the cache; this broker goes without", metadata: ["error": "\(error)"])
         }
         return nil
+    }
+
+    /// Reports the answers of the cache's thread to the core.
+    func listen(to cache: BrokerCache) throws {
+        _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
     }
 
     /// Looks a request up, and reports at once if the index need not be read.

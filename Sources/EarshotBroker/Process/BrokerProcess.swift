@@ -39,7 +39,7 @@ public final class BrokerProcess {
     let waiting: WaitingBodies
     let waitingTerminals: WaitingTerminals
     /// Nil for a broker without a cache.
-    var cache: BrokerCache?
+    let cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
     let durable: DurableStore?
     /// Whether the cache has answered immediately since the last assignment.
@@ -121,14 +121,17 @@ public final class BrokerProcess {
             bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: connections / 4, logger: logger)
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
-        core = BrokerCore(workerLimits: workerLimits, secret: options.secret, seed: Self.randomNumber())
-        core.isSupervised = options.supervisorDescriptor != nil
-        if let path = options.cacheFolder { cache = try openCache(CacheFolder(path)) }
-        core.isCaching = cache != nil
-        core.isKeeping = durable != nil
+        cache = try Self.openCache(options, logger)
+        var facilities = Facilities()
+        facilities.isSupervised = options.supervisorDescriptor != nil
+        facilities.isCaching = cache != nil
+        facilities.isKeeping = durable != nil
+        facilities.identify = FlightIdentity.init(digestOf:)
+        facilities.hosts = .international
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
-        core.identify = FlightIdentity.init(digestOf:)
-        core.hosts = .international
+        if let cache { try listen(to: cache) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
         // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.

@@ -105,7 +105,7 @@ extension BrokerCore {
     /// join.
     @inline(__always)
     func identity(of flight: Int32) -> FlightIdentity? {
-        guard let identify, !flights[flight].isAlone else { return nil }
+        guard let identify = facilities.identify, !flights[flight].isAlone else { return nil }
         let url = flights[flight].url.description
         let variant = flights[flight].variant
         var bytes: [UInt8] = []

@@ -67,7 +67,8 @@ extension BrokerCore {
     /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
     mutating func askCache(for flight: Int32, _ request: HTTPRequest) {
         let mode = flights[flight].mode
-        guard isCaching, request.url.isHTTP, !flights[flight].isAlone, Self.mayBeAnswered(request, mode) else {
+        guard facilities.isCaching, request.url.isHTTP, !flights[flight].isAlone, Self.mayBeAnswered(request, mode)
+        else {
             if mode != .default { planFields(of: flight) }
             return
         }
@@ -258,7 +259,7 @@ extension BrokerCore {
     mutating func useAsStored(_ response: Outcome.Response, for flight: Int32) {
         let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
         var isStored = false
-        if isCaching, cachePlans[flight]?.stored?.response.conditions.isEmpty != false {
+        if facilities.isCaching, cachePlans[flight]?.stored?.response.conditions.isEmpty != false {
             let fields = HeaderFields(lines: response.fields)
             isStored = store(flight, response, fields, requestTime: requestTime) != nil
             flights[flight].isStored = false

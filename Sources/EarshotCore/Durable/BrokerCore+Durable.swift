@@ -144,7 +144,7 @@ extension BrokerCore {
     private mutating func keepable(
         _ interest: Int32, _ fetch: Fetch, by client: ClientID
     ) throws(Refusal) -> HTTPRequest {
-        guard isKeeping, settings[.durableSize] ?? 0 > 0 else { throw Refusal(code: .notStored) }
+        guard facilities.isKeeping, settings[.durableSize] ?? 0 > 0 else { throw Refusal(code: .notStored) }
         guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
         if let code = refusal(of: interest) { throw Refusal(code: code) }
         let request = try prepared(fetch, for: interests[interest].handler)

@@ -14,7 +14,7 @@ extension BrokerCore {
         }
         flights[flight].isStored = false
         if flights[flight].jar != nil { takeCookies(fields, of: flights[flight].request) }
-        guard !isCaching || !takeForCache(flight, response, fields, now: now) else { return }
+        guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
     }
 
@@ -51,7 +51,7 @@ extension BrokerCore {
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         return rule.outcome(
             status: status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? ancestors(of: flight) : [], hosts: hosts)
+            ancestors: record.isAlone ? ancestors(of: flight) : [], hosts: facilities.hosts)
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
@@ -213,7 +213,7 @@ extension BrokerCore {
 
     /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
-        guard !isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
+        guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !keepsOutcome(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
         let waiting = waitingInterests(of: flight)

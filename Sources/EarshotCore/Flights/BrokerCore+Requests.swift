@@ -197,7 +197,7 @@ extension BrokerCore {
     mutating func prepared(_ fetch: Fetch, for handler: Int32) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
-            url = try FetchURL(fetch.url, hosts: hosts)
+            url = try FetchURL(fetch.url, hosts: facilities.hosts)
         } catch {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
@@ -209,7 +209,7 @@ extension BrokerCore {
             method.canCoalesce || !fetch.options.coalesces
         else { throw Refusal(code: .unsupportedMethod) }
         guard let fields = try? HeaderFields(request: fetch.httpFields) else { throw Refusal(code: .badHeader) }
-        let mayBeCached = isCaching && fetch.options.coalesces && url.isHTTP
+        let mayBeCached = facilities.isCaching && fetch.options.coalesces && url.isHTTP
         guard fetch.options.cache != .onlyIfCached || mayBeCached else {
             throw Refusal(code: .notCached)
         }

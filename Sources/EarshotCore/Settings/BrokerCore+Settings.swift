@@ -11,7 +11,7 @@ extension BrokerCore {
     mutating func settingRequested(_ setting: SettingWords, by client: Int32, now: Tick) {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
-            if case .number(let name, _) = change, name.isOfSupervisor, !isSupervised {
+            if case .number(let name, _) = change, name.isOfSupervisor, !facilities.isSupervised {
                 throw SettingError("this broker runs without a supervisor: nobody starts, bounds or ends its workers")
             }
             try settings.apply(change, source: Settings.Source.set)
@@ -27,8 +27,8 @@ extension BrokerCore {
     /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
         limitsChanged(settings.applied(to: limits), now: now)
-        if isCaching, let bytes = settings[.cacheSize] { actions.append(.cache(.limit(bytes: bytes))) }
-        if isKeeping, let bytes = settings[.durableSize] { actions.append(.durable(.limit(bytes: bytes))) }
+        if facilities.isCaching, let bytes = settings[.cacheSize] { actions.append(.cache(.limit(bytes: bytes))) }
+        if facilities.isKeeping, let bytes = settings[.durableSize] { actions.append(.durable(.limit(bytes: bytes))) }
         let terms = settings.applied(to: workerLimits)
         guard terms != workerLimits else { return }
         workerLimits = terms

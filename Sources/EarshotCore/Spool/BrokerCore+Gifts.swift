@@ -78,7 +78,9 @@ extension BrokerCore {
 
     /// Whether the cache could store the response of a flight with a body of this size.
     private func mayBeStored(_ flight: Int32, _ bytes: Int?) -> Bool {
-        guard isCaching, flights[flight].method == .get, flights[flight].mode != .noStore else { return false }
+        guard facilities.isCaching, flights[flight].method == .get, flights[flight].mode != .noStore else {
+            return false
+        }
         return !flights[flight].isAlone && flights[flight].url.isHTTP && bytes ?? 0 < settings[.cacheSize] ?? .max
     }
 }

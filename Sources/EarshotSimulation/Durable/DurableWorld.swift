@@ -51,9 +51,9 @@ struct DurableWorld {
         limits.durableReads = 2
         limits.purgesPerPass = 3
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
-        var core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: life)
-        core.isKeeping = true
-        return core
+        var facilities = Facilities()
+        facilities.isKeeping = true
+        return BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: life)
     }
 
     private mutating func number() -> UInt64 {

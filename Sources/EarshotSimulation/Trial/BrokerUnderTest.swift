@@ -23,9 +23,11 @@ struct BrokerUnderTest {
 
     init(instance: BrokerInstance, limits: CoreLimits, canary: Canary?) {
         let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
+        var facilities = Facilities()
+        facilities.identify = Self.identity
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), seed: instance.rawValue)
-        core.identify = Self.identity
+            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
+            seed: instance.rawValue)
         self.canary = canary
     }
 

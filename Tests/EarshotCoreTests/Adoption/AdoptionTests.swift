@@ -12,7 +12,7 @@ struct AdoptionTests {
     /// A broker with an instance number. Different numbers are different brokers.
     private func life(_ number: UInt64, limits: CoreLimits = CoreLimits()) -> CoreRig {
         var rig = CoreRig(limits: limits, broker: number)
-        rig.core.identify = { bytes in
+        rig.core.facilities.identify = { bytes in
             // FNV-1a twice suffices, since it has no collisions in these tests.
             func hash(_ start: UInt64) -> UInt64 { bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 } }
             return FlightIdentity(high: hash(0xcbf2_9ce4_8422_2325), low: hash(1))
@@ -50,7 +50,7 @@ struct AdoptionTests {
         var rig = CoreRig(broker: 1)
         // Compares the text itself, since an identity is only a 128-bit hash.
         let texts = Mutex<[String]>([])
-        rig.core.identify = { bytes in
+        rig.core.facilities.identify = { bytes in
             texts.withLock { $0.append(String(decoding: bytes, as: UTF8.self)) }
             return FlightIdentity(high: 0, low: 0)
         }
@@ -412,7 +412,7 @@ struct AdoptionTests {
     @Test func `a cache takes an answer that is too old for a request, and is asked for it`() throws {
         let held = try held()
         var rig = life(1)
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         rig.core.calendarSeconds = 1_000_000
         let client = rig.client(1)
         let fields = "cache-control: max-age=60\ndate: Mon, 12 Jan 1970 13:46:33 GMT\n"

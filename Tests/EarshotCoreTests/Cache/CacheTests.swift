@@ -16,7 +16,7 @@ struct CacheTests {
     private let stale = "cache-control: max-age=0\netag: \"1\""
 
     init() {
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         rig.core.calendarSeconds = 1_000_000
         client = rig.client(1)
         worker = rig.worker()
@@ -399,7 +399,7 @@ struct CacheTests {
     }
 
     @Test mutating func `a broker without a cache asks none`() throws {
-        rig.core.isCaching = false
+        rig.core.facilities.isCaching = false
         ask(url, answered: false)
         #expect(rig.actions.allSatisfy { if case .cache(.lookUp) = $0 { false } else { true } })
         let worker = worker

@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test mutating func `of a durable request it is counted from before it is on the disk`() {
-        rig.core.isKeeping = true
+        rig.core.facilities.isKeeping = true
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.isDurable = true } } }
         #expect(rig.terminals(for: a) == ["h 4 queue-full"])

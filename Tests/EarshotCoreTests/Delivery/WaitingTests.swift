@@ -343,7 +343,7 @@ struct WaitingTests {
 
     @Test func `a durable result waits in the file while its row is on the disk, and rests there when nobody has it`() {
         var bed = Bed()
-        bed.rig.core.isKeeping = true
+        bed.rig.core.facilities.isKeeping = true
         var disk = FakeDisk()
         func settle() {
             disk.take(bed.rig.actions)

@@ -12,7 +12,7 @@ struct DurableBed {
 
     init(limits: CoreLimits = CoreLimits()) {
         rig = CoreRig(limits: limits)
-        rig.core.isKeeping = true
+        rig.core.facilities.isKeeping = true
         rig.core.calendarSeconds = 1_000_000
     }
 
@@ -39,7 +39,7 @@ struct DurableBed {
         let limits = rig.core.limits
         disk.lose()
         rig = CoreRig(limits: limits)
-        rig.core.isKeeping = true
+        rig.core.facilities.isKeeping = true
         rig.core.calendarSeconds = calendar + seconds
         let disk = disk
         pass { disk.restore(&$0.core, now: $0.now) }

@@ -247,7 +247,7 @@ struct DurableTests {
             }
         }
         #expect(bed.rig.refusals(for: client) == ["h 2 unsupported-method"])
-        bed.rig.core.isKeeping = false
+        bed.rig.core.facilities.isKeeping = false
         bed.pass { $0.fetch("h", "3", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.refusals(for: client) == ["h 3 not-stored"])
         #expect(bed.rig.core.isIdle)

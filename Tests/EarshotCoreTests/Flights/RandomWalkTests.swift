@@ -44,7 +44,7 @@ struct RandomWalkTests {
             }
             if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
             rig = CoreRig(limits: limits)
-            rig.core.isCaching = seed % 2 == 1
+            rig.core.facilities.isCaching = seed % 2 == 1
             rig.core.calendarSeconds = 1_000_000
         }
 
@@ -201,7 +201,7 @@ struct RandomWalkTests {
             case 1: rig.failed(job, "too-large", by: id)
             case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
             case 3: rig.done(job, by: id, status: 404)
-            case 4..<9 where rig.core.isCaching: answerForCache(job, by: id)
+            case 4..<9 where rig.core.facilities.isCaching: answerForCache(job, by: id)
             default: rig.done(job, by: id)
             }
             if pick(50) == 0 { rig.done(job, by: id) }

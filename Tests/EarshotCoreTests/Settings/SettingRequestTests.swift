@@ -53,7 +53,7 @@ struct SettingRequestTests {
 
     @Test func `a supervised core takes the number of workers and their memory`() {
         var rig = CoreRig()
-        rig.core.isSupervised = true
+        rig.core.facilities.isSupervised = true
         let a = rig.client(1)
         rig.pass { set("workers 3", by: a, &$0) }
         #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workers, 3))))

@@ -155,7 +155,7 @@ import Testing
     }
 
     @Test mutating func `a durable request's body is the disk's, too`() throws {
-        rig.core.isKeeping = true
+        rig.core.facilities.isKeeping = true
         let client = rig.client(1)
         ask(by: client) { $0.options.isDurable = true }
         let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _)) = $0 { id } else { nil } }
@@ -169,7 +169,7 @@ import Testing
     @Test(arguments: ["etag: \"1\"", "cache-control: no-store"])
     func `what the cache keeps is shared with it, and what it must not keep is given away`(fields: String) throws {
         var test = self
-        test.rig.core.isCaching = true
+        test.rig.core.facilities.isCaching = true
         let client = test.rig.client(1)
         test.ask(by: client) { $0.options.cache = .reload }
         let file = test.done(try #require(test.rig.jobs.first), fields: fields)
@@ -181,7 +181,7 @@ import Testing
     }
 
     @Test mutating func `what is larger than all that the cache may keep is not for it`() throws {
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         let client = rig.client(1)
         ask(by: client) { $0.options.cache = .reload }
         done(try #require(rig.jobs.first), length: 1 << 30, fields: "etag: \"1\"")
@@ -190,7 +190,7 @@ import Testing
     }
 
     @Test mutating func `an error page that is kept does not keep the result from being given away`() throws {
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         let client = rig.client(1)
         ask(by: client) { $0.options.cache = .reload }
         done(try #require(rig.jobs.first), status: 501, fields: "cache-control: max-age=9")
@@ -214,7 +214,7 @@ import Testing
             test.rig.core.limitsChanged(limits, now: test.rig.now)
         }
         if how == "small messages" { test.rig.core.workerLimits.inlineBytes = 1_000 }
-        test.rig.core.isCaching = ["cached", "past the cache"].contains(how)
+        test.rig.core.facilities.isCaching = ["cached", "past the cache"].contains(how)
         let client = test.rig.client(1)
         test.rig.pass { rig in
             if how == "shared" { rig.fetch("other", "1", Self.url, by: client) }
@@ -252,7 +252,7 @@ import Testing
         #expect(grow(2_000, &rig) == [path, path])
         rig.pass { $0.remove("other", by: clients[1]) }
         #expect(grow(3_000, &rig) == [nil, nil])
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         #expect(grow(4_000, &rig) == [path, nil], "the cache may come to have it")
     }
 

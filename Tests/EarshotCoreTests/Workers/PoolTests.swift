@@ -375,7 +375,7 @@ struct PoolTests {
     }
 
     @Test mutating func `its redirects are results, and nothing is asked of the cache`() {
-        rig.core.isCaching = true
+        rig.core.facilities.isCaching = true
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }

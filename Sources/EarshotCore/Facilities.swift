@@ -1,0 +1,18 @@
+public import EarshotHTTP
+public import EarshotWire
+
+/// Facilities of the shell that the core may use, fixed when the core is made.
+public struct Facilities: Sendable {
+    /// Whether a supervisor keeps the workers, so that their number can be set.
+    public var isSupervised = false
+    /// Whether there is a cache.
+    public var isCaching = false
+    /// Whether durable requests are stored.
+    public var isKeeping = false
+    /// Digest of the bytes that tell a flight from others. Without one no later broker adopts the attempts of this one.
+    public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
+    /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
+    public var hosts: HostNameEncoder?
+
+    public init() {}
+}
