@@ -1,7 +1,7 @@
 public import EarshotHTTP
 public import EarshotWire
 
-/// A connection of a client, numbered by the shell, never used again.
+/// Connection of a client. The shell numbers connections and never reuses a number.
 public struct ClientID: Hashable, Sendable {
     public var rawValue: UInt64
 
@@ -10,7 +10,7 @@ public struct ClientID: Hashable, Sendable {
     }
 }
 
-/// A connection of a worker, numbered by the shell, never used again.
+/// Connection of a worker. The shell numbers connections and never reuses a number.
 public struct WorkerID: Hashable, Sendable {
     public var rawValue: UInt64
 
@@ -19,7 +19,7 @@ public struct WorkerID: Hashable, Sendable {
     }
 }
 
-/// An inline body the shell holds for the core.
+/// Inline body that the shell holds for the core.
 public struct BodyID: Hashable, Sendable {
     public var rawValue: UInt64
 
@@ -28,9 +28,9 @@ public struct BodyID: Hashable, Sendable {
     }
 }
 
-/// A terminal that the shell keeps in a file for the core. Used again once it is forgotten.
+/// Terminal that the shell keeps in a file for the core. The number is reused after `forgetWaiting`.
 public struct WaitingID: Hashable, Sendable {
-    /// Small: from 0 on, as many as there are at once.
+    /// Small and dense: from 0 up to the largest number of waiting terminals at once.
     public var rawValue: Int32
 
     public init(rawValue: Int32) {

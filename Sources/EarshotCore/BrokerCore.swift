@@ -4,40 +4,43 @@ public import EarshotWire
 internal import HeapModule
 internal import OrderedCollections
 
-/// The broker's decisions: who wants what, what is fetched, by which worker, and who is told.
+/// Decisions of the broker: which requests share a flight, the order of flights, their workers, and the receivers of
+/// results.
 ///
-/// A value without I/O. The shell calls one method for each event, then `dispatch`, then carries out `takeActions()`.
-/// Times come in with `now`, which never goes back; the next moment the core wants to be asked is `nextTimer`.
+/// A value without I/O. The shell calls one method per event, then `dispatch`, and then carries out `takeActions()`.
+/// Each event brings the time as `now`, which must not decrease; `nextTimer` is the time at which the core needs the
+/// next call.
 ///
-/// Questions that events ask all the time are inlined: for a call of a method that does not change the core the
-/// compiler first copies all 1.8 KB of it aside.
+/// Each *request* of a client becomes an *interest*. Interests with the same key share a *flight*. The `FairQueue`
+/// orders interests, a worker's *lease* holds the attempt, and the *outcome* becomes one terminal per listener.
+/// `audit()` checks the invariants of ARCHITECTURE.md over all tables.
 ///
-/// The parts: a client's *requests* become *interests*; interests with the same key share a *flight*; the `FairQueue`
-/// says which interest is next; a worker's *lease* holds the attempt; the *outcome* becomes a terminal for each
-/// listener. `audit()` checks the invariants of ARCHITECTURE.md over all tables.
+/// Queries in hot paths are inlined, because the compiler copies the whole core (1.8 KB) for a call of a non-mutating
+/// method.
 public struct BrokerCore {
-    /// This life of the broker; names attempts.
+    /// Identity of this life of the broker, part of the names of its attempts.
     public let instance: BrokerInstance
     public internal(set) var limits: CoreLimits
     public internal(set) var ledger = Ledger()
-    /// Seconds since 1970, set by the shell in each pass: what dates in `Retry-After` are held against.
+    /// Seconds since 1970, set by the shell in each pass. Compared with dates in `Retry-After` and with ages in the
+    /// cache.
     public var calendarSeconds: Int64 = 0
-    /// Proof a worker must give to be trusted with http and https; nil if none is asked.
+    /// Proof required of workers for http and https; nil if none is required.
     let secret: String?
-    /// What workers are told about bodies.
+    /// Limits that LIMITS announces to workers.
     var workerLimits: WorkerLimits
-    /// What the limits were made of, and what else can be set.
+    /// Values and sources of all settings; `limits` is derived from them.
     public internal(set) var settings: Settings
     /// Facilities of the shell. A variable only for tests.
     var facilities: Facilities
-    /// What the supervisor last told of children that die soon after each start.
+    /// Latest report of the supervisor about children in a crash loop.
     public var childFailures: [ChildFailure] = []
-    /// Folders and sockets that were lost, as the shell says.
+    /// Lost folders and sockets, reported by the shell.
     public var placeFaults: [PlaceFault] = []
 
     var generator: SplitMix
     var isDraining = false
-    /// Whether assignment left work to the next pass.
+    /// Whether work was left to the next pass: assignments, refusals or purged requests in the queue.
     var isBehind = false
     var actions: [Action] = []
     var serial: UInt64 = 0
@@ -50,53 +53,53 @@ public struct BrokerCore {
     var roots = Slab<RootEntry>()
     var clients = Slab<ClientSession>()
 
-    /// Interests by handler and request ID, flights by key: the records hold the keys, so only their numbers are
-    /// stored.
+    /// Interests by handler and request ID, and flights by key. The tables store numbers only, since the records hold
+    /// the keys.
     var requestNumbers = NumberTable()
     var flightNumbers = NumberTable()
     var flightCounts = FlightCounts()
-    /// When flights that back off are tried again.
+    /// Ends of the back-offs of flights.
     var pauses: [Int32: Tick] = [:]
-    /// What flights have to do with the cache, if that is much.
+    /// Cache state of flights with a pending read or validation, or with additional request fields.
     var cachePlans: [Int32: CachePlan] = [:]
-    /// Flights of another cache mode than `default`.
+    /// Number of flights whose cache mode is not `default`.
     var modedFlights = 0
-    /// Flights that the cache wants, and for which nobody else may wait, while they are queued.
+    /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
     var revalidations: Deque<FlightName> = []
-    /// Handlers that have their name, by that name; a handler being purged has given its name up.
+    /// Handlers by name. A handler being purged has lost its name.
     var handlerNumbers: [HandlerID: Int32] = [:]
     /// The same handlers in the byte order of their names.
     var handlerOrder = OrderedNumbers()
     var rootNumbers: [String: Int32] = [:]
-    /// Cookies of roots without handlers.
+    /// Cookie jars of roots without handlers.
     var idleJars = IdleJars()
-    /// The live timer that ends the oldest of them; 0 for none.
+    /// Serial of the live timer for the oldest idle jar; 0 for none.
     var jarTimer: UInt64 = 0
-    /// Clients that are connected, by their connection.
+    /// Connected clients by connection.
     var clientNumbers: [ClientID: Int32] = [:]
-    /// Clients that have a lease, be they connected or away.
+    /// Clients with a lease, connected or away, by token.
     var tokenNumbers: [SessionToken: Int32] = [:]
-    /// Clients that are away, in the order in which they went.
+    /// Clients that are away, longest absence first.
     var awayClients: OrderedSet<Int32> = []
     /// Clients subscribed to all handlers below a name.
     var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
-    /// Interests by handler, by flight, by owner; flights by the flight they were redirected to.
+    /// Interests by handler, by flight and by owner; flights by the flight they were redirected to.
     var handlerChains = Chains()
     var flightChains = Chains()
     var ownerChains = Chains()
     var parentChains = Chains()
-    /// Durable requests whose outcomes are on the disk alone, by handler.
+    /// Durable requests in phase `resting`, by handler.
     var restingChains = Chains()
 
     var queue = FairQueue()
-    /// Handlers being purged, by number, and by the name they had; owners that are gone.
+    /// Handlers being purged, also by their former names, and ended sessions being purged.
     var purging: Deque<Int32> = []
     var purgedNumbers: [HandlerID: [Int32]] = [:]
     var departed: Deque<Int32> = []
-    /// Running flights without requests whose cancellation waits for more messages, by number.
+    /// Running or ended flights without requests whose cancellation is deferred, by number.
     var deferredCancellations: [Int32: DeferredCancellation] = [:]
-    /// Requests of removed handlers that may still be purged in this pass.
+    /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
     var purgeBudget: Int
     var timers = Heap<Timer>()
     /// Workers, their leases and slots.
@@ -109,29 +112,28 @@ public struct BrokerCore {
     var parts: PartStore
     /// Outcomes, terminals in the shell's file, and the spool files of both.
     var outcomes: OutcomeStore
-    /// The time of the last event that told it.
+    /// Time of the latest event that brought one.
     var clock = Tick(nanoseconds: .min)
     /// Attempts of earlier brokers, and the flights that adopt them.
     var adoption: AdoptionBook
-    /// Bodies of requests that wait to be sent.
+    /// Bodies of requests that flights will send.
     var requestBodies = RequestBodies()
     /// Long heads of requests that have not ended.
     var requestHeads = RequestHeads()
-    /// What durable requests have besides, by their numbers; those numbers by their names on the disk; the last of
-    /// these.
+    /// Durable state of requests by interest, interests by their name on disk, and the latest such name.
     var durables: [Int32: DurableRecord] = [:]
     var durableNumbers: [DurableID: Int32] = [:]
     var lastDurable: UInt64 = 0
-    /// Results to be read from the disk, and how many are being read.
+    /// Results whose reading from disk is queued, and the number being read.
     var claims: Deque<DurableID> = []
     var reads = 0
-    /// Bytes of bodies on their way to the disk.
+    /// Bytes of bodies being written to disk.
     var recordingBytes = 0
 
     /// - Parameters:
-    ///   - secret: proof asked of workers; nil for none.
-    ///   - workerLimits: sent to each worker; names this broker's instance.
-    ///   - seed: of the jitter.
+    ///   - workerLimits: limits sent to each worker, with the identity of this broker.
+    ///   - secret: proof required of workers; nil for none.
+    ///   - seed: seed of the jitter and of names in the cache.
     public init(
         workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(),
         facilities: Facilities = Facilities(), seed: UInt64
@@ -153,7 +155,7 @@ public struct BrokerCore {
         generator = SplitMix(seed: seed)
     }
 
-    /// The actions asked for since the last call, in order.
+    /// Returns the actions since the last call, in order, and removes them.
     public mutating func takeActions() -> [Action] {
         guard !actions.isEmpty else { return [] }
         let taken = actions
@@ -161,25 +163,26 @@ public struct BrokerCore {
         return taken
     }
 
-    /// When `timePassed` is to be called next; nil for never.
+    /// Time at which `timePassed` must be called next; nil for never.
     public var nextTimer: Tick? { isBehind || isPurging ? Tick(nanoseconds: .min) : timers.min?.at }
 
-    /// Asks the core something where it is. For a plain question to one that an object holds, the compiler first copies
-    /// the references to all of its tables: asked three times a request that was a tenth of the broker's time.
+    /// Runs a query in place. For a call of a non-mutating method of a core that an object holds, the compiler first
+    /// copies the references to all tables. With three queries per request that was a tenth of the broker's time.
     public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
     /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
     public var isDrained: Bool { runningAttempts == 0 && awaitedDeliveries == 0 }
 
-    /// Attempts that run or are being cancelled, without orphans.
+    /// Number of attempts that run or are being cancelled, without orphans.
     var runningAttempts: Int { workers.runningAttempts }
 
-    /// Terminals not yet acknowledged or lost, those due to clients that are away left out: they may never come back.
+    /// Number of terminals neither acknowledged nor lost, except those due to clients that are away: they may never
+    /// return.
     var awaitedDeliveries: Int {
         awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
 
-    /// Whether a terminal or a flight needs a spool file, one that was released before included.
+    /// Whether a terminal or a flight needs a spool file that may have been released before.
     public func needsFile(_ name: String) -> Bool { outcomes.needsFile(name) }
 
     mutating func nextSerial() -> UInt64 {
@@ -187,7 +190,7 @@ public struct BrokerCore {
         return serial
     }
 
-    /// Who is away hears nothing: what matters is due to it as a terminal.
+    /// Sends a message, unless the client is away. State that it must learn of waits as terminals.
     mutating func say(_ message: BrokerMessage, to client: Int32) {
         guard !clients[client].isAway else { return }
         actions.append(.client(.send(clients[client].id, message)))

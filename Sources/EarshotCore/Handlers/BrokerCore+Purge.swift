@@ -114,8 +114,8 @@ extension BrokerCore {
         for interest in unwanted { finishPurge(of: interest) }
     }
 
-    /// Purges the one request of this name that a purge has not come to, so that what is said of the name next finds
-    /// everything of the earlier one told.
+    /// Purges the removed requests with this name. Its listeners thus get the terminal of an earlier request before
+    /// anything about the next one. O(purges under the handler's name).
     ///
     /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
     mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32? = nil) {
