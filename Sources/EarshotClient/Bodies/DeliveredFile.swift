@@ -47,7 +47,7 @@ final class DeliveredFile: Sendable {
             filled = max(got, 0)
         }
         guard number == 0 else {
-            throw BusError(.bodyLost, unsafe "The body's file cannot be read: \(String(cString: strerror(number))).")
+            throw BusError(.bodyLost, unsafe "Cannot read the file of the body: \(String(cString: strerror(number))).")
         }
         return bytes
     }

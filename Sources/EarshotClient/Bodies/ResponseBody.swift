@@ -64,7 +64,9 @@ public struct ResponseBody: Sendable {
         case .bytes(let bytes): return Array(bytes[offset...].prefix(Self.pieceBytes))
         case .file(let file):
             let piece = try file.read(at: offset, count: min(Self.pieceBytes, count - offset))
-            guard !piece.isEmpty else { throw BusError(.bodyLost, "The body's file became shorter.") }
+            guard !piece.isEmpty else {
+                throw BusError(.bodyLost, "The file of the body was truncated: request it again.")
+            }
             return piece
         }
     }

@@ -39,7 +39,7 @@ extension Bus {
         try Task.checkCancellation()
         guard let name = HandlerID(handler) else { throw BusError.noName }
         guard let request = RequestID(id) else {
-            throw BusError(.invalidRequest, "A request's ID is 1 to 64 bytes of visible ASCII.")
+            throw BusError(.invalidRequest, "The request ID is invalid: use 1 to 64 visible ASCII bytes.")
         }
         var fetch = try options.request(RequestKey(name, request), url, priority)
         fetch.options.isDurable = true

@@ -49,7 +49,7 @@ public final class Bus: Sendable {
         lease: Duration = .zero
     ) async throws -> Bus {
         guard lease >= .zero, lease <= .seconds(WireLimits.leaseSeconds) else {
-            throw BusError(.invalidRequest, "A lease is at most an hour.")
+            throw BusError(.invalidRequest, "The lease is out of range: choose 0 to 3600 seconds.")
         }
         let bus = try Bus(application)
         do {
@@ -90,7 +90,8 @@ public final class Bus: Sendable {
         prefix = String(UInt64.random(in: 0..<Self.prefixes), radix: 36) + "-"
         root = "\(application)-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
         guard HandlerID(root) != nil, !application.contains("/"), (1...100).contains(application.utf8.count) else {
-            throw BusError(.invalidRequest, "The application's name is 1 to 100 visible ASCII bytes without a slash.")
+            throw BusError(
+                .invalidRequest, "The application name is invalid: use 1 to 100 visible ASCII bytes without a slash.")
         }
     }
 
@@ -115,7 +116,7 @@ public final class Bus: Sendable {
     public func handler() -> Handler {
         let number = nextNumber()
         guard let name = HandlerID("\(root)/\(number)") else {
-            preconditionFailure("a checked root and a number are no name: \(root)/\(number)")
+            preconditionFailure("invalid generated handler name: \(root)/\(number)")
         }
         return Handler(HandlerState(number, name, isNamed: false), self)
     }
@@ -187,7 +188,7 @@ public final class Bus: Sendable {
     /// Returns the key of a new request.
     func nextKey(_ handler: HandlerID) -> RequestKey {
         let text = prefix + String(nextNumber(), radix: 36)
-        guard let request = RequestID(text) else { preconditionFailure("a random number is no ID: \(text)") }
+        guard let request = RequestID(text) else { preconditionFailure("invalid generated request ID: \(text)") }
         return RequestKey(handler, request)
     }
 

@@ -113,28 +113,32 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     }
 
     static let noName = BusError(
-        .invalidRequest, "A handler's name is 1 to 200 bytes of visible ASCII in segments separated by /.")
+        .invalidRequest, "The handler name is invalid: use 1 to 200 visible ASCII bytes in segments separated by /.")
     static let noPattern = BusError(
-        .invalidRequest, "This takes a handler's name, or one with a slash behind it for all below.")
-    static let closed = BusError(.closed, "The bus was closed.")
-    static let removed = BusError(.removed, "The handler was removed.")
-    static let idInUse = BusError(.idInUse, "A request of this ID is on its way.")
+        .invalidRequest,
+        "The pattern is invalid: use a handler name, or a name that ends in / for all handlers below it.")
+    static let closed = BusError(.closed, "The bus was closed: connect again for further requests.")
+    static let removed = BusError(.removed, "The handler was removed, by this program or by another one.")
+    static let idInUse = BusError(
+        .idInUse, "A request with this ID is being submitted: wait for it, or choose another ID.")
     static let unacknowledged = BusError(
-        .connectionLost, "The broker was lost before it heard the acknowledgement: the result comes again.")
-    static let bodyLost = BusError(.bodyLost, "The body came and its file was gone.", isRetryable: true)
-    static let replaced = BusError(.replaced, "Another request took the place of this one.")
+        .connectionLost, "The acknowledgement was lost with the connection: the result will be delivered again.")
+    static let bodyLost = BusError(
+        .bodyLost, "The file of the body is missing, because the broker restarted or its spool was emptied: try again.",
+        isRetryable: true)
+    static let replaced = BusError(.replaced, "Another request of the handler replaced this one.")
 
     /// Returns the error for a body file that cannot be opened.
     ///
     /// - Parameter number: the `errno` value.
     static func cannotOpen(_ number: Int32) -> BusError {
-        BusError(.bodyLost, unsafe "The body's file cannot be opened: \(String(cString: strerror(number))).")
+        BusError(.bodyLost, unsafe "Cannot open the file of the body: \(String(cString: strerror(number))).")
     }
 
     static func noBroker(in folder: RuntimeFolder) -> BusError {
         BusError(
             .noBroker,
-            "There is no broker in \(folder.path): start one with `earshot serve`, or connect to a private one.",
+            "No broker runs in \(folder.path): start one with `earshot serve`, or connect to a private one.",
             isRetryable: true)
     }
 }
@@ -146,7 +150,7 @@ extension BusError {
         case let error as BusError: self = error
         case let error as ClientError:
             self.init(error.code == .invalidRequest ? .invalidRequest : .noBroker, Self.sentence(error.description))
-        default: self.init(.closed, "The bus cannot go on: \(error).")
+        default: self.init(.closed, "The event loop of the bus failed: \(error). Connect again.")
         }
     }
 }

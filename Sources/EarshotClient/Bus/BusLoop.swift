@@ -91,7 +91,8 @@ final class BusLoop {
 
     private func start(_ options: PrivateBrokerOptions) throws {
         guard let program = options.program ?? ProgramPath.find("earshot") else {
-            throw BusError(.noBroker, "No program `earshot` is in the folders of PATH to start a private broker with.")
+            throw BusError(
+                .noBroker, "Cannot start a private broker: PATH has no program `earshot`. Install it or name its path.")
         }
         do {
             broker = try PrivateBroker.start(
@@ -101,7 +102,7 @@ final class BusLoop {
                 },
                 onEvent: { [unowned self] event in changed(event) })
         } catch {
-            throw BusError(.noBroker, "A private broker cannot be started with \(program): \(error).")
+            throw BusError(.noBroker, "Cannot start a private broker with \(program): \(error).")
         }
     }
 
@@ -110,7 +111,11 @@ final class BusLoop {
         case .ready:
             guard let broker else { return }
             do { try connect(broker.folder) } catch { stop(BusError(error)) }
-        case .ended: stop(BusError(.noBroker, "The private broker ended.", isRetryable: true))
+        case .ended:
+            stop(
+                BusError(
+                    .noBroker, "The private broker ended unexpectedly: connect again to start another one.",
+                    isRetryable: true))
         }
     }
 
@@ -378,7 +383,11 @@ final class BusLoop {
             if let failure = connection?.failure { stop(BusError(failure)) }
             beginToWait()
         case .draining: break
-        case .incompatible: stop(BusError(.version, "The broker speaks another version: restart it."))
+        case .incompatible:
+            stop(
+                BusError(
+                    .version,
+                    "The broker supports another protocol version: restart it from the release of this program."))
         }
     }
 
@@ -392,7 +401,8 @@ final class BusLoop {
     private func giveUp() {
         patienceTimer = nil
         let error =
-            folder.map { BusError.noBroker(in: $0) } ?? BusError(.noBroker, "The private broker does not start.")
+            folder.map { BusError.noBroker(in: $0) }
+            ?? BusError(.noBroker, "The private broker did not start in time: check that `earshot serve` works.")
         guard greeting == nil else { return stop(error) }
         absence = error
         for key in requests.keys.map({ $0 }) {

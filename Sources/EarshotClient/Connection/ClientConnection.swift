@@ -66,7 +66,7 @@ public final class ClientConnection {
         finishesNone: Bool = false, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard endpoint.hasPrefix("ipc://") else {
-            throw ClientError(.invalidRequest, "an endpoint is ipc:// and a path")
+            throw ClientError(.invalidRequest, "the endpoint is invalid: use ipc:// and a path")
         }
         self.loop = loop
         path = String(endpoint.dropFirst(6))
@@ -129,14 +129,17 @@ public final class ClientConnection {
             fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
         else {
             throw ClientError(
-                .invalidRequest, "a URL is 1 to \(WireLimits.urlBytes) bytes of ASCII without spaces and controls")
+                .invalidRequest,
+                "the URL is invalid: use 1 to \(WireLimits.urlBytes) bytes of ASCII without spaces and control characters"
+            )
         }
         let mostBytes = WireLimits.headBytes - addedBytes
         guard hasShortHead(fetch) || ClientMessage.fetch(fetch).encoded().count <= mostBytes else {
-            throw ClientError(.invalidRequest, "the header fields are longer than \(mostBytes) bytes")
+            throw ClientError(.invalidRequest, "the header fields are too long: use at most \(mostBytes) bytes")
         }
         guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
-            throw ClientError(.invalidRequest, "the body is longer than \(WireLimits.requestBodyBytes) bytes")
+            throw ClientError(
+                .invalidRequest, "the request body is too long: use at most \(WireLimits.requestBodyBytes) bytes")
         }
     }
 

@@ -29,7 +29,8 @@ extension ClientCore {
     /// Returns the report that ends a request which must not be repeated.
     private static func connectionLost(_ key: RequestKey) -> ErrorReply {
         var reply = ErrorReply(
-            code: "connection-lost", detail: "the broker was lost, and what may have been done is not asked again")
+            code: "connection-lost",
+            detail: "the connection was lost during a request that is not idempotent: the server may have processed it")
         reply.verb = "FETCH"
         reply.handler = key.handler
         reply.request = key.request

@@ -70,7 +70,8 @@ public struct FetchOptions: Sendable {
         var fetch = Fetch(handler: key.handler, request: key.request, url: url)
         fetch.options = try wire(priority)
         guard fields.allSatisfy(\.isSayable) else {
-            throw BusError(.invalidRequest, "A header field has a name of visible ASCII and a value of one line.")
+            throw BusError(
+                .invalidRequest, "A header field is invalid: use a name of visible ASCII and a value of one line.")
         }
         if !fields.isEmpty {
             fetch.httpFields = Array(fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n").utf8)
@@ -96,11 +97,12 @@ public struct FetchOptions: Sendable {
         // Messages without options need no check.
         if fetch.options == usual, fetch.httpFields.isEmpty { return }
         if let proxy = fetch.options.route.proxy, !Route.isProxy(proxy) {
-            throw BusError(.invalidRequest, "A proxy is a URL of http, https or socks5, or none.")
+            throw BusError(.invalidRequest, "The proxy is invalid: use a URL of http, https or socks5, or none.")
         }
         // Only a message that decodes to itself carries the options. A line end in a key would add a field.
         guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
-            throw BusError(.invalidRequest, "The URL or an option has a space or a control character.")
+            throw BusError(
+                .invalidRequest, "The URL or an option contains a space or a control character: escape or remove it.")
         }
     }
 
@@ -138,7 +140,7 @@ public struct FetchOptions: Sendable {
 
     private static func milliseconds(_ duration: Duration) throws(BusError) -> Int {
         guard duration >= .milliseconds(1), duration <= .seconds(WireLimits.seconds) else {
-            throw BusError(.invalidRequest, "A time-out, a deadline or an interval is 1 ms to a day.")
+            throw BusError(.invalidRequest, "A timeout, deadline or interval is out of range: choose 1 ms to one day.")
         }
         let (seconds, attoseconds) = duration.components
         return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)

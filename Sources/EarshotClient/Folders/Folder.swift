@@ -44,7 +44,7 @@ package enum Folder {
             if unsafe mkdir(ByteText.path(path), mode) == 0 || errno == EEXIST { return }
             number = errno
         }
-        throw ClientError(.folder, unsafe "cannot make the folder \(path): \(String(cString: strerror(number)))")
+        throw ClientError(.folder, unsafe "cannot create the folder \(path): \(String(cString: strerror(number)))")
     }
 
     /// Removes a folder with its content; does not follow links. Ignores entries that cannot be removed.

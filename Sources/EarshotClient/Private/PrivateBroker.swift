@@ -138,6 +138,6 @@ public final class PrivateBroker {
             guard (try? PrivateFolder.checkFoldersAbove(folder.path)) != nil else { continue }
             return folder
         }
-        throw ClientError(.folder, "there is no folder for a private broker: set TMPDIR")
+        throw ClientError(.folder, "cannot start a private broker: no suitable folder for temporary files; set TMPDIR")
     }
 }
