@@ -174,7 +174,7 @@ import Testing
         #expect(broker.fetches.count == 1)
     }
 
-    @Test(arguments: ["http://127.0.0.1/\u{e4}", "http://127.0.0.1/" + String(repeating: "a", count: 8_192)])
+    @Test(arguments: ["http://127.0.0.1/\u{7f}", "http://127.0.0.1/" + String(repeating: "a", count: 8_192)])
     func `a replacement that cannot be said replaces nothing`(bad: String) async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()
@@ -281,7 +281,22 @@ import Testing
         #expect(error?.description == "Choose another.")
     }
 
-    @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\nreplace: yes", "http://127.0.0.1/\u{e4}"])
+    @Test(arguments: [
+        "http://b\u{fc}cher.example/", "http://127.0.0.1/\u{e4}?\u{1f600}", "http://bu\u{308}cher.example/",
+    ])
+    func `a URL need not be ASCII, and reaches the broker unchanged`(url: String) async throws {
+        let broker = try ScriptedBus()
+        let handler = try await broker.connect().handler()
+        var options = FetchOptions()
+        options.deadline = .seconds(20)
+        for (number, options) in [FetchOptions(), options].enumerated() {
+            let download = try handler.download(url, options)
+            #expect(Array(await broker.fetch(number + 1).url.utf8) == Array(url.utf8))
+            download.cancel()
+        }
+    }
+
+    @Test(arguments: ["", "http://127.0.0.1/a b", "http://127.0.0.1/\nreplace: yes", "http://127.0.0.1/\u{7f}"])
     func `what is no URL is refused`(url: String) async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()

@@ -126,11 +126,11 @@ public final class ClientConnection {
     /// - Throws: `ClientError` if the request exceeds a limit.
     static func check(_ fetch: Fetch) throws(ClientError) {
         guard (1...WireLimits.urlBytes).contains(fetch.url.utf8.count),
-            fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+            fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f })
         else {
             throw ClientError(
                 .invalidRequest,
-                "the URL is invalid: use 1 to \(WireLimits.urlBytes) bytes of ASCII without spaces and control characters"
+                "the URL is invalid: use 1 to \(WireLimits.urlBytes) bytes of UTF-8 without spaces and control characters"
             )
         }
         let mostBytes = WireLimits.headBytes - addedBytes
