@@ -17,6 +17,17 @@ import Testing
         #expect(try !folder.isServed())
     }
 
+    @Test func `the removal of a link leaves the folder that it names`() throws {
+        let folder = Endpoint().path
+        defer { Folder.remove(folder) }
+        try Folder.make("\(folder)/inner", mode: 0o700)
+        let link = Endpoint().path
+        defer { unsafe unlink(link) }
+        try #require(unsafe symlink(folder, link) == 0)
+        Folder.remove(link)
+        #expect(unsafe access("\(folder)/inner", F_OK) == 0)
+    }
+
     @Test func `a folder is served while one of its locks is held`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path)
         try folder.prepare()
