@@ -1,49 +1,6 @@
-import EarshotLoop
-import Glibc
 import Testing
 
 @testable import EarshotClient
-
-/// Bus of the built program in its own folder. It can be killed and restarted.
-private final class KeptBus {
-    let folder: RuntimeFolder
-    private var child: ChildProcess?
-
-    init() throws {
-        folder = try RuntimeFolder(named: Endpoint().path)
-    }
-
-    /// Starts the bus and connects when it is ready.
-    func connect() async throws -> Bus {
-        let (reader, writer) = try InheritedPipe.make()
-        child = try ChildProcess.spawn(
-            StormTests.program,
-            ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--workers", "1", "--no-cache"]
-                + ["--durable-folder", "\(folder.path)/durable", "--ready-fd", String(writer)],
-            inheriting: [writer])
-        close(writer)
-        defer { close(reader) }
-        var byte: UInt8 = 0
-        #expect(unsafe read(reader, &byte, 1) == 1, "it is ready")
-        return try await Bus.connect(to: .running(in: folder.path))
-    }
-
-    /// Kills the bus with its child processes.
-    func kill() {
-        child?.send(SIGKILL)
-        while let descriptor = child?.descriptor {
-            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            if unsafe poll(&entry, 1, -1) == 1 { break }
-        }
-        _ = child?.reap()
-        child = nil
-    }
-
-    deinit {
-        kill()
-        Folder.remove(folder.path)
-    }
-}
 
 @Suite(.timeLimit(.minutes(2)), .serialized) struct DurableTests {
     @Test func `what was submitted is claimed in the next life of all, until it is acknowledged`() async throws {

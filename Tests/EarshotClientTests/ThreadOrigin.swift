@@ -3,8 +3,14 @@ import Glibc
 
 @testable import EarshotClient
 
-/// HTTP origin on loopback with its own thread. `/N` responds with N bytes, `/hang…` never responds.
+/// HTTP origin on loopback with its own thread. `/N` responds with N bytes; other paths have a page or never respond.
 final class ThreadOrigin: Sendable {
+    /// Response to a path.
+    struct Page: Sendable {
+        var status = 200
+        let count: Int
+    }
+
     /// Received requests.
     struct Journal: Sendable {
         var answered = 0
@@ -22,12 +28,14 @@ final class ThreadOrigin: Sendable {
     private final class Server {
         let loop: EventLoop
         let listener: Int32
+        let pages: [String: Page]
         let journal: Observed<Journal>
         var connections: [Int32: Connection] = [:]
 
-        init(_ loop: EventLoop, _ listener: Int32, _ journal: Observed<Journal>) {
+        init(_ loop: EventLoop, _ listener: Int32, _ pages: [String: Page], _ journal: Observed<Journal>) {
             self.loop = loop
             self.listener = listener
+            self.pages = pages
             self.journal = journal
         }
 
@@ -58,12 +66,14 @@ final class ThreadOrigin: Sendable {
 
         private func answer(_ descriptor: Int32, _ head: String) {
             let path = head.split(separator: " ")[1]
-            guard let count = Int(path.dropFirst().prefix { $0 != "?" }) else {
+            let numbered = Int(path.dropFirst().prefix { $0 != "?" }).map { Page(count: $0) }
+            guard let page = pages[String(path)] ?? numbered else {
                 connections[descriptor]?.hangs = true
                 return journal.change { $0.hanging += 1 }
             }
-            connections[descriptor]?.unsent += Array("HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n".utf8)
-            connections[descriptor]?.unsent += [UInt8](repeating: UInt8(ascii: "x"), count: count)
+            let start = "HTTP/1.1 \(page.status) Page\r\nContent-Length: \(page.count)\r\n\r\n"
+            connections[descriptor]?.unsent += Array(start.utf8)
+            connections[descriptor]?.unsent += [UInt8](repeating: UInt8(ascii: "x"), count: page.count)
             journal.change { $0.answered += 1 }
         }
 
@@ -91,7 +101,10 @@ final class ThreadOrigin: Sendable {
     private let port: UInt16
     private let ending: Mailbox<Bool>
 
-    init() throws {
+    /// Starts an origin.
+    ///
+    /// - Parameter pages: responses by path with its slash.
+    init(pages: [String: Page] = [:]) throws {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -109,7 +122,7 @@ final class ThreadOrigin: Sendable {
         try BackgroundThread.run {
             do {
                 let loop = try EventLoop()
-                let server = Server(loop, listener, journal)
+                let server = Server(loop, listener, pages, journal)
                 _ = try loop.add(listener, .readable) { _ in server.accept() }
                 _ = try loop.add(ending.descriptor, .readable) { _ in loop.stop() }
                 try loop.run()
