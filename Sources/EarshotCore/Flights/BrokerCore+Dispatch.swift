@@ -15,11 +15,12 @@ extension BrokerCore {
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
         guard !isDraining, workers.isOpen() else { return }
+        // All suspects first: the end of a quarantine frees slots in each pool that its worker serves.
         for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
-            if !pools[pool].suspects.isEmpty || pools[pool].quarantine != nil {
-                serveSuspects(of: pool, now: now)
-                guard pools.contains(pool) else { continue }
-            }
+            guard !pools[pool].suspects.isEmpty || pools[pool].quarantine != nil else { continue }
+            serveSuspects(of: pool, now: now)
+        }
+        for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
             startReturned(in: pool, now: now)
             guard queue.count(in: pool) > 0 else { continue }
             if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }

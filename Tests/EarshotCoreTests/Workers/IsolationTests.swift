@@ -191,6 +191,22 @@ struct IsolationTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `the end of a quarantine serves each scheme of its worker in the same pass`() {
+        let a = rig.client(1)
+        for number in 1...2 as ClosedRange<UInt64> {
+            rig.pass { _ = $0.worker(number, schemes: ["x", "y"]) }
+            if number == 1 { rig.pass { $0.fetch("h", "y", "y:1", by: a) } }
+            rig.pass { $0.core.workerLost(WorkerID(rawValue: number), now: $0.now) }
+        }
+        rig.pass { _ = $0.worker(3, schemes: ["x", "y"]) }
+        let isolated = rig.jobs[0]
+        rig.pass { $0.fetch("h", "x", "x:1", by: a) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.failed(isolated, "cancelled", by: WorkerID(rawValue: 3)) }
+        #expect(rig.jobs.contains { $0.url == "x:1" })
+        #expect(rig.core.audit() == [])
+    }
+
     // MARK: Helpers
 
     /// Jobs of the last pass, with their workers.
