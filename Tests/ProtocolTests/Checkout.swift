@@ -28,13 +28,20 @@ enum Checkout {
             .filter { $0.hasSuffix(".swift") }.sorted().map { "\(path)/\($0)" }
     }
 
-    /// Returns the paths of all documents: at the root and below `docs`, `examples` and `protocols`.
+    /// Paths of all documents, without those in hidden folders and in folders of other packages.
     static func documents() throws -> [String] {
-        let below = try ["docs", "examples", "protocols"].flatMap { folder in
+        let folders = try names("").filter { !$0.hasPrefix(".") && !$0.hasSuffix(".md") && isFolder($0) }
+        let below = try folders.flatMap { folder in
             try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: folder).path())
-                .map { "\(folder)/\($0)" }
+                .filter { $0.hasSuffix(".md") }.map { "\(folder)/\($0)" }
         }
-        return try (names("") + below).filter { $0.hasSuffix(".md") && !$0.contains("/.build/") }.sorted()
+        return try (names("").filter { $0.hasSuffix(".md") } + below)
+            .filter { !$0.contains("/.") && !$0.contains("/node_modules/") }.sorted()
+    }
+
+    private static func isFolder(_ path: String) -> Bool {
+        let values = try? root.appending(path: path).resourceValues(forKeys: [.isDirectoryKey])
+        return values?.isDirectory == true
     }
 
     /// Returns the path in the checkout of a relative link in a document of `folder`.
@@ -48,12 +55,5 @@ enum Checkout {
 
     static func exists(_ path: String) -> Bool {
         FileManager.default.fileExists(atPath: root.appending(path: path).path())
-    }
-
-    /// Returns the anchor that Markdown derives from a heading.
-    static func anchor(of heading: some StringProtocol) -> String {
-        let words = heading.drop { $0 == "#" || $0 == " " }.lowercased()
-        return words.filter { $0.isLetter || $0.isNumber || $0 == " " || $0 == "-" || $0 == "_" }
-            .replacingOccurrences(of: " ", with: "-")
     }
 }

@@ -83,27 +83,6 @@ struct DocumentTests {
         }
     }
 
-    @Test func `the documents of all folders are checked for links`() throws {
-        let found = try Checkout.documents()
-        for path in ["README.md", "docs/command-line.md", "examples/c/README.md", "protocols/1-CLIENT.md"] {
-            #expect(found.contains(path), "\(path)")
-        }
-    }
-
-    @Test(arguments: try Checkout.documents())
-    func `each link of a document leads to a file or a heading`(path: String) throws {
-        let folder = path.split(separator: "/").dropLast().joined(separator: "/")
-        for link in try Checkout.text(path).matches(of: /\]\(([^)\s]+)\)/).map({ String($0.1) }) {
-            guard !link.contains("://") else { continue }
-            let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map { String($0) }
-            let target = parts[0].isEmpty ? path : Checkout.path(parts[0], in: folder)
-            #expect(Checkout.exists(target), "\(path): \(link)")
-            guard parts.count == 2 else { continue }
-            let headings = try Checkout.text(target).split(separator: "\n").filter { $0.hasPrefix("#") }
-            #expect(headings.contains { Checkout.anchor(of: $0) == parts[1] }, "\(path): \(link)")
-        }
-    }
-
     @Test func `the table of failures is the one of the code`() throws {
         let rows = try Document("3-CODES.md").rows("## Failures")
         #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
