@@ -52,6 +52,31 @@ class ManTests(unittest.TestCase):
                         text = ("-" if option["kind"] == "short" else "--") + option["name"]
                         self.assertRegex(page, rf"(?<![\w-]){text}(?![\w-])", f"{name} lacks {text}")
 
+    def test_the_page_of_the_program_has_all_exit_codes_variables_and_files(self):
+        page = self.shown("earshot")
+        for topic in ("exit-codes", "environment", "files"):
+            terms = re.findall(r"^  (\S+(?: \S+)*)", run(binary(), "help", topic).stdout, re.MULTILINE)
+            self.assertGreater(len(terms), 4)
+            for term in terms:
+                self.assertIn(f" {term} ", page)
+
+    def test_the_page_of_the_configuration_has_each_setting_with_its_default(self):
+        page = self.shown("earshot.toml", 5)
+        config = run(binary(), "config", XDG_CONFIG_HOME=str(self.folder)).stdout
+        settings = [line.split()[:2] for line in config.splitlines()]
+        self.assertGreater(len(settings), 20)
+        for name, value in settings:
+            # The first two depend on the machine.
+            default = "" if name in ("workers", "worker-memory") else f" Default: {re.escape(value)}\\."
+            self.assertRegex(page, rf" {name} [A-Z][^.]*\.{default}")
+
+    def test_the_page_of_the_protocols_has_each_verb(self):
+        page = self.shown("earshot-protocol", 7)
+        for document in ("1-CLIENT.md", "2-WORKER.md"):
+            for verbs in re.findall(r"^### ([A-Z, ]+)$", (ROOT / "protocols" / document).read_text(), re.MULTILINE):
+                for verb in verbs.split(", "):
+                    self.assertRegex(page, rf"\b{verb}\b")
+
     def test_no_page_has_a_fault_of_form(self):
         self.assertGreater(len(self.pages), 10)
         done = run(tool("mandoc", "mandoc"), "-T", "lint", "-W", "style", *self.pages)

@@ -4,14 +4,19 @@ Markdown: headings, paragraphs, lists with `-` or numbers, code blocks, links, c
 tags are the first column.
 """
 
+import itertools
 import re
 import textwrap
 
 MOST_COLUMNS = 78
 """Length of a line of text, which mandoc limits to 80 bytes."""
+NAME = re.compile(r"\w[-._/:]+\w|[A-Z]{2}")
+"""Part of a word that is not hyphenated at the end of a line."""
+SHORT_TAG = 3
+"""Length of tags up to which a list has no space between its items."""
 MARKUP = re.compile(r"`(?P<code>[^`]+)`|\[(?P<text>[^]]+)\]\((?P<target>[^)\s]+)\)|\*(?P<emphasis>[^*\s][^*]*)\*"
-                    r"|(?<![\w/.-])(?P<option>--?[A-Za-z][\w-]*)")
-SENTENCE_END = re.compile(r"(?<=[^\s.][.!?]) +(?=[A-Z`(\[])")
+                    r"|(?<![\w'])'(?P<quoted>[^\s'](?:[^']*[^\s'])?)'(?!\w)|(?<![\w/.-])(?P<option>--?[A-Za-z][\w-]*)")
+SENTENCE_END = re.compile(r"(?<=[^\s.][.!?]) +(?=[A-Z`'(\[])")
 PAGE = re.compile(r"([\w.-]+)\((\d)\)")
 ITEM = re.compile(r"(?:-|\d+\.) +")
 SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "^": "\\(ha", "~": "\\(ti", "…": "..."}
@@ -27,23 +32,34 @@ def argument(text):
     return '"' + escaped(text).replace('"', "\\(dq") + '"'
 
 
+def unbroken(text, is_code=False):
+    """Returns escaped text without hyphenation of names, paths and numbers, or of any word of code."""
+    return "".join(("\\%" if is_code or NAME.search(word) else "") + escaped(word) if word.strip() else word
+                   for word in re.split(r"(\s+)", text) if word)
+
+
 def inline(text):
-    """Returns a sentence with its markup as fonts. Options are bold also without backquotes."""
+    """Returns a sentence with its markup as fonts. Options, and words in single quotes, are bold as code is."""
     parts, end = [], 0
     for match in MARKUP.finditer(text):
-        parts.append(escaped(text[end:match.start()]))
+        parts.append(unbroken(text[end:match.start()]))
         end = match.end()
         if match["text"]:
             parts.append(inline(match["text"]))
             if "://" in match["target"]:
-                parts.append(f" <{escaped(match['target'])}>")
+                parts.append(" " + unbroken(f"<{match['target']}>"))
         elif match["emphasis"]:
             parts.append(f"\\fI{escaped(match['emphasis'])}\\fR")
         else:
-            word = match["code"] or match["option"]
+            word = match["code"] or match["quoted"] or match["option"]
             page = PAGE.fullmatch(word)
-            parts.append(f"\\fB{escaped(page[1])}\\fR({page[2]})" if page else f"\\fB{escaped(word)}\\fR")
-    return "".join([*parts, escaped(text[end:])])
+            parts.append(f"\\fB\\%{escaped(page[1])}\\fR({page[2]})" if page else f"\\fB{unbroken(word, True)}\\fR")
+    return "".join([*parts, unbroken(text[end:])])
+
+
+def sentence(text):
+    """Returns a text as a sentence."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def line(text):
@@ -65,7 +81,8 @@ def tag(text):
 
 def tagged(items):
     """Returns the list of the pairs of tag and text."""
-    lines = [".Bl -tag -width Ds"]
+    is_short = all(len(name.strip("`")) <= SHORT_TAG for name, _ in items)
+    lines = [f".Bl -tag -width {SHORT_TAG + 1}n -compact" if is_short else ".Bl -tag -width Ds"]
     for name, text in items:
         lines += [tag(name), *sentences(text)]
     return [*lines, ".El"]
@@ -77,19 +94,34 @@ def literal(lines):
 
 
 def plain(text):
-    """Returns a help text: paragraphs, and lists of lines with `NAME: TEXT` or columns."""
+    """Returns a help text: paragraphs, and indented lines as a list of two columns or as they are."""
     lines = []
     for paragraph in re.split(r"\n{2,}", text.strip("\n")):
-        rows = paragraph.split("\n")
-        pairs = [re.fullmatch(r" *(\S(?:[^:]|:(?! ))*?)(?:: | {2,})(\S.*)", row) for row in rows]
-        if len(rows) == 1:
-            block = sentences(paragraph)
-        elif all(pairs):
-            block = tagged([(f"`{pair[1]}`", pair[2]) for pair in pairs])
-        else:
-            block = literal(rows)
-        lines = joined(lines, block)
+        for is_indented, rows in itertools.groupby(paragraph.split("\n"), key=lambda row: row.startswith(" ")):
+            lines = joined(lines, indented(list(rows)) if is_indented else unindented(list(rows)))
     return lines
+
+
+def examples(text):
+    """Splits the examples, which are indented commands, from a help text. Returns the rest and the examples."""
+    paragraphs = text.split("\n\n")
+    found = [one for one in paragraphs if all(re.match(r" +earshot ", row) for row in one.split("\n"))]
+    return "\n\n".join(one for one in paragraphs if one not in found), "\n\n".join(found)
+
+
+def indented(rows):
+    """Returns a list if each row has two columns, else the rows as they are. A comment is not a column."""
+    pairs = [re.fullmatch(r" +(\S.*?) {2,}([^\s#].*)", row) for row in rows]
+    return tagged([(f"`{pair[1]}`", pair[2]) for pair in pairs]) if all(pairs) else literal(textwrap.dedent("\n".join(rows)).split("\n"))
+
+
+def unindented(rows):
+    """Returns a list if each of several rows, perhaps below a title, is `TERM: TEXT`, else a paragraph."""
+    title, rows = (rows[:1], rows[1:]) if len(rows) > 1 and rows[0].endswith(":") else ([], rows)
+    pairs = [re.fullmatch(r"(\S(?:[^:]|:(?! ))*): (\S.*)", row) for row in rows]
+    if len(rows) > 1 and all(pairs):
+        return sentences(" ".join(title)) + tagged([(f"`{pair[1]}`", pair[2]) for pair in pairs])
+    return sentences(" ".join(title + rows))
 
 
 def joined(lines, more):
@@ -117,7 +149,7 @@ def markdown(text):
             block.append(rows.pop(0))
         if row.startswith("|"):
             cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in block[2:]]
-            block = tagged([(first, "; ".join(rest) + ".") for first, *rest in cells])
+            block = tagged([(first, sentence("; ".join(rest))) for first, *rest in cells])
         elif ITEM.match(row):
             block = items(block)
         else:

@@ -1,8 +1,7 @@
 """Writes the manual pages: pages.py PROGRAM FOLDER
 
 Names, help texts, settings and exit codes come from PROGRAM. The `.md` files beside this script add further sections. In them,
-`<!-- settings -->` and `<!-- exit codes -->` stand for lists from the program, and `<!-- FILE#HEADING -->` for a section of another
-document.
+`<!-- settings -->` stands for the settings of the program, and `<!-- FILE#HEADING -->` for a section of another document.
 """
 
 import datetime
@@ -20,6 +19,8 @@ ROOT = HERE.parent.parent
 FIRST = ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ARGUMENTS", "OPTIONS"]
 LAST = ["ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
 """Conventional order of sections. All others stand between."""
+TOPICS = {"EXIT STATUS": "exit-codes", "ENVIRONMENT": "environment", "FILES": "files"}
+"""Sections of earshot(1) that are help topics of the program."""
 MOST_IN_SYNOPSIS = 8
 """Number of options up to which a synopsis lists them."""
 COMMENT = re.compile(r"^<!-- (.+) -->$", re.MULTILINE)
@@ -49,6 +50,13 @@ class Page:
         for title, text in headed(path.read_text()):
             self.add(title, self.converted(text))
 
+    def add_topic(self, title, name):
+        """Adds a help topic of the program."""
+        paragraphs, entries = self.program.topic(name)
+        for paragraph in paragraphs:
+            self.add(title, mdoc.sentences(paragraph))
+        self.add(title, mdoc.tagged([(f"`{term}`", mdoc.sentence(meaning)) for term, meaning in entries]))
+
     def converted(self, text):
         """Returns Markdown as mdoc, its comments replaced."""
         lines = []
@@ -56,13 +64,12 @@ class Page:
             if index % 2 == 0:
                 lines += mdoc.markdown(part)
             elif part == "settings":
-                lines += mdoc.tagged([(f"`{name}`", f"{sentence(meaning)} Default: {default}.")
+                lines += mdoc.tagged([(f"`{name}`", with_default(meaning, default))
                                       for name, meaning, default in self.program.settings()])
-            elif part == "exit codes":
-                lines += mdoc.tagged([(f"`{number}`", sentence(meaning)) for number, meaning in self.program.exit_codes()])
             else:
                 path, heading = part.split("#")
-                lines += self.converted(dict(headed((ROOT / path).read_text()))[heading])
+                found = dict(headed((ROOT / path).read_text())).get(heading)
+                lines += self.converted(found or sys.exit(f"docs: {path} has no section '{heading}' for {self.name}.md"))
         return lines
 
     def text(self):
@@ -83,9 +90,9 @@ def headed(text):
     return list(zip(parts[1::2], parts[2::2]))
 
 
-def sentence(text):
-    """Returns text as a sentence."""
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+def with_default(meaning, default):
+    """Returns the meaning of a setting, and its default unless it depends on the machine."""
+    return mdoc.sentence(meaning) + ("" if "default" in meaning else f" Default: {default}.")
 
 
 def date():
@@ -107,9 +114,13 @@ def command_page(program, command, name):
     for words, one in [(name, command)] if is_whole else leaves(command_words(name), command):
         page.add("synopsis", synopsis(words, one))
     page.add("description", mdoc.plain(rest))
-    page.add("description", mdoc.plain(command.discussion))
+    description, examples = mdoc.examples(command.discussion)
+    page.add("description", mdoc.plain(description))
+    page.add("examples", mdoc.plain(examples))
     if is_whole:
         page.add("commands", mdoc.tagged([(f"`{name}-{one.name}(1)`", one.abstract) for one in command.commands]))
+        for title, topic in TOPICS.items():
+            page.add_topic(title, topic)
     arguments = command.arguments
     if command.commands and not is_whole:
         arguments = command.common()

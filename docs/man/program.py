@@ -31,10 +31,20 @@ class Program:
             sys.exit(f"docs: the help of `set` has no line `NAME: MEANING` for {', '.join(missing)}")
         return [(name, texts[name], value) for name, value, *_ in rows]
 
-    def exit_codes(self):
-        """Returns number and meaning of each exit code."""
-        found = re.findall(r"^ *(\d+) {2,}(\S.*)$", self.root.discussion, re.MULTILINE)
-        return found or sys.exit("docs: no list of exit codes was found")
+    def topic(self, name):
+        """Returns paragraphs, and pairs of term and meaning, of `earshot help NAME`."""
+        title, *rows = self.output("help", name).splitlines()
+        paragraphs, entries = [[]], []
+        for row in rows:
+            if found := re.fullmatch(r"  (\S.*?)(?: {2,}(\S.*))?", row):
+                entries.append([found[1], found[2] or ""])
+            elif row.startswith("  ") and entries:
+                entries[-1][1] = f"{entries[-1][1]} {row.strip()}".strip()
+            elif row:
+                paragraphs[-1].append(row)
+            else:
+                paragraphs.append([])
+        return [" ".join(paragraph) for paragraph in paragraphs if paragraph], entries
 
 
 class Command:
