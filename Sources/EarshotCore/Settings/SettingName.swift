@@ -126,10 +126,13 @@ public enum SettingName: String, CaseIterable, Sendable {
         if case .supervisor = definition.use { true } else { false }
     }
 
-    /// Whether the value is a word instead of a number.
-    public var takesWord: Bool {
-        if case .word = definition.form { true } else { false }
+    /// Possible values of a setting that takes a word; empty if it takes a number.
+    public var words: [String] {
+        if case .word(let words) = definition.form { words } else { [] }
     }
+
+    /// Whether the value is a word instead of a number.
+    public var takesWord: Bool { !words.isEmpty }
 
     /// Possible values as settings store them: numbers, milliseconds, or indices of words.
     public var range: ClosedRange<Int> { definition.form.range }

@@ -16,13 +16,19 @@ extension CommandLine {
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
 extension HandlerID: ExpressibleByArgument {
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handler }
+
     public init?(argument: String) { self.init(argument) }
 }
 
 extension HandlerPattern: ExpressibleByArgument {
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handlerPattern }
+
     public init?(argument: String) { self.init(argument) }
 }
 
 extension RequestID: ExpressibleByArgument {
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.none }
+
     public init?(argument: String) { self.init(argument) }
 }

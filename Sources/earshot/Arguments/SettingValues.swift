@@ -14,7 +14,12 @@ struct SettingValues: ParsableArguments, CustomReflectable {
             let standard = defaults[name].map { " (default: \(name.text($0)))" } ?? ""
             let words = name.takesWord ? ", \(name.bounds)" : ""
             let help = name.help.prefix(1).uppercased() + name.help.dropFirst() + words + standard + "."
-            return (name, Option(name: .customLong(name.rawValue), help: ArgumentHelp(help)))
+            return (
+                name,
+                Option(
+                    name: .customLong(name.rawValue), help: ArgumentHelp(help),
+                    completion: name.words.isEmpty ? nil : .list(name.words))
+            )
         }
     }
 

@@ -55,7 +55,8 @@ struct SetCommand: ParsableCommand {
             address ADDRESS allow, deny or default: a rule for a network, an address, HOST or *.HOST
             """)
 
-    @Argument(help: ArgumentHelp("A setting's name and its value.", valueName: "word"))
+    @Argument(
+        help: ArgumentHelp("A setting's name and its value.", valueName: "word"), completion: ShellCompletion.setting)
     var words: [String] = []
 
     @OptionGroup var place: PlaceOptions

@@ -19,7 +19,7 @@ struct GetCommand: ParsableCommand {
             It uses the broker that runs, else a private one for as long as it takes.
             """)
 
-    @Argument(help: "What to fetch.")
+    @Argument(help: "What to fetch.", completion: ShellCompletion.none)
     var urls: [String] = []
 
     @Option(

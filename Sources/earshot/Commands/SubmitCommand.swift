@@ -18,7 +18,7 @@ struct SubmitCommand: ParsableCommand {
             Ctrl-C leaves the requests as they are; `earshot drop` and `earshot cancel` remove them.
             """)
 
-    @Argument(help: "What to fetch.")
+    @Argument(help: "What to fetch.", completion: ShellCompletion.none)
     var urls: [String]
 
     @Option(help: "The handler it is asked under; one of its own if not given.")

@@ -1,0 +1,135 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotCore
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Completions that depend on the running broker, or on earlier words of the command line.
+///
+/// The scripts of `earshot --generate-completion-script` run the program for them. Without a broker there are none. Nothing is
+/// written to standard error, which is the terminal of the shell.
+enum ShellCompletion {
+    /// Maximum time that the shell waits for the broker.
+    private static let patience = Duration.milliseconds(400)
+
+    /// Nothing, for arguments such as URLs. Without it, zsh completes an option in their place only at the second TAB.
+    static var none: CompletionKind { .list([]) }
+
+    /// Names of the broker's handlers.
+    static var handler: CompletionKind {
+        .custom { words, index, _ in handlers(words, at: index) }
+    }
+
+    /// Names of the broker's handlers, and of the subtrees with their final slash.
+    static var handlerPattern: CompletionKind {
+        .custom { words, index, _ in
+            let names = handlers(words, at: index)
+            return Set(names.flatMap(subtrees)).union(names).filter { $0.hasPrefix(word(words, at: index)) }.sorted()
+        }
+    }
+
+    /// Names of settings and rules, and values of a setting that takes a word.
+    static var setting: CompletionKind {
+        .custom { words, index, _ in
+            guard index < words.count, let command = words.firstIndex(of: "set"), command < index else {
+                return settings([])
+            }
+            return settings(operands(words[(command + 1)..<index]))
+        }
+    }
+
+    // MARK: Settings
+
+    /// Returns the possible next words after `words`, which begin with the name of a setting.
+    static func settings(_ words: [String]) -> [String] {
+        guard let name = words.first else {
+            return SettingName.allCases.map(\.rawValue) + [SettingName.rule, SettingName.address]
+        }
+        switch (name, words.count) {
+        case (SettingName.rule, 2...):
+            let given = Set(words.dropFirst(2).map { $0.prefix { $0 != "=" } })
+            let terms = SettingChange.ruleTerms.filter { !given.contains($0.key[...]) }
+            let terminals = words.count == 2 ? ["default"] : []
+            return terms.flatMap { term, setting in
+                setting.words.isEmpty ? ["\(term)="] : setting.words.map { "\(term)=\($0)" }
+            } + terminals
+        case (SettingName.address, 2): return ["allow", "deny", "default"]
+        case (_, 1): return SettingName(rawValue: name)?.words ?? []
+        default: return []
+        }
+    }
+
+    /// Removes options from the words after a command.
+    private static func operands(_ words: ArraySlice<String>) -> [String] {
+        var words = words
+        var operands: [String] = []
+        while let word = words.popFirst() {
+            // The only option of `set` with a value.
+            if word == "--runtime" { words = words.dropFirst() } else if !word.hasPrefix("-") { operands.append(word) }
+        }
+        return operands
+    }
+
+    // MARK: Handlers
+
+    /// Asks the broker for handlers whose names begin with the word at `index`.
+    private static func handlers(_ words: [String], at index: Int) -> [String] {
+        let prefix = word(words, at: index)
+        var answer: JSONValue?
+        do {
+            let folder = try RuntimeFolder(named: runtime(words))
+            let session = try BusSession.find(in: folder, client: "complete", patience: patience) { session, event in
+                switch event {
+                case .answer(_, let json): answer = JSONValue(json)
+                case .refused: session.end(Complaint(.other))
+                case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+                }
+            }
+            session.loop.setTimer(after: patience) { session.end(Complaint(.noBroker)) }
+            session.connection.query(.handlers, QueryPage(after: predecessor(of: prefix)))
+            try session.run { answer != nil }
+        } catch {
+            return []
+        }
+        guard case .array(let items)? = answer?.member("handlers") else { return [] }
+        return items.compactMap { $0.member("handler")?.text }.filter { $0.hasPrefix(prefix) && isPlain($0) }
+    }
+
+    /// Returns a name before all names with this prefix and after nearly all others; nil for the empty prefix.
+    private static func predecessor(of prefix: String) -> String? {
+        guard let last = prefix.utf8.last, last > 0x21, prefix.utf8.count < WireLimits.handlerBytes,
+            prefix.utf8.allSatisfy({ (0x21...0x7e).contains($0) })
+        else { return nil }
+        let padding = WireLimits.handlerBytes - prefix.utf8.count
+        return String(decoding: prefix.utf8.dropLast() + [last - 1], as: UTF8.self)
+            + String(repeating: "~", count: padding)
+    }
+
+    /// Returns the names of all subtrees that contain a handler.
+    private static func subtrees(_ name: String) -> [String] {
+        name.indices.filter { name[$0] == "/" }.map { String(name[...$0]) }
+    }
+
+    /// Whether each shell reads the name as one word. Shells expand other names, and a name comes from another program.
+    static func isPlain(_ name: String) -> Bool {
+        name.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"):
+                true
+            default: "/._-+,@%".utf8.contains(byte)
+            }
+        }
+    }
+
+    private static func word(_ words: [String], at index: Int) -> String {
+        words.indices.contains(index) ? words[index] : ""
+    }
+
+    /// The value of --runtime on the command line; nil without it.
+    private static func runtime(_ words: [String]) -> String? {
+        if let option = words.firstIndex(of: "--runtime"), option + 1 < words.count { return words[option + 1] }
+        let prefix = "--runtime="
+        return words.first { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }
+    }
+}

@@ -1,0 +1,125 @@
+"""Each shell completes subcommands, options, settings, files and the handlers of the running broker."""
+
+import os
+import signal
+import time
+
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder
+from support.terminal import PROMPT, Terminal
+from support.tools import tool
+
+HOSTILE = "night$(touch${IFS}executed)"
+"""Handler whose name a shell would execute."""
+
+
+class Shell:
+    """Shell to which a person types. `script` is that of `earshot --generate-completion-script`."""
+
+    def __init__(self, folder, environment):
+        self.folder, self.environment, self.start = folder, environment, []
+
+    def line(self, typed):
+        """Returns the command line after TAB."""
+        with Terminal(self.start, self.environment, self.folder) as terminal:
+            terminal.await_text(PROMPT)
+            # Ctrl-A goes to the start of the line. The output begins in a line of its own.
+            terminal.type(f"{typed}\t\x01echo = \r")
+            terminal.await_text("\n= ")
+            return terminal.await_text("\n").strip()
+
+
+class Bash(Shell):
+    def __init__(self, folder, environment, script):
+        super().__init__(folder, environment)
+        (folder / "bashrc").write_text(f"PS1='{PROMPT}'\nsource {script}\n")
+        self.start = [tool("bash", "bash"), "--rcfile", folder / "bashrc", "-i"]
+
+
+class Zsh(Shell):
+    def __init__(self, folder, environment, script):
+        super().__init__(folder, {**environment, "ZDOTDIR": str(folder)})
+        (folder / "functions").mkdir()
+        script.rename(folder / "functions/_earshot")
+        (folder / ".zshrc").write_text(f"PS1='{PROMPT}'\nbindkey -e\nfpath=({folder}/functions $fpath)\n"
+                                       "autoload -Uz compinit\ncompinit -u -D\n")
+        self.start = [tool("zsh", "zsh"), "-d", "-i"]
+
+
+class Fish(Shell):
+    def __init__(self, folder, environment, script):
+        super().__init__(folder, {**environment, "HOME": str(folder)})
+        setup = f"function fish_prompt; printf '{PROMPT}'; end; function fish_greeting; end; source {script}"
+        self.start = [tool("fish", "fish"), "--no-config", "-i", "-C", setup]
+
+
+class CompletionTests(TestCase):
+    def setUp(self):
+        self.bus = self.enterContext(Bus())
+        client = self.bus.client()
+        client.say("SUBSCRIBE night-backup")
+        client.say(f"SUBSCRIBE {HOSTILE}")
+        client.say("SUBSCRIBE gallery/7")
+        client.query("ping")
+        self.environment = dict(self.bus.environment, PATH=f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}")
+
+    def completes(self, shell, name):
+        folder = self.bus.folder / name
+        folder.mkdir()
+        (folder / "list.txt").touch()
+        (folder / "target").mkdir()
+        program = self.bus.run("--generate-completion-script", name)
+        self.assertEqual(program.status, 0, program.describe())
+        script = folder / "script"
+        script.write_bytes(program.stdout)
+        shell = shell(folder, self.environment, script)
+        for typed, expected in (
+                ("earshot dro", "earshot drop"),
+                ("earshot cache ver", "earshot cache verify"),
+                ("earshot get --timeo", "earshot get --timeout"),
+                ("earshot cancel h --runt", "earshot cancel h --runtime"),
+                ("earshot get --redirect fol", "earshot get --redirect follow"),
+                ("earshot set address-p", "earshot set address-policy"),
+                ("earshot set http2 of", "earshot set http2 off"),
+                ("earshot serve --address-policy pub", "earshot serve --address-policy public-only"),
+                ("earshot get -i lis", "earshot get -i list.txt"),
+                ("earshot get -o lis", "earshot get -o list.txt"),
+                ("earshot get -d tar", "earshot get -d target/"),
+                ("earshot drop nig", "earshot drop night-backup"),
+                ("earshot watch gallery/7", "earshot watch gallery/7"),
+                ("earshot why gall", "earshot why gallery/7"),
+                ("earshot submit --handler nig", "earshot submit --handler night-backup")):
+            with self.subTest(name, typed=typed):
+                self.assertEqual(shell.line(typed).rstrip("/"), expected.rstrip("/"))
+        self.assertFalse((folder / "executed").exists())
+
+    def test_bash(self):
+        self.completes(Bash, "bash")
+
+    def test_zsh(self):
+        self.completes(Zsh, "zsh")
+
+    def test_fish(self):
+        self.completes(Fish, "fish")
+
+    def asked(self, commands):
+        """Returns the handlers offered behind `earshot drop`, and the seconds."""
+        began = time.monotonic()
+        program = commands.run("---completion", "drop", "--", "positional@0", "2", "0", "earshot", "drop", "")
+        self.assertEqual((program.status, program.stderr), (0, ""), program.describe())
+        return program.stdout.decode().split(), time.monotonic() - began
+
+    def test_subtrees_are_offered_with_their_slash(self):
+        self.assertEqual(self.asked(self.bus)[0], ["gallery/", "gallery/7", "night-backup"])
+
+    def test_without_a_broker_nothing_is_offered(self):
+        folder = temporary_folder()
+        self.addCleanup(folder.rmdir)
+        self.assertEqual(self.asked(Commands(folder / "run", folder))[0], [])
+
+    def test_a_broker_that_does_not_answer_delays_the_shell_briefly(self):
+        os.kill(self.bus.broker, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.bus.broker, signal.SIGCONT)
+        handlers, seconds = self.asked(self.bus)
+        self.assertEqual(handlers, [])
+        # Less than the 20 seconds of other commands, also on a busy machine.
+        self.assertLess(seconds, 5)
