@@ -128,8 +128,10 @@ def command_page(program, command, name):
             page.add("commands", [f".Ss {mdoc.escaped(one.name)}", *mdoc.sentences(one.abstract)])
             page.add("commands", mdoc.plain(one.discussion))
             page.add("commands", listed([other for other in one.arguments if other not in arguments]))
-    for title, arguments in groups(arguments).items():
-        heading = [f".Ss {mdoc.escaped(title)}"] if title not in ("", "Arguments") else []
+    found = groups(arguments)
+    is_grouped = len(found.keys() - {"", "Arguments"}) > 0
+    for title, arguments in found.items():
+        heading = [f".Ss {mdoc.escaped(title or 'General')}"] if is_grouped and title != "Arguments" else []
         page.add("arguments" if title == "Arguments" else "options", heading + listed(arguments))
     path = HERE / f"{name}.md"
     if path.exists():
