@@ -44,7 +44,7 @@ struct NumberTable {
         count -= 1
         var index = next(gap)
         while places[index].number >= 0 {
-            // An entry may move into the gap unless its home lies behind the gap.
+            // An entry may move into the gap unless its home lies after the gap.
             let distance = (index - home(of: places[index].hash)) & (places.count - 1)
             if distance >= (index - gap) & (places.count - 1) {
                 places[gap] = places[index]

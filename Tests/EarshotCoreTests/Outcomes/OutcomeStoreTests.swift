@@ -111,7 +111,7 @@ struct OutcomeStoreTests {
     func `each event leaves a body where the diagram says`(event: Event, place: Place) {
         var store = Self.store(place)
         #expect(Self.place(in: store) == place)
-        // Only `unspill` can follow the release of an outcome.
+        // The core never names a released body again.
         if place == .gone, event != .unspill { return }
         var freed: Freed?
         switch event {
