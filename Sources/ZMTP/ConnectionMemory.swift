@@ -21,9 +21,9 @@ public final class ConnectionMemory {
     }
 
     /// Bytes not yet accepted by the kernel.
-    public private(set) var unsentBytes = 0
+    public var unsentBytes: Int { unsent.bytes }
     /// Bytes of replies among them.
-    public private(set) var unsentReplyBytes = 0
+    public var unsentReplyBytes: Int { unsent.replyBytes }
     /// Bytes reserved for incoming frames.
     public private(set) var reservedBytes = 0
     /// Called when a connection begins to wait for memory and no other one waits.
@@ -33,6 +33,8 @@ public final class ConnectionMemory {
     let spare = SpareBuffer()
 
     private let frameCapacity: Int
+    /// Values of ``unsentBytes`` and ``unsentReplyBytes``. Private: accesses to public ones are checked at run time.
+    private var unsent = (bytes: 0, replyBytes: 0)
     private var isClosed = false
     private var owners: [Int32: Owner] = [:]
     /// Owners with waiting connections, in the order of their turns.
@@ -47,8 +49,8 @@ public final class ConnectionMemory {
     public var isShort: Bool { !turns.isEmpty }
 
     func unsentChanged(by bytes: Int, replies replyBytes: Int) {
-        unsentBytes += bytes
-        unsentReplyBytes += replyBytes
+        unsent.bytes += bytes
+        unsent.replyBytes += replyBytes
     }
 
     /// Reserves memory for a frame.

@@ -65,7 +65,9 @@ internal import Glibc
     private static let batch = 256
 
     /// Time at which this pass began.
-    public private(set) var now = LoopTime.read()
+    public var now: LoopTime { time }
+    /// Value of ``now``. Accesses to a public stored property have exclusivity checks at run time.
+    private var time = LoopTime.read()
 
     private let epoll: Int32
     private let events: UnsafeMutablePointer<epoll_event>
@@ -195,7 +197,7 @@ internal import Glibc
             isRunning = false
             isStopping = false
         }
-        now = LoopTime.read()
+        time = LoopTime.read()
         while true {
             let rest = callHooks()
             if isDone() { return true }
@@ -223,7 +225,7 @@ internal import Glibc
     /// Sleeps, then calls the handlers of all ready descriptors.
     private func takeReady(_ milliseconds: Int32) throws(SystemError) {
         var ready = try wait(milliseconds)
-        now = LoopTime.read()
+        time = LoopTime.read()
         dispatch(ready)
         var taken = ready
         // The kernel rotates its ready list, so the next call returns other descriptors first.

@@ -220,6 +220,9 @@ final class JobRun: TransferSink {
     func overdue(_ now: LoopTime) -> Refusal? {
         var running: TransferPool.Running?
         if case .transferring(let transfer) = phase { running = transfer }
+        // On a copy: while no access to the property encloses a call, the compiler omits its exclusivity checks.
+        var clock = clock
+        defer { self.clock = clock }
         return clock.overdue(stage, now: now, silentMilliseconds: running?.silentMilliseconds)
     }
 
