@@ -33,11 +33,15 @@ internal import CLibCrypto
 
     /// Returns the digest of all bytes added, and consumes the hash.
     public consuming func finalize() -> Digest {
-        var bytes = [UInt8](repeating: 0, count: Digest.byteCount)
-        let finished = unsafe bytes.withUnsafeMutableBufferPointer { buffer in
-            unsafe EVP_DigestFinal_ex(context, buffer.baseAddress, nil)
+        var bytes: [UInt8] = []
+        // An initializer of the array would look up generic metadata.
+        bytes.append(addingCapacity: Digest.byteCount) { output in
+            unsafe output.withUnsafeMutableBufferPointer { buffer, count in
+                let finished = unsafe EVP_DigestFinal_ex(context, buffer.baseAddress, nil)
+                precondition(finished == 1, "EVP_DigestFinal_ex failed")
+                count = Digest.byteCount
+            }
         }
-        precondition(finished == 1, "EVP_DigestFinal_ex failed")
         return Digest(checked: bytes)
     }
 

@@ -50,14 +50,15 @@ public enum ByteText {
     /// Returns the same bytes as a C string. A system call reads them up to the first zero.
     public static func path(_ text: String) -> [CChar] {
         guard !isMarked(text) else { return bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
-        let path = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
-            unsafe [CChar](unsafeUninitializedCapacity: utf8.count + 1) { path, count in
-                unsafe UnsafeMutableRawBufferPointer(path).copyMemory(from: UnsafeRawBufferPointer(utf8))
-                unsafe path[utf8.count] = 0
-                count = utf8.count + 1
-            }
+        let utf8 = text.utf8
+        let bytes = utf8.span
+        var path: [CChar] = []
+        // An initializer of the array would look up generic metadata.
+        path.append(addingCapacity: bytes.count + 1) { output in
+            for index in bytes.indices { output.append(CChar(bitPattern: bytes[index])) }
+            output.append(0)
         }
-        return path ?? text.utf8.map { CChar(bitPattern: $0) } + [0]
+        return path
     }
 
     /// Returns whether the text represents bytes that are not UTF-8.
