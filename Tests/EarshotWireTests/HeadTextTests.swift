@@ -12,7 +12,8 @@ struct HeadTextTests {
     /// Returns these bytes as a slice of a larger array.
     private static func text(_ bytes: [UInt8], after prefix: [UInt8] = Array("ab".utf8)) -> HeadText {
         let head = prefix + bytes + Array("ab".utf8)
-        return HeadText(bytes: head[prefix.count..<prefix.count + bytes.count])
+        return HeadText(
+            head, HeadFields.Place(start: UInt32(prefix.count), end: UInt32(prefix.count + bytes.count)))
     }
 
     @Test func `a text is a name when its bytes are the name's, wherever in a head it stands`() {
@@ -43,6 +44,15 @@ struct HeadTextTests {
         #expect(Self.text(Array("é".utf8)) == "é")
         // The same letter in two scalars: equal as a String, but not here.
         #expect(!(Self.text(Array("e\u{301}".utf8)) == "\u{e9}"))
+    }
+
+    @Test func `text that is no part of a head, and text without its first bytes, are compared by their own bytes`() {
+        let bytes = Array("xfile".utf8)
+        #expect(HeadText(bytes: bytes[1...]) == "file")
+        #expect(HeadText(bytes: bytes[1...]).string == "file")
+        #expect(Self.text(bytes).dropFirst(1) == "file")
+        #expect(!(Self.text(bytes).dropFirst(2) == "file"))
+        #expect(Self.text(bytes).dropFirst(5).count == 0)
     }
 
     @Test(

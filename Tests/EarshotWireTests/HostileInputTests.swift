@@ -62,6 +62,20 @@ struct HostileInputTests {
         }
     }
 
+    @Test(
+        arguments: [
+            ("", ""), ("a: b", "a: b"), ("a: b\n", "a: b"), ("a: b\nc: d\n", "a: b\nc: d"), ("\n", ""),
+            ("a: b\n\n", "a: b\n"), ("\na: b", nil), ("\n\n", nil), ("a: b\n\nc: d", nil), ("a: b\n\n\n", nil),
+        ] as [(String, String?)])
+    func `HTTP fields with an empty line are refused`(block: String, fields: String?) {
+        let message = try? ClientMessage(head: Array("FETCH a 1 http://h/\n\n\(block)".utf8))
+        guard case .fetch(let fetch)? = message else {
+            #expect(fields == nil)
+            return
+        }
+        #expect(String(decoding: fetch.httpFields, as: UTF8.self) == fields)
+    }
+
     @Test func `a refused FETCH names its request, so that the client can tell which`() {
         do throws(WireError) {
             _ = try ClientMessage(head: Array("FETCH a/b 7 http://h/\nretries: x".utf8))

@@ -65,24 +65,6 @@ public struct Fetch: Equatable, Sendable {
         public init() {}
     }
 
-    public init(handler: HandlerID, request: RequestID, url: String) {
-        self.handler = handler
-        self.request = request
-        self.url = url
-    }
-
-    init(_ reader: HeadReader) throws(WireError) {
-        handler = try reader.handler(0)
-        request = try reader.request(1)
-        url = try reader.operand(2, "URL").escapedString
-        try reader.expectOperands(3)
-        guard url.utf8.count <= WireLimits.urlBytes else {
-            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
-        }
-        httpFields = reader.httpFields
-        for (name, value) in reader.fields { try options.set(name, value) }
-    }
-
     func encoded() -> [UInt8] {
         var writer = HeadWriter("FETCH")
         writer.operand(handler.description)
@@ -90,6 +72,29 @@ public struct Fetch: Equatable, Sendable {
         writer.operand(url)
         options.write(to: &writer)
         return writer.finished(httpFields: httpFields)
+    }
+}
+
+extension Fetch {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    public init(handler: HandlerID, request: RequestID, url: String) {
+        self.init(handler: handler, request: request, url: url, httpFields: [])
+    }
+
+    /// Decodes a head. Neither this function nor `setFields` is inlined: the compiler copies a large variable that is
+    /// used after a loop with exits.
+    @inline(never)
+    static func decoded(_ reader: HeadReader) throws(WireError) -> Fetch {
+        let (handler, request) = (try reader.handler(0), try reader.request(1))
+        let url = try reader.operand(2, "URL").escapedString
+        try reader.expectOperands(3)
+        guard url.utf8.count <= WireLimits.urlBytes else {
+            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
+        }
+        var fetch = Fetch(handler: handler, request: request, url: url)
+        fetch.httpFields = reader.httpFields
+        try fetch.options.setFields(reader)
+        return fetch
     }
 }
 
@@ -200,6 +205,11 @@ extension Fetch.Options {
     /// - Throws: `WireError` whose detail lists the possible values.
     public mutating func set(_ name: String, to text: String) throws(WireError) {
         try set(HeadText(bytes: Array(name.utf8)[...]), HeadText(bytes: Array(text.utf8)[...]))
+    }
+
+    @inline(never)
+    fileprivate mutating func setFields(_ reader: HeadReader) throws(WireError) {
+        for (name, value) in reader.fields { try set(name, value) }
     }
 
     /// Reads a field. Unknown fields are ignored, because a later version may define them.

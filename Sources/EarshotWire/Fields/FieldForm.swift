@@ -125,7 +125,7 @@ struct DigestForm: FieldForm {
         guard text.bytes.starts(with: "sha-256=".utf8) else {
             throw WireError(.badMessage, "\(name) must have the form sha-256=HEX")
         }
-        return try HeadReader.sha256(HeadText(bytes: text.bytes.dropFirst(8)), name)
+        return try HeadReader.sha256(text.dropFirst(8), name)
     }
 
     func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, "sha-256=" + value) }

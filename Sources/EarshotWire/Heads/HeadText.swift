@@ -1,14 +1,31 @@
-/// A word, name or value of a head, as a slice of its bytes. A `String` is created only for text that a message keeps.
+/// A word, name or value of a head, as a place in its bytes. A `String` is created only for text that a message keeps.
 struct HeadText {
+    /// The bytes that contain the text. Not a slice: the compiler removes retains of a whole array only.
+    fileprivate let source: [UInt8]
+    fileprivate let place: HeadFields.Place
+
+    init(_ source: [UInt8], _ place: HeadFields.Place) {
+        self.source = source
+        self.place = place
+    }
+
+    /// Creates text that is not part of a head.
+    init(bytes: ArraySlice<UInt8>) {
+        source = Array(bytes)
+        place = HeadFields.Place(start: 0, end: UInt32(clamping: source.count))
+    }
+
+    var count: Int { Int(place.end) - Int(place.start) }
+
     /// Contains no control characters.
-    let bytes: ArraySlice<UInt8>
+    var bytes: ArraySlice<UInt8> { source[Int(place.start)..<Int(place.end)] }
 
     /// The text as a string. Bytes that are not UTF-8 become U+FFFD.
     var string: String { String(decoding: bytes, as: UTF8.self) }
 
     /// Without a branch for each byte, so that the compiler vectorizes the loop.
     private var isASCII: Bool {
-        let span = bytes.span
+        let span = source.span.extracting(Int(place.start)..<Int(place.end))
         var union: UInt8 = 0
         for index in span.indices { union |= span[index] }
         return union < 0x80
@@ -36,10 +53,15 @@ struct HeadText {
         }
     }
 
+    /// Returns the text without its first `count` bytes. It must have that many.
+    func dropFirst(_ count: Int) -> HeadText {
+        HeadText(source, HeadFields.Place(start: place.start + UInt32(count), end: place.end))
+    }
+
     /// Inlined, because the length of a literal is a constant and distinguishes nearly all names.
     @inline(__always)
     static func == (text: HeadText, name: String) -> Bool {
-        name.utf8.count == text.bytes.count && text.isSpelled(name)
+        name.utf8.count == text.count && text.isSpelled(name)
     }
 
     /// Enables `switch` over names.
@@ -49,7 +71,7 @@ struct HeadText {
     private func isSpelled(_ name: String) -> Bool {
         let utf8 = name.utf8
         let wanted = utf8.span
-        let bytes = bytes.span
+        let bytes = source.span.extracting(Int(place.start)..<Int(place.end))
         for index in wanted.indices where bytes[index] != wanted[index] { return false }
         return true
     }
@@ -92,7 +114,7 @@ struct HeadFields: Sequence {
         }
 
         private func text(_ place: Place) -> HeadText {
-            HeadText(bytes: fields.head[Int(place.start)..<Int(place.end)])
+            HeadText(fields.head, place)
         }
     }
 }

@@ -27,7 +27,7 @@ public enum BrokerMessage: Equatable, Sendable {
         case "ACCEPTED":
             try reader.expectOperands(2)
             self = .accepted(try reader.handler(0), try reader.request(1))
-        case "RESULT": self = .terminal(try Terminal(result: reader))
+        case "RESULT": self = .terminal(try .decoded(result: reader))
         case "FAILED": self = .terminal(try Terminal(failed: reader))
         case "PROGRESS": self = .progress(try Progress(reader))
         case "REMOVED":

@@ -53,7 +53,7 @@ public enum ClientMessage: Equatable, Sendable {
     private static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
         switch reader.verb {
         case "HELLO": return .hello(try Hello(reader))
-        case "FETCH": return .fetch(try Fetch(reader))
+        case "FETCH": return .fetch(try .decoded(reader))
         case "CANCEL":
             try reader.expectOperands(2)
             return .cancel(try reader.handler(0), try reader.request(1))

@@ -17,7 +17,7 @@ public enum PoolMessage: Equatable, Sendable {
         let reader = try HeadReader(head, limit: WireLimits.jobHeadBytes)
         switch reader.verb {
         case "LIMITS": self = .limits(try WorkerLimits(reader))
-        case "JOB": self = .job(try Job(reader))
+        case "JOB": self = .job(try .decoded(reader))
         case "CANCEL":
             try reader.expectOperands(1)
             self = .cancel(try reader.attempt(0))
@@ -186,16 +186,20 @@ public struct Job: Equatable, Sendable {
         }
     }
 
-    public init(attempt: AttemptID, url: String) {
-        self.attempt = attempt
-        self.url = url
+    /// Decodes a head. Neither this function nor `setFields` is inlined: the compiler copies a large variable that is
+    /// used after a loop with exits.
+    @inline(never)
+    static func decoded(_ reader: HeadReader) throws(WireError) -> Job {
+        try reader.expectOperands(2)
+        let attempt = try reader.attempt(0)
+        var job = Job(attempt: attempt, url: try reader.operand(1, "URL").string)
+        job.httpFields = reader.httpFields
+        try job.setFields(reader)
+        return job
     }
 
-    init(_ reader: HeadReader) throws(WireError) {
-        try reader.expectOperands(2)
-        attempt = try reader.attempt(0)
-        url = try reader.operand(1, "URL").string
-        httpFields = reader.httpFields
+    @inline(never)
+    private mutating func setFields(_ reader: HeadReader) throws(WireError) {
         var begun: (received: Int, total: Int?)?
         var validator: String?
         for (name, value) in reader.fields {
@@ -249,5 +253,12 @@ public struct Job: Equatable, Sendable {
         writer.field("http2", if: !allowsHTTP2, "no")
         writer.field("flight", flight?.description)
         return writer.finished(httpFields: httpFields)
+    }
+}
+
+extension Job {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    public init(attempt: AttemptID, url: String) {
+        self.init(attempt: attempt, url: url, httpFields: [])
     }
 }

@@ -5,6 +5,7 @@
 public struct Terminal: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
+    public var outcome: Outcome
     /// Sequence number in the session, from 1, which ACK refers to. 0 for a FAILED that replies to a durable FETCH, and
     /// for a terminal without a number yet. Such a head has no `seq`.
     public var sequence: UInt64
@@ -12,7 +13,6 @@ public struct Terminal: Equatable, Sendable {
     public var tag: String?
     /// Whether the broker stores the request on disk until this terminal is acknowledged.
     public var isDurable = false
-    public var outcome: Outcome
 
     /// Outcome of a request. All requests that shared a flight have the same value.
     public enum Outcome: Equatable, Sendable {
@@ -82,18 +82,6 @@ public struct Terminal: Equatable, Sendable {
         case revalidated
     }
 
-    public init(
-        handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, isDurable: Bool = false,
-        outcome: Outcome
-    ) {
-        self.handler = handler
-        self.request = request
-        self.sequence = sequence
-        self.tag = tag
-        self.isDurable = isDurable
-        self.outcome = outcome
-    }
-
     /// The response of a result or of an error page.
     public var response: Response? {
         switch outcome {
@@ -104,14 +92,37 @@ public struct Terminal: Equatable, Sendable {
 }
 
 extension Terminal {
-    init(result reader: HeadReader) throws(WireError) {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    public init(
+        handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, isDurable: Bool = false,
+        outcome: Outcome
+    ) {
+        self.init(
+            handler: handler, request: request, outcome: outcome, sequence: sequence, tag: tag, isDurable: isDurable)
+    }
+
+    /// Decodes a RESULT.
+    static func decoded(result reader: HeadReader) throws(WireError) -> Terminal {
         try reader.expectOperands(3)
         let status = try HeadReader.status(try reader.operand(2, "status"))
-        handler = try reader.handler(0)
-        request = try reader.request(1)
-        sequence = 0
+        let (handler, request) = (try reader.handler(0), try reader.request(1))
         var response = Response(url: "")
+        let (sequence, tag, isDurable) = try readFields(reader, &response)
+        return Terminal(
+            handler: handler, request: request, sequence: sequence, tag: tag, isDurable: isDurable,
+            outcome: .result(status: status, response))
+    }
+
+    /// Reads the fields of a RESULT. Not inlined: the compiler copies a large variable that is used after a loop with
+    /// exits.
+    @inline(never)
+    private static func readFields(
+        _ reader: HeadReader, _ response: inout Response
+    ) throws(WireError) -> (sequence: UInt64, tag: String?, isDurable: Bool) {
         response.httpFields = reader.httpFields
+        var sequence: UInt64 = 0
+        var tag: String?
+        var isDurable = false
         for (name, value) in reader.fields {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
@@ -120,7 +131,7 @@ extension Terminal {
             default: try response.set(name, value)
             }
         }
-        outcome = .result(status: status, response)
+        return (sequence, tag, isDurable)
     }
 
     init(failed reader: HeadReader) throws(WireError) {
@@ -146,7 +157,8 @@ extension Terminal {
         outcome = .failed(failure)
     }
 
-    func encoded() -> [UInt8] {
+    /// Returns the head frame.
+    public func encoded() -> [UInt8] {
         switch outcome {
         case .result(let status, let response):
             var writer = begin("RESULT", response)

@@ -41,7 +41,7 @@ public enum WorkerMessage: Equatable, Sendable {
         switch reader.verb {
         case "READY": return .ready(try Ready(reader))
         case "HOLDS": return .holds(try HeldAttempt(reader))
-        case "DONE": return .done(try Completion(reader))
+        case "DONE": return .done(try .decoded(reader))
         case "FAILED":
             try reader.expectOperands(2)
             var detail: String?
@@ -210,16 +210,20 @@ public struct Completion: Equatable, Sendable {
     /// Response header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
-    public init(attempt: AttemptID, status: Int) {
-        self.attempt = attempt
-        self.status = status
+    /// Decodes a head. Neither this function nor `setFields` is inlined: the compiler copies a large variable that is
+    /// used after a loop with exits.
+    @inline(never)
+    static func decoded(_ reader: HeadReader) throws(WireError) -> Completion {
+        try reader.expectOperands(2)
+        let attempt = try reader.attempt(0)
+        var completion = Completion(attempt: attempt, status: try HeadReader.status(try reader.operand(1, "status")))
+        completion.httpFields = reader.httpFields
+        try completion.setFields(reader)
+        return completion
     }
 
-    init(_ reader: HeadReader) throws(WireError) {
-        try reader.expectOperands(2)
-        attempt = try reader.attempt(0)
-        status = try HeadReader.status(try reader.operand(1, "status"))
-        httpFields = reader.httpFields
+    @inline(never)
+    private mutating func setFields(_ reader: HeadReader) throws(WireError) {
         for (name, value) in reader.fields {
             switch name {
             case "length": length = try HeadReader.count(value, "length")
@@ -254,6 +258,13 @@ public struct Completion: Equatable, Sendable {
         writer.field("cut", if: isCut, "yes")
         writer.field("elapsed-ms", elapsedMilliseconds)
         return writer.finished(httpFields: httpFields)
+    }
+}
+
+extension Completion {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    public init(attempt: AttemptID, status: Int) {
+        self.init(attempt: attempt, status: status, httpFields: [])
     }
 }
 
