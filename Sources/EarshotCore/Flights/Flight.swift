@@ -147,19 +147,6 @@ struct Flight {
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
 
-    /// - Parameter key: the `FlightKey` of the other arguments.
-    init(
-        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32,
-        isAlone: Bool, body: BodyID?
-    ) {
-        self.id = id
-        url = request.url
-        keyHash = key.hash
-        let isPlain = key.variant.isEmpty && key.mode == .default
-        particulars = isPlain ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
-        self.scope = scope
-    }
-
     var request: HTTPRequest {
         HTTPRequest(method: method, url: url, fields: fields, route: route, jar: jar)
     }
@@ -202,6 +189,22 @@ struct Flight {
     /// Whether its key equals `key`; computed without making the key.
     func has(_ key: FlightKey) -> Bool {
         url.description == key.url && variant == key.variant && mode == key.mode
+    }
+}
+
+extension Flight {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    /// - Parameter key: the `FlightKey` of the other arguments.
+    init(
+        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32,
+        isAlone: Bool, body: BodyID?
+    ) {
+        let isPlain = key.variant.isEmpty && key.mode == .default
+        self.init(
+            id: id, url: request.url,
+            particulars: isPlain
+                ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body),
+            keyHash: key.hash, scope: scope)
     }
 }
 

@@ -51,15 +51,6 @@ struct WorkerLease {
     /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.
     private(set) var abandoned: AbandonedFlight?
 
-    init(origin: Int32, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
-        self.origin = origin
-        self.isHigh = isHigh
-        self.use = use
-        self.startedAt = startedAt
-        allowedBytes = maxBytes
-        self.maxBytes = maxBytes
-    }
-
     /// Number of the flight that the attempt serves.
     var flight: Int32? { if case .flight(let flight) = use { flight } else { nil } }
 
@@ -81,5 +72,13 @@ struct WorkerLease {
         precondition(Self.isLegal(from: self.use, to: use), "a lease goes from \(self.use) to \(use)")
         self.use = use
         self.abandoned = abandoned
+    }
+}
+
+extension WorkerLease {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    init(origin: Int32, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
+        self.init(
+            origin: origin, isHigh: isHigh, use: use, startedAt: startedAt, allowedBytes: maxBytes, maxBytes: maxBytes)
     }
 }

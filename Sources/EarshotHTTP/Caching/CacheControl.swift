@@ -28,6 +28,7 @@ public struct CacheControl: Hashable, Sendable {
 
     /// Parses the fields of a response.
     public init(response fields: HeaderFields) {
+        guard !fields.isEmpty else { return }
         for member in FieldList.members(fields.values(bytes: "cache-control")) {
             if let directive = CacheDirective(member) { take(directive) }
         }
@@ -37,7 +38,7 @@ public struct CacheControl: Hashable, Sendable {
     /// 5.4).
     public init(request fields: HeaderFields) {
         self.init(response: fields)
-        guard !fields.contains("cache-control") else { return }
+        guard !fields.isEmpty, !fields.contains("cache-control") else { return }
         for member in FieldList.members(fields.values(bytes: "pragma")) {
             if CacheDirective(member)?.name.elementsEqual("no-cache".utf8) == true { noCache = true }
         }
