@@ -10,7 +10,7 @@ extension BrokerProcess {
     /// Carries out actions until none are left. Sending can report events to the core that cause further actions.
     func carryOut() {
         while true {
-            let actions = core.takeActions()
+            var actions = core.takeActions()
             guard !actions.isEmpty else {
                 // Immediate answers of the cache can make flights ready for assignment.
                 guard hasCacheAnswered else { return }
@@ -18,9 +18,8 @@ extension BrokerProcess {
                 core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds)) { bus.hasUnread($0.rawValue) }
                 continue
             }
-            // A loop over the array itself would retain and release all members of each action.
-            let span = actions.span
-            for index in span.indices { carryOut(span[index]) }
+            actions.reverseInPlace()
+            while let action = actions.popLast() { carryOut(action) }
         }
     }
 
@@ -150,13 +149,12 @@ extension BrokerProcess {
 
     /// Returns a terminal with its body, from memory or from the spilled bodies.
     private func content(of terminal: Terminal, _ body: BodyID?) -> WaitingTerminals.Content {
-        var terminal = terminal
-        var content = body.flatMap { bodies[$0] }
-        if let name = terminal.file?.split(separator: "/").last, let body = waiting.body(String(name)) {
-            terminal.file = nil
-            content = body
+        guard let name = terminal.file?.split(separator: "/").last, let file = waiting.body(String(name)) else {
+            return WaitingTerminals.Content(head: terminal.encoded(), body: body.flatMap { bodies[$0] })
         }
-        return WaitingTerminals.Content(head: BrokerMessage.terminal(terminal).encoded(), body: content)
+        var terminal = terminal
+        terminal.file = nil
+        return WaitingTerminals.Content(head: terminal.encoded(), body: file)
     }
 
     private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?) {

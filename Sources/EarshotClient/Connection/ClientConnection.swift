@@ -250,11 +250,10 @@ public final class ClientConnection {
         return false
     }
 
-    private func carryOut(_ actions: [ClientAction], body: [UInt8] = []) {
-        // A span avoids a retain and release of all fields of each action.
-        let span = actions.span
-        for index in span.indices {
-            switch span[index] {
+    private func carryOut(_ actions: consuming [ClientAction], body: [UInt8] = []) {
+        actions.reverseInPlace()
+        while let action = actions.popLast() {
+            switch action {
             case .send(let message): outbox.append((message.encoded(), message.body))
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))
