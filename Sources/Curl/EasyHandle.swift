@@ -24,6 +24,8 @@ internal import CLibCurl
     private var isCrowded = false
     /// Whether the connection of the running transfer is closed at its end.
     private var closesAfterTransfer = false
+    /// Whether the callbacks for transfers are installed, until the next `reset`. Each transfer sets their context.
+    private var hasTransferCallbacks = false
     /// Whether libcurl reports closed sockets, until the next `reset`.
     private var hasCloseCallback = false
 
@@ -123,6 +125,7 @@ internal import CLibCurl
         isReuseForbidden = false
         closesAfterTransfer = false
         isCrowded = false
+        hasTransferCallbacks = false
         hasCloseCallback = false
         unsafe errorText.pointee = 0
     }
@@ -197,25 +200,23 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))
     }
 
-    /// Installs the callbacks for header lines and body. `context` must outlive the transfer.
+    /// Installs the callbacks for header lines, body, a connection and a request. `context` must outlive the transfer.
     func setCallbacks(
-        header: @escaping curl_write_callback, body: @escaping curl_write_callback, context: UnsafeMutableRawPointer
-    ) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_HEADERFUNCTION, header))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_HEADERDATA, context))
-        try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_WRITEFUNCTION, body))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_WRITEDATA, context))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
-    }
-
-    /// Installs the callbacks before a connection and before a request. `context` must outlive the transfer.
-    func setAddressCallbacks(
+        header: @escaping curl_write_callback, body: @escaping curl_write_callback,
         open: @escaping curl_opensocket_callback, request: @escaping curl_prereq_callback,
         context: UnsafeMutableRawPointer
     ) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_opensocket_callback(pointer, open))
+        if !hasTransferCallbacks {
+            try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_HEADERFUNCTION, header))
+            try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_WRITEFUNCTION, body))
+            try check(unsafe curlshim_easy_set_opensocket_callback(pointer, open))
+            try check(unsafe curlshim_easy_set_prereq_callback(pointer, request))
+            try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
+            hasTransferCallbacks = true
+        }
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_HEADERDATA, context))
+        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_WRITEDATA, context))
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_OPENSOCKETDATA, context))
-        try check(unsafe curlshim_easy_set_prereq_callback(pointer, request))
         try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
     }
 

@@ -57,9 +57,8 @@ public final class Transfer {
     /// Installs the callbacks. The transfer must stay alive until it has left the multi handle.
     func attach() throws(CurlError) {
         try unsafe easy.setCallbacks(
-            header: headerArrived, body: bodyArrived, context: Unmanaged.passUnretained(self).toOpaque())
-        try unsafe easy.setAddressCallbacks(
-            open: connectionPlanned, request: requestPlanned, context: Unmanaged.passUnretained(self).toOpaque())
+            header: headerArrived, body: bodyArrived, open: connectionPlanned, request: requestPlanned,
+            context: Unmanaged.passUnretained(self).toOpaque())
         try easy.setCloseCallback(notes)
         if isStream != nil { try unsafe easy.setOwner(Unmanaged.passUnretained(self).toOpaque()) }
     }
@@ -276,9 +275,10 @@ private func arrived(
     take: (Transfer, Span<UInt8>) -> Reception
 ) -> Int {
     guard let context = unsafe context else { return Int(CURL_WRITEFUNC_ERROR) }
-    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
     let buffer = unsafe UnsafeRawBufferPointer(start: bytes, count: length).assumingMemoryBound(to: UInt8.self)
-    switch take(transfer, unsafe buffer.span) {
+    // Without a retain: the multi handle keeps the transfer alive.
+    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context)
+    switch unsafe transfer._withUnsafeGuaranteedRef({ unsafe take($0, buffer.span) }) {
     case .taken: return length
     case .postponed: return Int(CURL_WRITEFUNC_PAUSE)
     case .refused: return Int(CURL_WRITEFUNC_ERROR)

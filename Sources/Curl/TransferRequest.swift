@@ -65,8 +65,23 @@ public struct TransferRequest: Sendable {
     /// `clientCertificate`.
     public var clientKey: [UInt8]?
     public var version = Version.http1
+}
 
+extension TransferRequest {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     public init(url: String) {
-        self.url = url
+        self.init(url: url, version: .http1)
+    }
+
+    /// Creates a request without addresses and times, which are known when the transfer starts.
+    public init(
+        url: String, method: Method, body: [UInt8]?, headerFields: [HeaderField], userAgent: String,
+        acceptEncoding: String, proxy: String, caFile: String?, caCertificates: [UInt8]?,
+        clientCertificate: [UInt8]?, clientKey: [UInt8]?, version: Version
+    ) {
+        self.init(
+            url: url, method: method, body: body, headerFields: headerFields, resolve: [], userAgent: userAgent,
+            acceptEncoding: acceptEncoding, proxy: proxy, caFile: caFile, caCertificates: caCertificates,
+            clientCertificate: clientCertificate, clientKey: clientKey, version: version)
     }
 }

@@ -35,37 +35,56 @@ struct TransferPlan {
             throw Refusal(.badHeader)
         }
         let proxy = try proxy(job.route.proxy, url, options)
-        var request = TransferRequest(url: url.description)
-        switch method {
-        case .get: break
-        case .head: request.method = .head
-        default: request.method = .other(method.description, isRepeatable: method.isIdempotent)
-        }
-        request.body = body
-        request.headerFields = list(fields)
-        request.userAgent = options.userAgent
-        request.acceptEncoding = ContentCoding.accepted
-        if let proxy { request.proxy = proxy.url }
         let isSecure = url.scheme == "https"
-        if isSecure, job.allowsHTTP2, proxy == nil, body == nil, method == .get || method == .head, Multi.speaksHTTP2 {
-            request.version = .http2OverTLS
-        }
-        request.caFile = options.caFile
-        if isSecure || proxy?.kind == .https {
-            request.caCertificates = try job.route.caFile.map { path throws(Refusal) in
-                try CertificateFile.read(path, "ca-file")
-            }
-            request.clientCertificate = try job.route.clientCertificate.map { path throws(Refusal) in
+        let certificates = isSecure || proxy?.kind == .https ? try Certificates(job.route) : Certificates()
+        let mayUseHTTP2 = isSecure && job.allowsHTTP2 && proxy == nil && body == nil
+        return TransferPlan(
+            url: url, isHead: method == .head,
+            request: request(
+                url, method, fields, body, mayUseHTTP2: mayUseHTTP2, proxy: proxy, certificates, options),
+            fields: fields, namesCodings: fields.contains("accept-encoding"), proxy: proxy,
+            host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)
+    }
+
+    /// Certificates in PEM of a job's route.
+    private struct Certificates {
+        var authorities: [UInt8]?
+        var client: [UInt8]?
+        var clientKey: [UInt8]?
+
+        init() {}
+
+        init(_ route: Route) throws(Refusal) {
+            authorities = try route.caFile.map { path throws(Refusal) in try CertificateFile.read(path, "ca-file") }
+            client = try route.clientCertificate.map { path throws(Refusal) in
                 try CertificateFile.read(path, "client-certificate")
             }
-            request.clientKey = try job.route.clientKey.map { path throws(Refusal) in
+            clientKey = try route.clientKey.map { path throws(Refusal) in
                 try CertificateFile.read(path, "client-key")
             }
         }
-        return TransferPlan(
-            url: url, isHead: method == .head, request: request, fields: fields,
-            namesCodings: fields.contains("accept-encoding"), proxy: proxy, host: proxy?.host ?? String(url.host),
-            hostPort: proxy?.port ?? port)
+    }
+
+    /// Returns the request for libcurl.
+    private static func request(
+        _ url: FetchURL, _ method: HTTPMethod, _ fields: HeaderFields, _ body: [UInt8]?, mayUseHTTP2: Bool,
+        proxy: ProxyAddress?, _ certificates: Certificates, _ options: WorkerOptions
+    ) -> TransferRequest {
+        let usesHTTP2 = mayUseHTTP2 && (method == .get || method == .head) && Multi.speaksHTTP2
+        // One expression: the compiler would copy a large variable at its end.
+        return TransferRequest(
+            url: url.description, method: transferMethod(method), body: body, headerFields: list(fields),
+            userAgent: options.userAgent, acceptEncoding: ContentCoding.accepted, proxy: proxy?.url ?? "",
+            caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
+            clientKey: certificates.clientKey, version: usesHTTP2 ? .http2OverTLS : .http1)
+    }
+
+    private static func transferMethod(_ method: HTTPMethod) -> TransferRequest.Method {
+        switch method {
+        case .get: .get
+        case .head: .head
+        default: .other(method.description, isRepeatable: method.isIdempotent)
+        }
     }
 
     private static func parsed(_ url: String) throws(Refusal) -> FetchURL {
