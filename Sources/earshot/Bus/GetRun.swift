@@ -39,8 +39,8 @@ final class GetRun {
     /// Whether URLs of failures are told whole.
     private let isVerbose: Bool
     private var destination: Destination
-    /// What was asked for last: the next differs by its ID and URL.
-    private var lastFetch: Fetch?
+    /// The first request. Later ones differ in ID and URL.
+    private var firstFetch: Fetch?
     private var underWay: [RequestID: Item] = [:]
     private var received: [RequestID: Int] = [:]
     /// The one body that is written while it arrives.
@@ -179,10 +179,10 @@ final class GetRun {
         var outcome = FetchOutcome(url: item.url, delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
-                if let stream, let response = delivery.terminal.response, try stream.ended(response) {
+                if let stream, let response = outcome.response, try stream.ended(response) {
                     outcome.path = destination.onlyFile
                 } else {
-                    outcome.path = try destination.write(self.body(delivery, body), of: item.url)
+                    outcome.path = try destination.write(self.body(of: outcome, body), of: item.url)
                 }
             } catch {
                 switch error {
@@ -212,8 +212,8 @@ final class GetRun {
         session.end(Complaint(.usage, sentence))
     }
 
-    private func body(_ delivery: Delivery, _ bytes: [UInt8]) -> Destination.Body {
-        guard let response = delivery.terminal.response, let file = response.file else { return .bytes(bytes) }
+    private func body(of outcome: FetchOutcome, _ bytes: [UInt8]) -> Destination.Body {
+        guard let response = outcome.response, let file = response.file else { return .bytes(bytes) }
         return .file(file, length: response.length, isOwn: response.isYours)
     }
 
@@ -281,13 +281,13 @@ final class GetRun {
 
     /// A request for a URL.
     private func fetch(_ request: RequestID, _ url: String) -> Fetch {
-        var fetch = lastFetch ?? options.fetch(handler, request, url, body: body)
+        var fetch = firstFetch ?? options.fetch(handler, request, url, body: body)
+        if firstFetch == nil { firstFetch = fetch }
         fetch.request = request
         fetch.url = url
         fetch.options.streams = stream != nil
         fetch.options.takes = takesFiles == true
         if bar != nil { fetch.options.progressMilliseconds = 200 }
-        lastFetch = fetch
         return fetch
     }
 

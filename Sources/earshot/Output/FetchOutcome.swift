@@ -17,25 +17,6 @@ struct FetchOutcome {
     /// Where the body was written.
     var path: String?
 
-    /// A failure that this program found.
-    init(url: String, code: String, detail: String) {
-        self.url = url
-        self.code = code
-        self.detail = detail
-    }
-
-    init(url: String, _ terminal: Terminal) {
-        self.url = url
-        response = terminal.response
-        switch terminal.outcome {
-        case .result(let status, _): self.status = status
-        case .failed(let failure):
-            code = failure.code
-            status = failure.status
-            detail = failure.detail
-        }
-    }
-
     /// Whether the cache had the body.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
@@ -111,4 +92,22 @@ struct FetchOutcome {
         "expired": "nobody took it for as long as it is kept",
         "stopping": "the broker is stopping",
     ]
+}
+
+extension FetchOutcome {
+    // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
+    /// A failure that this program found.
+    init(url: String, code: String, detail: String) {
+        self.init(url: url, status: nil, code: code, detail: detail)
+    }
+
+    init(url: String, _ terminal: Terminal) {
+        switch terminal.outcome {
+        case .result(let status, let response): self.init(url: url, status: status, response: response)
+        case .failed(let failure):
+            self.init(
+                url: url, status: failure.status, code: failure.code, detail: failure.detail,
+                response: failure.response)
+        }
+    }
 }
