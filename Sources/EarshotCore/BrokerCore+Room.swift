@@ -41,7 +41,6 @@ extension BrokerCore {
         purging.releaseRoomIfEmpty()
         departed.releaseRoomIfEmpty()
         revalidations.releaseRoomIfEmpty()
-        claims.releaseRoomIfEmpty()
         if timers.isEmpty { timers = [] }
     }
 
@@ -59,6 +58,5 @@ extension BrokerCore {
         parts.releaseRoom(least: least)
         adoption.releaseRoom(least: least)
         durables.releaseRoom(least: least)
-        durableNumbers.releaseRoom(least: least)
     }
 }

@@ -46,6 +46,7 @@ extension BrokerCore {
         workers.limits = WorkerFleet.Limits(limits)
         pools.limits = WorkerPools.Limits(limits)
         adoption.limits = AdoptionBook.Limits(limits)
+        durables.limits = DurableBook.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }

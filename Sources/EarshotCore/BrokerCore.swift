@@ -120,15 +120,8 @@ public struct BrokerCore {
     var requestBodies = RequestBodies()
     /// Long heads of requests that have not ended.
     var requestHeads = RequestHeads()
-    /// Durable state of requests by interest, interests by their name on disk, and the latest such name.
-    var durables: [Int32: DurableRecord] = [:]
-    var durableNumbers: [DurableID: Int32] = [:]
-    var lastDurable: UInt64 = 0
-    /// Results whose reading from disk is queued, and the number being read.
-    var claims: Deque<DurableID> = []
-    var reads = 0
-    /// Bytes of bodies being written to disk.
-    var recordingBytes = 0
+    /// Durable requests.
+    var durables: DurableBook
 
     /// - Parameters:
     ///   - workerLimits: limits sent to each worker, with the identity of this broker.
@@ -150,6 +143,7 @@ public struct BrokerCore {
         parts = PartStore(limits: PartStore.Limits(limits))
         adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
+        durables = DurableBook(limits: DurableBook.Limits(limits))
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)

@@ -22,7 +22,7 @@ extension BrokerCore {
         }
         let bytes = outcomes[outcome].memoryBytes
         guard !clients[client].deliveries.keepsLast(bytes: bytes, within: limits.waitingTerminalBytes) else { return }
-        if isDurable(interest), durables[interest]?.hasResult != true {
+        if isDurable(interest), !durables.hasResult(interest) {
             // The result is in memory only. If no client acknowledges it, it is written again.
             if outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
         } else {

@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
@@ -13,12 +12,8 @@ extension BrokerCore {
     public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
         clock = now
         // Data on disk may be damaged in ways that SQLite does not detect.
-        guard entry.id.rawValue <= DurableID.most else {
-            actions.append(.durable(.forget(entry.id)))
-            return
-        }
-        lastDurable = max(lastDurable, entry.id.rawValue)
-        guard case .fetch(let fetch)? = try? ClientMessage(head: entry.head), fetch.options.isDurable,
+        guard durables.found(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
+            fetch.options.isDurable,
             handlerNumbers[fetch.handler].flatMap({ listedInterest(fetch.request, of: $0) }) == nil
         else {
             actions.append(.durable(.forget(entry.id)))
@@ -30,15 +25,14 @@ extension BrokerCore {
         let interest = list(
             fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, hash(fetch.request, of: handler),
             now: acceptedAt)
-        durables[interest] = DurableRecord(id: entry.id, acceptedAt: acceptedAt)
-        durableNumbers[entry.id] = interest
+        durables.restore(
+            entry.id, interest, acceptedAt: acceptedAt, hasResult: entry.hasResult,
+            file: entry.hasResult ? entry.file : nil)
         setExpiry(of: interest)
         guard entry.hasResult else {
             begin(interest, fetch, of: RequestHeads.nobody, now: now)
             return
         }
-        durables[interest]?.hasResult = true
-        durables[interest]?.heldFile = entry.file
         if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes) }
         rest(interest)
     }
@@ -46,13 +40,13 @@ extension BrokerCore {
     /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         clock = now
-        guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
+        guard let interest = durables.number(of: id), let entering = durables.entering(interest) else { return }
         // The reply to its removal was sent, so it is not accepted any more.
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
         }
-        durables[interest]?.entering = nil
+        durables.stored(interest)
         requestHeads.remove(.entering(interest))
         let askers = clients(of: entering)
         for client in askers {
@@ -65,7 +59,7 @@ extension BrokerCore {
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
     public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
         clock = now
-        guard let interest = durableNumbers[id], let entering = durables[interest]?.entering else { return }
+        guard let interest = durables.number(of: id), let entering = durables.entering(interest) else { return }
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
@@ -77,31 +71,28 @@ extension BrokerCore {
     /// Delivers an outcome after the attempt to write it.
     public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
         clock = now
-        guard let interest = durableNumbers[id], interests[interest].phase == .recording else { return }
+        guard let interest = durables.number(of: id), durables.isWriting(interest) else { return }
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
         }
-        settleBytes(of: interest)
-        durables[interest]?.hasResult = isStored
+        durables.written(interest, isStored: isStored)
         tell(interest)
     }
 
     /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         clock = now
-        reads -= 1
         if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0) }
         publishRead(id, content)
         readClaims()
     }
 
     private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
-        guard let interest = durableNumbers[id], interests[interest].phase == .resting, !isPurged(interest) else {
+        guard let interest = durables.readEnded(id), !isPurged(interest) else {
             if let content { drop(content.body) }
             return
         }
-        durables[interest]?.isClaimed = false
         let listeners = listeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
             if let content { drop(content.body) }
@@ -124,12 +115,8 @@ extension BrokerCore {
             turnAway(interest, error, telling: [client])
             return
         }
-        lastDurable += 1
-        let id = DurableID(rawValue: lastDurable)
-        var record = DurableRecord(id: id, acceptedAt: interests[interest].askedAt)
-        record.entering = DurableRecord.Entering(fetch, by: asker(client))
-        durables[interest] = record
-        durableNumbers[id] = interest
+        let entering = DurableRecord.Entering(fetch, by: asker(client))
+        let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
         interests[interest].phase = .entering
         requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
         // A request restored after a restart must not replace others again.
@@ -180,7 +167,7 @@ extension BrokerCore {
     /// Clients that await the reply to a request in phase `entering`. Called for no other phase, since the call copies
     /// the references to all tables.
     func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
-        guard let entering = durables[interest]?.entering else { return [] }
+        guard let entering = durables.entering(interest) else { return [] }
         return clients(of: entering).filter { clients[$0].id != remover }
     }
 
@@ -200,8 +187,8 @@ extension BrokerCore {
 
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
-        guard let record = durables[interest] else { return }
-        if let entering = record.entering {
+        guard isDurable(interest) else { return }
+        if let entering = durables.entering(interest) {
             let asker = asker(client)
             if !entering.askers.contains(asker) { entering.askers.append(asker) }
         } else {
@@ -231,7 +218,6 @@ extension BrokerCore {
     /// Writes the outcome of a durable request to disk. Its listeners receive the outcome after that. Called by
     /// `settle`.
     mutating func record(_ interest: Int32, _ outcome: Int32) {
-        guard let id = durables[interest]?.id else { return }
         outcomes.retain(outcome)
         interests[interest].phase = .recording
         interests[interest].outcome = outcome
@@ -241,13 +227,9 @@ extension BrokerCore {
         terminal.forgetFile()
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
-        guard file != nil || recordingBytes + bytes <= limits.recordingBytes else {
+        guard let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0) else {
             tell(interest)
             return
-        }
-        if file == nil {
-            recordingBytes += bytes
-            durables[interest]?.recordingBytes = bytes
         }
         let result = DurableResult(
             head: BrokerMessage.terminal(terminal).encoded(), length: bytes, sha256: hasBody ? response?.sha256 : nil,
@@ -265,7 +247,7 @@ extension BrokerCore {
         if !listeners.isEmpty {
             accountOutcome(of: interest, outcome)
             publish(interest, outcome, to: listeners)
-        } else if durables[interest]?.hasResult == true {
+        } else if durables.hasResult(interest) {
             rest(interest)
         } else {
             // The request stays on disk, and the next broker may have room for its result.
@@ -291,7 +273,7 @@ extension BrokerCore {
             requests.failed[failure.rawValue] = left > 0 ? left : nil
         }
         interests[interest].outcome = -1
-        if durables[interest]?.hasResult == true { rest(interest) } else { record(interest, outcome) }
+        if durables.hasResult(interest) { rest(interest) } else { record(interest, outcome) }
         if outcome >= 0 { release(outcome) }
     }
 
@@ -313,7 +295,7 @@ extension BrokerCore {
         if isExpired(interest) {
             orphan(interest)
         } else if !listeners(of: handler).isEmpty {
-            claim(interest)
+            durables.claim(interest)
             readClaims()
         }
     }
@@ -363,36 +345,22 @@ extension BrokerCore {
     /// Queues reads of a handler's resting results when it gets a listener. O(resting requests).
     mutating func claimResting(of handler: Int32) {
         guard !handlers[handler].resting.isEmpty else { return }
-        for interest in restingChains.members(of: handlers[handler].resting) { claim(interest) }
+        for interest in restingChains.members(of: handlers[handler].resting) { durables.claim(interest) }
         readClaims()
-    }
-
-    /// Queues the read of a resting result, once.
-    private mutating func claim(_ interest: Int32) {
-        guard let record = durables[interest], !record.isClaimed else { return }
-        durables[interest]?.isClaimed = true
-        claims.append(record.id)
     }
 
     /// Starts queued reads, at most `CoreLimits.durableReads` at once, which bounds the bodies in memory.
     private mutating func readClaims() {
-        while reads < limits.durableReads, let id = claims.popFirst() {
-            guard let interest = durableNumbers[id], interests[interest].phase == .resting, !isPurged(interest) else {
-                continue
-            }
-            guard !listeners(of: interests[interest].handler).isEmpty else {
-                durables[interest]?.isClaimed = false
-                continue
-            }
-            reads += 1
-            actions.append(.durable(.readResult(id)))
+        while let interest = durables.nextClaim() {
+            guard !isPurged(interest), !listeners(of: interests[interest].handler).isEmpty else { continue }
+            if let id = durables.beginRead(interest) { actions.append(.durable(.readResult(id))) }
         }
     }
 
     // MARK: Ends
 
     @inline(__always)
-    func isDurable(_ interest: Int32) -> Bool { !durables.isEmpty && durables[interest] != nil }
+    func isDurable(_ interest: Int32) -> Bool { durables.contains(interest) }
 
     /// Deletes a request from disk when its ID is free. No effect on other requests.
     mutating func forgetDurable(_ interest: Int32) {
@@ -411,37 +379,27 @@ extension BrokerCore {
     /// Removes the durable state of a request, with everything that it holds.
     private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
         requestHeads.remove(.entering(interest))
-        settleBytes(of: interest)
-        guard let record = durables.removeValue(forKey: interest) else { return nil }
-        durableNumbers[record.id] = nil
+        guard let record = durables.remove(interest) else { return nil }
         if interests[interest].phase == .resting { takeFromRest(interest) }
-        if let file = record.heldFile { releaseFile(file) }
+        if let file = record.file { releaseFile(file) }
         return record
-    }
-
-    /// Subtracts the body from the bytes being written.
-    private mutating func settleBytes(of interest: Int32) {
-        recordingBytes -= durables[interest]?.recordingBytes ?? 0
-        durables[interest]?.recordingBytes = 0
     }
 
     // MARK: Expiry
 
     /// Sets a timer for the end of the retention time, in addition to earlier ones.
     private mutating func setExpiry(of interest: Int32) {
-        guard let record = durables[interest] else { return }
-        let subject = Timer.Subject.expired(interest: interest, serial: interests[interest].serial)
-        setTimer(record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds), subject)
+        guard let end = durables.expiry(of: interest) else { return }
+        setTimer(end, .expired(interest: interest, serial: interests[interest].serial))
     }
 
     /// Sets new expiry timers after a change of the retention time. O(durable requests).
     mutating func resetExpiries() {
-        for interest in durables.keys.sorted() { setExpiry(of: interest) }
+        for interest in durables.records.keys.sorted() { setExpiry(of: interest) }
     }
 
     private func isExpired(_ interest: Int32) -> Bool {
-        guard let record = durables[interest] else { return false }
-        return record.acceptedAt.advanced(byMilliseconds: limits.durableMilliseconds) <= clock
+        durables.expiry(of: interest).map { $0 <= clock } ?? false
     }
 
     /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.

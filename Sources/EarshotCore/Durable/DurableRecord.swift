@@ -68,6 +68,33 @@ public struct DurableContent: Equatable, Sendable {
 
 /// State of a durable request in addition to its `Interest`.
 struct DurableRecord {
+    /// See `DurableBook` for the transitions.
+    enum Phase {
+        /// The request is being written, and not accepted yet.
+        case entering(Entering)
+        /// The request is on the disk.
+        case stored
+        /// Its result is being written.
+        ///
+        /// - bytes: bytes of a body in memory.
+        case writing(bytes: Int)
+        /// The request and its result are on the disk.
+        case complete
+        /// The result waits to be read.
+        case claimed
+        /// The result is being read.
+        case reading
+
+        var hasResult: Bool {
+            switch self {
+            case .entering, .stored, .writing: false
+            case .complete, .claimed, .reading: true
+            }
+        }
+
+        var writingBytes: Int { if case .writing(let bytes) = self { bytes } else { 0 } }
+    }
+
     /// State until the request is on disk.
     final class Entering {
         let fetch: Fetch
@@ -90,14 +117,7 @@ struct DurableRecord {
     let id: DurableID
     /// Time of acceptance, possibly by an earlier broker.
     let acceptedAt: Tick
-    /// nil once the request is on disk.
-    var entering: Entering?
-    /// Whether its result is on disk.
-    var hasResult = false
-    /// Bytes of the body being written.
-    var recordingBytes = 0
-    /// Whether a read of its result is queued or in progress.
-    var isClaimed = false
-    /// Spool file that an earlier broker left for it.
-    var heldFile: String?
+    var phase: Phase
+    /// Spool file of a result that an earlier broker left.
+    let file: String?
 }

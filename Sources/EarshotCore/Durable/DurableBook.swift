@@ -1,0 +1,225 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Durable requests: the state of each on disk, and the writes and reads in progress.
+///
+/// ```
+///           insert            stored          beginWriting
+/// (absent) ───────→ entering ───────→ stored ──────────────→ writing
+///                                        ↑                    │   │ written
+///                                        └────────────────────┘   ↓
+///                                         written, if it failed  complete ⇄ claimed   (claim, nextClaim)
+///                                                                complete ⇄ reading   (beginRead, readEnded)
+/// ```
+///
+/// `restore` begins with `stored` or `complete`. `remove` ends any phase. `enter` is the only transition. The book knows
+/// a request by the number of its interest. It sends nothing to the disk; its functions return the ID for that.
+struct DurableBook {
+    /// Bounds of the book, and the retention period.
+    struct Limits: Equatable {
+        /// Maximum number of results that are read at once.
+        var reads: Int
+        /// Maximum number of bytes of bodies in memory that are being written.
+        var writingBytes: Int
+        /// Retention period.
+        var milliseconds: Int
+
+        init(reads: Int, writingBytes: Int, milliseconds: Int) {
+            self.reads = reads
+            self.writingBytes = writingBytes
+            self.milliseconds = milliseconds
+        }
+
+        init(_ limits: CoreLimits) {
+            self.init(
+                reads: limits.durableReads, writingBytes: limits.recordingBytes,
+                milliseconds: limits.durableMilliseconds)
+        }
+    }
+
+    var limits: Limits
+    /// Records by the interest of their request.
+    private(set) var records: [Int32: DurableRecord] = [:]
+    private(set) var numbers: [DurableID: Int32] = [:]
+    /// Highest ID in use or found on the disk.
+    private var last: UInt64 = 0
+    /// Claimed requests in the order of their claims. Some may have been removed.
+    private(set) var claims: Deque<DurableID> = []
+    /// Number of reads without an answer; their requests may have been removed.
+    private(set) var reads = 0
+    /// Bytes of bodies in memory that are being written.
+    private(set) var writingBytes = 0
+
+    init(limits: Limits) { self.limits = limits }
+
+    // MARK: Queries
+
+    var isEmpty: Bool { records.isEmpty && writingBytes == 0 }
+
+    @inline(__always)
+    func contains(_ interest: Int32) -> Bool { !records.isEmpty && records[interest] != nil }
+
+    func number(of id: DurableID) -> Int32? { numbers[id] }
+
+    /// Data of a request that is not on the disk yet; nil for all others.
+    func entering(_ interest: Int32) -> DurableRecord.Entering? {
+        if case .entering(let entering)? = records[interest]?.phase { entering } else { nil }
+    }
+
+    /// Whether the result of a request is being written.
+    func isWriting(_ interest: Int32) -> Bool {
+        if case .writing? = records[interest]?.phase { true } else { false }
+    }
+
+    /// Whether the result of a request is on the disk.
+    func hasResult(_ interest: Int32) -> Bool { records[interest]?.phase.hasResult == true }
+
+    /// End of the retention period of a request; nil for one that is not durable.
+    func expiry(of interest: Int32) -> Tick? {
+        records[interest].map { $0.acceptedAt.advanced(byMilliseconds: limits.milliseconds) }
+    }
+
+    // MARK: Requests
+
+    /// Takes note of an ID on the disk, which no new request gets.
+    ///
+    /// - Returns: whether it is in the range of IDs.
+    mutating func found(_ id: DurableID) -> Bool {
+        guard id.rawValue <= DurableID.most else { return false }
+        last = max(last, id.rawValue)
+        return true
+    }
+
+    /// Adds a request that an earlier broker stored.
+    ///
+    /// - Parameter file: spool file of its result.
+    mutating func restore(_ id: DurableID, _ interest: Int32, acceptedAt: Tick, hasResult: Bool, file: String? = nil) {
+        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: hasResult ? .complete : .stored, file: file), interest)
+    }
+
+    /// Adds a new request, which the caller sends to the disk.
+    mutating func insert(_ interest: Int32, acceptedAt: Tick, _ entering: DurableRecord.Entering) -> DurableID {
+        last += 1
+        let id = DurableID(rawValue: last)
+        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: .entering(entering), file: nil), interest)
+        return id
+    }
+
+    /// A new request was written to the disk.
+    mutating func stored(_ interest: Int32) { enter(.stored, interest) }
+
+    /// Removes a request. The caller deletes it from the disk.
+    mutating func remove(_ interest: Int32) -> DurableRecord? {
+        guard let record = records.removeValue(forKey: interest) else { return nil }
+        numbers[record.id] = nil
+        writingBytes -= record.phase.writingBytes
+        return record
+    }
+
+    // MARK: Results
+
+    /// Begins to write the result of a stored request.
+    ///
+    /// - Parameter bytes: bytes of its body in memory; 0 for a file.
+    /// - Returns: its ID; nil if too many bytes are being written.
+    mutating func beginWriting(_ interest: Int32, bytes: Int) -> DurableID? {
+        guard let id = records[interest]?.id, bytes <= limits.writingBytes - writingBytes else { return nil }
+        enter(.writing(bytes: bytes), interest)
+        return id
+    }
+
+    /// A result was written, or could not be.
+    mutating func written(_ interest: Int32, isStored: Bool) { enter(isStored ? .complete : .stored, interest) }
+
+    // MARK: Reads
+
+    /// Adds a request with a result to the queue of claims. Nothing happens if it is in the queue already, or its result
+    /// is being read.
+    mutating func claim(_ interest: Int32) {
+        guard let record = records[interest], case .complete = record.phase else { return }
+        enter(.claimed, interest)
+        claims.append(record.id)
+    }
+
+    /// Removes the first request from the queue of claims; nil if there is none, or the maximum number of results is
+    /// being read.
+    mutating func nextClaim() -> Int32? {
+        while reads < limits.reads, let id = claims.popFirst() {
+            guard let interest = numbers[id] else { continue }
+            enter(.complete, interest)
+            return interest
+        }
+        return nil
+    }
+
+    /// Begins to read the result of a request.
+    ///
+    /// - Returns: its ID.
+    mutating func beginRead(_ interest: Int32) -> DurableID? {
+        enter(.reading, interest)
+        reads += 1
+        return records[interest]?.id
+    }
+
+    /// A read has ended.
+    ///
+    /// - Returns: its request; nil if that was removed meanwhile.
+    mutating func readEnded(_ id: DurableID) -> Int32? {
+        reads -= 1
+        guard let interest = numbers[id], case .reading? = records[interest]?.phase else { return nil }
+        enter(.complete, interest)
+        return interest
+    }
+
+    // MARK: Transitions
+
+    private mutating func add(_ record: DurableRecord, _ interest: Int32) {
+        precondition(records[interest] == nil, "request \(interest) is durable already")
+        records[interest] = record
+        numbers[record.id] = interest
+    }
+
+    private mutating func enter(_ phase: DurableRecord.Phase, _ interest: Int32) {
+        guard let earlier = records[interest]?.phase, Self.isLegal(from: earlier, to: phase) else {
+            preconditionFailure("durable request \(interest) makes a transition that is none")
+        }
+        records[interest]?.phase = phase
+        writingBytes += phase.writingBytes - earlier.writingBytes
+    }
+
+    /// Whether the diagram has this transition.
+    static func isLegal(from: DurableRecord.Phase, to: DurableRecord.Phase) -> Bool {
+        switch (from, to) {
+        case (.entering, .stored), (.stored, .writing), (.writing, .stored), (.writing, .complete),
+            (.complete, .claimed), (.claimed, .complete), (.complete, .reading), (.reading, .complete):
+            true
+        case (.entering, _), (.stored, _), (.writing, _), (.complete, _), (.claimed, _), (.reading, _): false
+        }
+    }
+
+    // MARK: Memory and checks
+
+    /// Releases spare capacity beyond `least` entries.
+    mutating func releaseRoom(least: Int) {
+        records.releaseRoom(least: least)
+        numbers.releaseRoom(least: least)
+        claims.releaseRoomIfEmpty()
+    }
+
+    /// - Returns: a sentence for each invariant that does not hold; empty if all do.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        for (interest, record) in records where numbers[record.id] != interest {
+            faults.append("12: durable \(record.id) names another request")
+        }
+        if numbers.count != records.count { faults.append("12: \(records.count) durables, \(numbers.count) names") }
+        let claimed = records.values.count { if case .claimed = $0.phase { true } else { false } }
+        let queued = claims.count { numbers[$0] != nil }
+        if claimed != queued { faults.append("1: \(claimed) durables are claimed, \(queued) are to be read") }
+        let reading = records.values.count { if case .reading = $0.phase { true } else { false } }
+        if reads < reading || reads > limits.reads { faults.append("11: \(reads) results are read at once") }
+        let bytes = records.values.reduce(0) { $0 + $1.phase.writingBytes }
+        if writingBytes != bytes { faults.append("11: \(bytes) bytes are being written, not \(writingBytes)") }
+        return faults
+    }
+}

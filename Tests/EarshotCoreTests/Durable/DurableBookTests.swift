@@ -1,0 +1,180 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The book of durable requests alone: each event in each phase, the order of reads, and the limits.
+struct DurableBookTests {
+    /// Phase of the request before an event.
+    enum Phase: CaseIterable {
+        case absent, entering, stored, writing, complete, claimed, reading
+
+        init(_ record: DurableRecord?) {
+            self =
+                switch record?.phase {
+                case nil: .absent
+                case .entering: .entering
+                case .stored: .stored
+                case .writing: .writing
+                case .complete: .complete
+                case .claimed: .claimed
+                case .reading: .reading
+                }
+        }
+    }
+
+    /// Events that are legal in each phase.
+    enum Event: CaseIterable {
+        case claim, nextClaim, readEnded, remove
+    }
+
+    private static let interest: Int32 = 7
+
+    private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
+        let fetch = Fetch(
+            handler: try #require(HandlerID("a")), request: try #require(RequestID("1")), url: url)
+        return DurableRecord.Entering(fetch, by: DurableRecord.Asker(client: 1, serial: 2))
+    }
+
+    private static func book(reads: Int = 10, writingBytes: Int = 1_000) -> DurableBook {
+        DurableBook(limits: DurableBook.Limits(reads: reads, writingBytes: writingBytes, milliseconds: 5))
+    }
+
+    /// A book with one request in a phase, and the ID of that.
+    private static func book(_ phase: Phase) throws -> (DurableBook, DurableID) {
+        var book = Self.book()
+        guard phase != .absent else { return (book, DurableID(rawValue: 1)) }
+        let id = book.insert(interest, acceptedAt: Tick(nanoseconds: 1), try entering())
+        let steps: [(Phase, (inout DurableBook) -> Void)] = [
+            (.stored, { $0.stored(interest) }),
+            (.writing, { _ = $0.beginWriting(interest, bytes: 100) }),
+            (.complete, { $0.written(interest, isStored: true) }),
+            (.claimed, { $0.claim(interest) }),
+            (
+                .reading,
+                {
+                    _ = $0.nextClaim()
+                    _ = $0.beginRead(interest)
+                }
+            ),
+        ]
+        for step in steps where Phase(book.records[interest]) != phase { step.1(&book) }
+        return (book, id)
+    }
+
+    private static func expected(_ event: Event, _ phase: Phase) -> Phase {
+        switch (event, phase) {
+        case (.remove, _): .absent
+        case (.claim, .complete): .claimed
+        case (.nextClaim, .claimed), (.readEnded, .reading): .complete
+        case (.claim, _), (.nextClaim, _), (.readEnded, _): phase
+        }
+    }
+
+    @Test(arguments: Event.allCases, Phase.allCases)
+    func `each event in each phase leads where the diagram says`(event: Event, phase: Phase) throws {
+        var (book, id) = try Self.book(phase)
+        #expect(Phase(book.records[Self.interest]) == phase && book.checkInvariants() == [])
+        // The disk answers reads only.
+        guard event != .readEnded || phase == .reading else { return }
+        let answer: Int32? =
+            switch event {
+            case .claim: nil
+            case .nextClaim: book.nextClaim()
+            case .readEnded: book.readEnded(id)
+            case .remove: book.remove(Self.interest).map { _ in Self.interest }
+            }
+        if event == .claim { book.claim(Self.interest) }
+        let expected = Self.expected(event, phase)
+        #expect(Phase(book.records[Self.interest]) == expected)
+        #expect((answer == Self.interest) == (event != .claim && expected != phase))
+        #expect(book.number(of: id) == (expected == .absent ? nil : Self.interest))
+        #expect(book.contains(Self.interest) == (expected != .absent))
+        #expect(book.hasResult(Self.interest) == [.complete, .claimed, .reading].contains(expected))
+        #expect(book.isWriting(Self.interest) == (expected == .writing))
+        #expect((book.entering(Self.interest) != nil) == (expected == .entering))
+        #expect(book.writingBytes == (expected == .writing ? 100 : 0))
+        #expect(book.reads == (phase == .reading && event != .readEnded ? 1 : 0))
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `the diagram has these transitions and no others`() throws {
+        let entering = DurableRecord.Phase.entering(try Self.entering())
+        let phases: [DurableRecord.Phase] = [
+            entering, .stored, .writing(bytes: 1), .complete, .claimed, .reading,
+        ]
+        let legal = phases.map { from in phases.indices.filter { DurableBook.isLegal(from: from, to: phases[$0]) } }
+        #expect(legal == [[1], [2], [1, 3], [4, 5], [3], [3]])
+    }
+
+    @Test(arguments: [true, false])
+    func `a result that was written is complete, and one that was not can be written again`(isStored: Bool) throws {
+        var (book, id) = try Self.book(.writing)
+        book.written(Self.interest, isStored: isStored)
+        #expect(book.hasResult(Self.interest) == isStored && book.writingBytes == 0)
+        if !isStored { #expect(book.beginWriting(Self.interest, bytes: 100) == id) }
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `bodies in memory that are being written have a bound, files have none`() throws {
+        var (book, id) = try Self.book(.stored)
+        #expect(book.beginWriting(Self.interest, bytes: 1_001) == nil)
+        #expect(Phase(book.records[Self.interest]) == .stored)
+        #expect(book.beginWriting(Self.interest, bytes: 1_000) == id)
+        let other = book.insert(8, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
+        book.stored(8)
+        #expect(book.beginWriting(8, bytes: 1) == nil)
+        #expect(book.beginWriting(8, bytes: 0) == other)
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `results are read in the order of their claims, as many at once as the limit says`() throws {
+        var book = Self.book(reads: 2)
+        for interest in 1...4 as ClosedRange<Int32> {
+            let id = DurableID(rawValue: UInt64(interest) + 100)
+            book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), hasResult: true)
+        }
+        for interest in [3, 1, 4, 2, 3] as [Int32] { book.claim(interest) }
+        _ = book.remove(1)
+        var read: [Int32] = []
+        while let interest = book.nextClaim() {
+            _ = book.beginRead(interest)
+            read.append(interest)
+        }
+        #expect(read == [3, 4] && book.reads == 2)
+        _ = book.remove(3)
+        #expect(book.nextClaim() == nil, "the disk still reads the result of the removed request")
+        #expect(book.readEnded(DurableID(rawValue: 103)) == nil)
+        #expect(book.nextClaim() == 2)
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `new IDs are above those on the disk`() throws {
+        var book = Self.book()
+        let found = [41, DurableID.most, 7, DurableID.most + 1].map { book.found(DurableID(rawValue: $0)) }
+        #expect(found == [true, true, true, false])
+        let id = book.insert(1, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
+        #expect(id.rawValue == DurableID.most + 1)
+    }
+
+    @Test func `a request of an earlier broker is stored, or complete with its file`() {
+        var book = Self.book()
+        let now = Tick(nanoseconds: 1)
+        book.restore(DurableID(rawValue: 1), 1, acceptedAt: now, hasResult: false)
+        book.restore(DurableID(rawValue: 2), 2, acceptedAt: now, hasResult: true, file: "f")
+        #expect(Phase(book.records[1]) == .stored && Phase(book.records[2]) == .complete)
+        let removed = [book.remove(2), book.remove(2)]
+        #expect(removed.map { $0?.file } == ["f", nil] && !book.isEmpty)
+        _ = book.remove(1)
+        #expect(book.isEmpty)
+    }
+
+    @Test func `the retention period begins with the FETCH`() throws {
+        var (book, _) = try Self.book(.stored)
+        let begin = Tick(nanoseconds: 1)
+        #expect(book.expiry(of: Self.interest) == begin.advanced(byMilliseconds: 5))
+        book.limits.milliseconds = 9
+        #expect(book.expiry(of: Self.interest) == begin.advanced(byMilliseconds: 9))
+        #expect(book.expiry(of: 1) == nil)
+    }
+}
