@@ -3,7 +3,7 @@ import Testing
 @testable import earshot
 
 @Suite struct HelpTopicTests {
-    /// Entries of a printed topic, read as the man pages read them.
+    /// Parses a printed topic as the man pages do.
     private func entries(of text: String) -> [HelpTopic.Entry] {
         var entries: [HelpTopic.Entry] = []
         for line in text.split(separator: "\n") where line.hasPrefix("  ") {

@@ -31,7 +31,7 @@ import Testing
             try head(arguments) == (line.hasPrefix("cache") ? [line] : [line, "cache: explicit"].sorted(by: order)))
     }
 
-    /// Fields stand in the order of their table.
+    /// Order of fields in their table.
     private func order(_ left: String, _ right: String) -> Bool {
         let names = Fetch.Options.fields.map(\.name)
         func place(_ line: String) -> Int { names.firstIndex { line.hasPrefix($0 + ":") } ?? -1 }

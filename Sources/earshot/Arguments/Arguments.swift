@@ -3,10 +3,10 @@ internal import EarshotLoop
 public import EarshotWire
 public import Logging
 
-// How words on the command line become values. The imports are public because the types are.
+// Conversions of command-line words into values. The imports are public because the types are.
 
 extension CommandLine {
-    /// The arguments behind the program's name. Bytes that are not UTF-8 are kept: ``ByteText``.
+    /// Arguments after the program's name. Bytes that are not UTF-8 are kept as ``ByteText``.
     static var words: [String] {
         (1..<max(1, Int(argc))).compactMap { index in unsafe unsafeArgv[index].map { unsafe ByteText.text(cString: $0) }
         }

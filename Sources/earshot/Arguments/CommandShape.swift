@@ -1,15 +1,15 @@
 internal import ArgumentParser
 
-/// Subcommands and options of a command, as the argument parser describes them.
+/// Subcommands and options of a command, read from the description that the argument parser prints.
 struct CommandShape {
-    /// Options of the argument parser that it does not describe.
+    /// Options of the argument parser that are missing in its description.
     private static let undescribed: Set = ["--generate-completion-script", "--experimental-dump-help", "--help-hidden"]
 
     /// Whether each option takes a value, by its name with dashes.
     let options: [String: Bool]
     let subcommands: [(name: String, shape: CommandShape)]
 
-    /// The shape of the whole program.
+    /// Shape of the whole program.
     static var program: CommandShape? {
         JSONValue(Array(Earshot._dumpHelp().utf8))?.member("command").map { CommandShape($0) }
     }
@@ -32,7 +32,7 @@ struct CommandShape {
         if case .array(let items)? = value { items } else { [] }
     }
 
-    /// The first word of `arguments` that names no command or option of the program; nil if there is none.
+    /// Returns the first argument that names no command or option of the program; nil if all are known.
     func firstUnknown(in arguments: ArraySlice<String>) -> UnknownWord? {
         firstUnknown(in: arguments, of: [])
     }
@@ -48,7 +48,7 @@ struct CommandShape {
         return inner.shape.firstUnknown(in: arguments.dropFirst(), of: path + [first])
     }
 
-    /// The first word after `help` that names no command.
+    /// Returns the first word after `help` that names no command or topic.
     private func firstUnknownTopic(in words: ArraySlice<String>, of path: [String]) -> UnknownWord? {
         guard let first = words.first, !first.hasPrefix("-") else { return nil }
         guard let inner = subcommands.first(where: { $0.name == first }) else {
@@ -65,7 +65,7 @@ struct CommandShape {
             let name = String(word.prefix { $0 != "=" })
             if let takesValue = options[name] {
                 guard takesValue, name == word, let next = rest.popFirst() else { continue }
-                // The parser reports that the value is missing.
+                // The parser reports the missing value.
                 if next.hasPrefix("-"), next != "-" { return nil }
             } else if Self.undescribed.contains(name) {
                 return nil

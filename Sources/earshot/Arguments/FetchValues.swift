@@ -1,8 +1,8 @@
 internal import ArgumentParser
 internal import EarshotWire
 
-/// One command-line option for each FETCH option whose row has a help text: a flag for `yes` or `no`, else an option with a
-/// value.
+/// Command-line options derived from the FETCH options with a help text: a flag for `yes` or `no`, else an option with
+/// a value.
 ///
 /// The argument parser finds them as the children of a mirror, as with `SettingValues`.
 struct FetchValues: ParsableArguments, CustomReflectable {
@@ -59,7 +59,7 @@ struct FetchValues: ParsableArguments, CustomReflectable {
             })
     }
 
-    /// Sets the options that were given.
+    /// Applies the options of the command line.
     func apply(to options: inout Fetch.Options) {
         for (row, value) in values {
             let text: String? =

@@ -1,16 +1,16 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// A file, or standard input, read to its end.
+/// Reader of a complete file or of standard input.
 enum InputFile {
-    /// Why there are no bytes.
+    /// Reason why no bytes were read.
     enum Fault: Error {
-        /// By its number, errno(3).
+        /// An error number, errno(3).
         case system(Int32)
-        /// It has more than this many bytes.
+        /// More bytes than this limit.
         case longer(Int)
 
-        /// A sentence without the file's name.
+        /// Cause without the name of the file.
         var description: String {
             switch self {
             case .system(let code): unsafe String(cString: strerror(code))
@@ -19,10 +19,10 @@ enum InputFile {
         }
     }
 
-    /// The bytes of `path`, `-` being standard input.
+    /// Returns the bytes of `path`, or of standard input for `-`.
     ///
-    /// - Parameter most: bytes that are not too many; nil for any number.
-    /// - Throws: `Complaint` when it cannot be read or is longer.
+    /// - Parameter most: maximum length in bytes; nil for no limit.
+    /// - Throws: `Complaint` if the file cannot be read or is longer.
     static func read(_ path: String, atMost most: Int? = nil) throws(Complaint) -> [UInt8] {
         do {
             return try path == "-" ? bytes(STDIN_FILENO, most) : contents(of: path, atMost: most)
@@ -32,7 +32,7 @@ enum InputFile {
         }
     }
 
-    /// The bytes of the file at `path`.
+    /// Returns the bytes of the file at `path`.
     static func contents(of path: String, atMost most: Int?) throws(Fault) -> [UInt8] {
         let descriptor = unsafe open(ByteText.path(path), O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw .system(errno) }

@@ -1,9 +1,9 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// A list on standard input whose URLs are told while it arrives.
+/// Incremental reader of a URL list on standard input.
 final class ListInput {
-    /// Bytes read at once.
+    /// Size of one read, in bytes.
     private static let chunkBytes = 64 << 10
 
     private let loop: EventLoop
@@ -15,7 +15,7 @@ final class ListInput {
     private var isReading = false
     /// Whether the list has ended.
     private(set) var hasEnded = false
-    /// Why reading ended early; nil if it did not.
+    /// Cause of an early end; nil at the regular end.
     private(set) var fault: Complaint?
 
     /// - Parameter onURLs: called with the URLs of each read, and at the end.
@@ -26,7 +26,7 @@ final class ListInput {
 
     deinit { pause() }
 
-    /// Reads until ``pause()``. A file, which cannot be waited for, is read at once.
+    /// Reads until ``pause()``. A regular file cannot be polled, so it is read at once.
     func resume() {
         isWanted = true
         guard registration == nil, !hasEnded, !isReading else { return }
@@ -39,7 +39,7 @@ final class ListInput {
         }
     }
 
-    /// Leaves input where it is: the program that writes it waits.
+    /// Stops reading. The writer of standard input then blocks at a full pipe.
     func pause() {
         isWanted = false
         if let registration { loop.remove(registration) }

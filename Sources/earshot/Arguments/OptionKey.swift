@@ -1,4 +1,4 @@
-/// Name of a derived option as the argument parser asks for it.
+/// Coding key of a derived option.
 struct OptionKey: CodingKey {
     let stringValue: String
     var intValue: Int? { nil }

@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Logging
 
-/// Where the broker is.
+/// Option for the location of the broker.
 struct PlaceOptions: ParsableArguments {
     @Option(help: "The broker's runtime folder.", completion: .directory)
     var runtime: String?
@@ -11,7 +11,7 @@ struct PlaceOptions: ParsableArguments {
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 }
 
-/// How much is said of a failure, and of a body's source.
+/// Option for the detail of messages about failures and cached bodies.
 struct FailureOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
@@ -22,13 +22,13 @@ struct FailureOptions: ParsableArguments {
     var verbose = false
 }
 
-/// How processes that serve talk.
+/// Option for the log of long-running processes.
 struct LogOptions: ParsableArguments {
     @Option(help: "What is logged: trace, debug, info, notice, warning, error or critical.")
     var logLevel: Logger.Level = .notice
 }
 
-/// What a process that serves inherits from the supervisor.
+/// Values that a child process inherits from the supervisor.
 struct FamilyOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Descriptor from which the secret is read.", visibility: .hidden))
     var secretFd: Int32?
@@ -36,6 +36,6 @@ struct FamilyOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Process whose end is this one's too.", visibility: .hidden))
     var parentPid: Int32?
 
-    /// The secret, read to its end; nil if none was inherited.
+    /// Reads the secret to its end; nil if none was inherited.
     func secret() throws -> String? { try secretFd.map { try InheritedPipe.readAll($0) } }
 }

@@ -1,12 +1,12 @@
 internal import EarshotLoop
 
-/// A place for a child of the supervisor, filled again when the child dies.
+/// Slot for one child of the supervisor. A dead child is replaced.
 final class Post {
     enum Role: Equatable {
         case broker
         case worker
 
-        /// With an article, for a sentence.
+        /// Name with an article, for messages.
         var name: String {
             switch self {
             case .broker: "the broker"
@@ -20,15 +20,15 @@ final class Post {
     var registration: EventLoop.Registration?
     var started = LoopTime.read()
     var rule = RestartRule()
-    /// The first of the quick deaths in a row, RFC 3339; nil while there is none.
+    /// Time of the first early exit in a row, RFC 3339; nil without one.
     var dyingSince: String?
-    /// How its last child ended; nil for a first one that lives, or could not be started.
+    /// Exit of the previous child; nil for the first child, and if that could not be started.
     var lastExit: ChildProcess.Exit?
-    /// Whether it is given up: its child finishes what it runs, and gets no successor.
+    /// Whether the pool shrinks by this post: its child drains and is not replaced.
     var isLeaving = false
-    /// Ends a child that takes too long to leave.
+    /// Kills a child that exceeds the drain time.
     var timer: TimerID?
-    /// Tells that a child has lived for long enough.
+    /// Fires after the child has run long enough to count as healthy.
     var goodLife: TimerID?
 
     init(_ role: Role) {

@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Options of a request, for each command that makes some.
+/// Options of a request, for each command that sends requests.
 struct RequestOptions: ParsableArguments {
     @OptionGroup var values: FetchValues
 
@@ -56,14 +56,14 @@ struct RequestOptions: ParsableArguments {
         }
     }
 
-    /// What --data says; nil for nothing.
+    /// Request body from --data; nil without one.
     func body() throws(Complaint) -> [UInt8]? {
         guard let data else { return nil }
         guard data.utf8.first == UInt8(ascii: "@") else { return ByteText.bytes(of: data) }
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
-    /// A request with all of it.
+    /// Creates the request that the options describe.
     func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.body = body

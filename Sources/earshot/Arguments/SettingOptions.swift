@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotCore
 internal import Glibc
 
-/// Settings and rules as arguments of the processes that serve.
+/// Settings and rules as options of `serve` and `broker`.
 struct SettingOptions: ParsableArguments {
     @OptionGroup var source: ConfigurationOptions
     @OptionGroup var values: SettingValues
@@ -27,7 +27,7 @@ struct SettingOptions: ParsableArguments {
 
     func validate() throws { _ = try changes() }
 
-    /// The changes that the arguments ask for.
+    /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
         try values.given.map { try Self.change([$0.rawValue, $1]) }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
@@ -54,20 +54,20 @@ struct SettingOptions: ParsableArguments {
     }
 }
 
-/// Which files are read.
+/// Option for the configuration file.
 struct ConfigurationOptions: ParsableArguments {
     @Option(
         help: "A file of settings to read alone, instead of the machine's and the user's; else EARSHOT_CONFIG.",
         completion: .file())
     var config: String?
 
-    /// Absolute, since the folder may be left.
+    /// Absolute path, since a process may change its directory.
     var file: String? { config.map(Folder.absolute) ?? Self.usualFile }
 
-    /// That of EARSHOT_CONFIG, absolute; nil for none.
+    /// Absolute path in EARSHOT_CONFIG; nil without one.
     static var usualFile: String? { Environment.value("EARSHOT_CONFIG").map(Folder.absolute) }
 
-    /// What a pool has when nobody says anything.
+    /// Default pool of workers.
     static var pool: Configuration.Pool {
         Configuration.Pool(workers: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slots: 64)
     }

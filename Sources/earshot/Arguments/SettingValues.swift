@@ -1,10 +1,10 @@
 internal import ArgumentParser
 internal import EarshotCore
 
-/// One option for each setting of the table, with its help.
+/// Command-line options derived from the table of settings.
 ///
 /// The argument parser finds options as the children of a mirror and decodes each by its label. So a list of options
-/// can take the place of properties.
+/// can replace properties.
 struct SettingValues: ParsableArguments, CustomReflectable {
     private let options: [(name: SettingName, option: Option<String?>)]
 
@@ -32,7 +32,7 @@ struct SettingValues: ParsableArguments, CustomReflectable {
 
     var customMirror: Mirror { Mirror(self, children: options.map { (label: $0.name.rawValue, value: $0.option) }) }
 
-    /// Settings that the arguments give a value.
+    /// Settings with a value on the command line.
     var given: [(SettingName, String)] {
         options.compactMap { name, option in option.wrappedValue.map { (name, $0) } }
     }

@@ -3,10 +3,10 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// A file of certificates or a key, as an argument names it.
+/// Check of a certificate or key file named by an option.
 enum TrustFile {
-    /// - Parameter option: the argument's name, for the error.
-    /// - Throws: `ValidationError` when no message can name the file, or this process cannot read it.
+    /// - Parameter option: name of the option, for the error.
+    /// - Throws: `ValidationError` if a message cannot hold the path, or this process cannot read the file.
     static func check(_ path: String, _ option: String) throws {
         guard Folder.isWritable(path) else {
             throw ValidationError("\(option) is a path of UTF-8 without control characters")

@@ -1,25 +1,26 @@
-/// A list of URLs: one a line, without blank lines and those that begin with `#`. A byte order mark at its start is no
-/// part of it.
+/// Parser of a list with one URL per line. It skips blank lines, lines that begin with `#`, and a byte order mark at
+/// the start.
 struct URLList {
-    /// Bytes of a list that is read at once: ten million URLs of the usual length.
+    /// Maximum size of a list that is read at once, in bytes: ten million URLs of the usual length.
     private static let mostBytes = 1 << 30
-    /// Bytes of a line that are kept: more than the longest URL has, so that a longer line is known to be none.
+    /// Maximum length of a stored line, in bytes. It exceeds the longest valid URL, so a truncated line is still
+    /// rejected.
     private static let lineBytes = 64 << 10
     private static let byteOrderMark: [UInt8] = [0xef, 0xbb, 0xbf]
 
-    /// The line that has begun.
+    /// Bytes of the incomplete line.
     private var line: [UInt8] = []
     private var isFirst = true
 
-    /// Reads `path` to its end, `-` being standard input.
+    /// Reads `path` to its end, or standard input for `-`.
     ///
-    /// - Throws: `Complaint` when it cannot be read or is longer than 1 GiB.
+    /// - Throws: `Complaint` if the list cannot be read or is longer than 1 GiB.
     static func read(_ path: String) throws(Complaint) -> [String] {
         var list = URLList()
         return list.take(try InputFile.read(path, atMost: mostBytes)[...]) + list.finish()
     }
 
-    /// The URLs of the lines that end in the next bytes.
+    /// Returns the URLs of the lines that end in `bytes`.
     mutating func take(_ bytes: ArraySlice<UInt8>) -> [String] {
         var urls: [String] = []
         var rest = bytes
@@ -32,7 +33,7 @@ struct URLList {
         return urls
     }
 
-    /// The URL of the line that has begun, at the end of the list or of the line.
+    /// Returns the URL of the incomplete line, at the end of the line or of the list.
     mutating func finish() -> [String] {
         defer { line.removeAll(keepingCapacity: true) }
         var text = line[...]

@@ -1,11 +1,11 @@
 internal import EarshotLoop
 
-/// A URL as it was typed or listed, made fit for the wire.
+/// Conversion of a URL from the command line or a list into its form on the wire.
 enum URLText {
-    /// The text of a URL whose bytes need not be UTF-8: such bytes with percent signs.
+    /// Returns the text of a URL with percent-encoding for bytes that are not UTF-8.
     static func text(of bytes: [UInt8]) -> String { percentEncoded(ByteText.text(of: bytes)) }
 
-    /// The same for an argument.
+    /// Percent-encodes bytes of an argument that are not UTF-8.
     static func percentEncoded(_ argument: String) -> String {
         guard ByteText.isMarked(argument) else { return argument }
         return argument.unicodeScalars.map { scalar in
@@ -13,8 +13,8 @@ enum URLText {
         }.joined()
     }
 
-    /// Characters beyond ASCII as percent signs, as browsers send them. Nil if it holds spaces or controls, or is too
-    /// long to be said.
+    /// Percent-encodes characters beyond ASCII, as browsers do. Returns nil for a URL with spaces or control
+    /// characters, and for one that exceeds the limit of the protocol.
     static func wire(_ text: String) -> String? {
         var result = text
         if !text.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) {
@@ -30,11 +30,11 @@ enum URLText {
         return (1...8192).contains(result.utf8.count) ? result : nil
     }
 
-    /// A URL, or text given as one, without parts that may be secret: all that can be user information, query and
-    /// fragment. `?...` stands for query and fragment.
+    /// Removes all parts of a URL that may be secret: user information, query and fragment. `?...` replaces query and
+    /// fragment.
     ///
-    /// User information ends at the last at sign before the query, since people write slashes and at signs into
-    /// passwords. `...@` stands for it where a part of the path may have gone too.
+    /// User information ends at the last at sign before the query, since passwords may contain slashes and at signs.
+    /// `...@` replaces it if the removed text may include a part of the path.
     static func discreet(_ text: String) -> String {
         let bytes = text.utf8
         let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.endIndex
@@ -45,12 +45,12 @@ enum URLText {
             let isPlain = !rest[..<at].contains(UInt8(ascii: "/"))
             return String(text[..<start]) + (isPlain ? "" : "...@") + text[bytes.index(after: at)..<end] + query
         }
-        // The at sign may end a password that has the question mark in it.
+        // The at sign may end a password that contains the question mark.
         guard bytes[end...].contains(UInt8(ascii: "@")), !isHost(rest) else { return text[..<end] + query }
         return text[..<start] + "..." + query
     }
 
-    /// Behind `scheme:` and slashes; the start where there is none of it.
+    /// Returns the index after `scheme:` and slashes; the start without a scheme.
     private static func schemeEnd(_ text: Substring.UTF8View) -> String.Index {
         let scheme = text.prefix { $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "@") }
         let rest = text[scheme.endIndex...]
@@ -58,7 +58,7 @@ enum URLText {
         return rest.dropFirst().firstIndex { $0 != UInt8(ascii: "/") } ?? text.endIndex
     }
 
-    /// Whether text begins with a host and, if anything, its port.
+    /// Whether text begins with a host and an optional port.
     private static func isHost(_ text: Substring.UTF8View) -> Bool {
         let authority = text.prefix { $0 != UInt8(ascii: "/") }
         guard authority.first != UInt8(ascii: "["), let colon = authority.firstIndex(of: UInt8(ascii: ":")) else {

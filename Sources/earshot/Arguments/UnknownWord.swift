@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// A word on the command line that names no command or option.
+/// Error for a word on the command line that names no command or option.
 struct UnknownWord: Error {
     enum Kind: String {
         case command
@@ -9,22 +9,22 @@ struct UnknownWord: Error {
 
     private let kind: Kind
     private let word: String
-    /// The most similar name that exists.
+    /// The most similar existing name.
     private let suggestion: String?
-    /// Names of the command whose help lists what exists; empty for the program itself.
+    /// Command whose help lists the existing names; empty for the program itself.
     private let path: [String]
 
     init(_ kind: Kind, _ word: String, among names: [String], _ path: [String]) {
         self.kind = kind
         self.word = word
         self.path = path
-        // One mistake in three letters: a name that differs by more is another name.
+        // Permits one difference for each three letters.
         let most = max(1, word.drop { $0 == "-" }.count / 3)
         let candidates = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= most }
         suggestion = candidates.min { ($0.1, $0.0) < ($1.1, $1.0) }?.0
     }
 
-    /// The message, in the form of the argument parser's own.
+    /// The message, in the form of the argument parser.
     var message: String {
         let command = (["earshot"] + path).joined(separator: " ")
         var text = "Error: Unknown \(kind.rawValue) '\(word)'."
@@ -32,7 +32,7 @@ struct UnknownWord: Error {
         return text + "\n  See '\(command) --help' for more information."
     }
 
-    /// Insertions, deletions and replacements that make one name of another.
+    /// Levenshtein distance: insertions, deletions and replacements that turn one name into the other.
     private static func distance(_ one: String, _ other: String) -> Int {
         let other = Array(other)
         var row = Array(0...other.count)

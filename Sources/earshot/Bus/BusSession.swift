@@ -3,19 +3,19 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// A command's connection to the bus: ends with a complaint when no broker answers, and when a signal comes.
+/// Connection of a command to the bus. A missing broker or a signal ends it with a complaint.
 final class BusSession {
-    /// How long a broker may take to answer, or to come back after it went.
+    /// Maximum time until the broker answers or returns after a disconnect.
     private static let usualPatience = Duration.seconds(20)
 
-    /// How long it waits without a word.
+    /// Time without an answer before the first message about it.
     static let silence = Duration.seconds(1)
 
     let loop: EventLoop
     let connection: ClientConnection
-    /// What a signal means; ends the session at once if nothing else is set.
+    /// Action for a signal; nil ends the session.
     var onSignal: (() -> Void)?
-    /// Readable when a signal came.
+    /// Readable after a signal.
     let signalDescriptor: Int32
     private(set) var complaint: Complaint?
 
@@ -29,9 +29,9 @@ final class BusSession {
     /// Connects to the broker in `folder`.
     ///
     /// - Parameters:
-    ///   - patience: how long it may take to answer, if not the usual time.
-    ///   - finishesNone: whether each terminal is the caller's to finish.
-    /// - Throws: `Complaint` when none serves there.
+    ///   - patience: maximum time until the broker answers; nil for the default.
+    ///   - finishesNone: whether the caller acknowledges each terminal.
+    /// - Throws: `Complaint` if no broker serves `folder`.
     static func find(
         in folder: RuntimeFolder, client: String, patience: Duration? = nil, finishesNone: Bool = false,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
@@ -45,7 +45,7 @@ final class BusSession {
             onEvent)
     }
 
-    /// Whether a broker serves in `folder`; one that is not to be trusted is none.
+    /// Whether a broker serves `folder`. An untrusted directory has none.
     static func isServed(_ folder: RuntimeFolder) throws(Complaint) -> Bool {
         do throws(ClientError) {
             return try folder.isServed()
@@ -79,21 +79,21 @@ final class BusSession {
         beginToWait()
     }
 
-    /// Where the connection's events find the session, which is made after it.
+    /// Late reference to the session for events of its connection, which is created first.
     private final class Door {
         weak var session: BusSession?
     }
 
-    /// Passes until `isDone`.
+    /// Runs the loop until `isDone`.
     ///
-    /// - Throws: the complaint that came first.
+    /// - Throws: the first complaint.
     func run(until isDone: () -> Bool) throws {
         try loop.run { isDone() || complaint != nil || connection.failure != nil }
         if let complaint { throw complaint }
         if let failure = connection.failure { throw failure }
     }
 
-    /// Ends the session with a complaint, unless it has ended before.
+    /// Ends the session with a complaint, unless it already has one.
     func end(_ complaint: Complaint) {
         if self.complaint == nil { self.complaint = complaint }
     }

@@ -3,61 +3,61 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// One run of `earshot get`: keeps a bounded number of requests asked for, writes what comes, and counts.
+/// One run of `earshot get`: keeps a bounded number of pending requests, writes the bodies and counts the outcomes.
 final class GetRun {
-    /// Requests asked for and not ended; also the window, so that none of them waits for an acknowledgement.
+    /// Maximum number of pending requests. It is also the delivery window, so none waits for an acknowledgement.
     static let outstanding = 1024
-    /// How long the broker may take to answer a removal when the program is interrupted.
+    /// Maximum time for the answer to a removal after an interrupt.
     private static let farewell = Duration.seconds(2)
 
-    /// A URL that was asked for, and its place in the list, from 0.
+    /// A URL and its index in the list, from 0.
     private struct Item {
         let index: Int
         let url: String
     }
 
-    /// URLs known and not asked for are those from `next` on.
+    /// Known URLs. Those from `next` on have no request yet.
     private var urls: [String]
     private var next = 0
-    /// URLs before the first one of `urls`.
+    /// Number of URLs already removed from the front of `urls`.
     private var settled = 0
-    /// Where more URLs come from while it runs; nil if all are known.
+    /// Source of further URLs; nil if all are known.
     private var input: ListInput?
     private let readsInput: Bool
-    /// Whether URLs may still come.
+    /// Whether further URLs may arrive.
     private var isListing: Bool
     private let handler: HandlerID
-    /// Begins the IDs of its requests; empty where no other program knows the handler.
+    /// Prefix of the request IDs; empty for a handler that no other program knows.
     private let mark: String
     private var isShared: Bool { !mark.isEmpty }
     private let options: RequestOptions
-    /// What each request sends.
+    /// Body of each request.
     private let body: [UInt8]?
     private let tellsJSON: Bool
-    /// What is told, written when a pass ends.
+    /// JSON lines, written at the end of each pass.
     private var lines: LineOutput?
-    /// Whether URLs of failures are told whole.
+    /// Whether messages contain complete URLs.
     private let isVerbose: Bool
     private var destination: Destination
-    /// The first request. Later ones differ in ID and URL.
+    /// Previous request, the template of the next one.
     private var firstFetch: Fetch?
     private var underWay: [RequestID: Item] = [:]
     private var received: [RequestID: Int] = [:]
-    /// The one body that is written while it arrives.
+    /// Writer of a single body that is streamed.
     private var stream: StreamedBody?
     private var tally = Tally()
     private var bar: ProgressBar?
     private var session: BusSession?
     private var isRemoved = false
-    /// Cancellations of an interrupted run to whose answers it waits.
+    /// Cancellations without an answer after an interrupt.
     private var unansweredCancels = 0
     private var isInterrupted = false
-    /// Whether files of the broker's spool can become outputs; nil before it has told where that is.
+    /// Whether files of the spool can be moved to the destination; nil before the broker has named its spool.
     private var takesFiles: Bool?
 
     /// - Parameters:
-    ///   - mark: begins the IDs of its requests, as others may ask for something under the same handler.
-    ///   - readsInput: whether more URLs come from standard input.
+    ///   - mark: prefix of the request IDs, for a handler that other programs may share.
+    ///   - readsInput: whether further URLs come from standard input.
     init(
         _ urls: [String], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
         body: [UInt8]?,
@@ -76,7 +76,7 @@ final class GetRun {
         stream = urls.count == 1 && !readsInput ? destination.stream() : nil
     }
 
-    /// Fetches all, or as many as it takes until something ends it.
+    /// Fetches all URLs, unless an error or a signal ends the run.
     func carryOut(over session: BusSession) throws -> ExitStatus {
         self.session = session
         session.onSignal = { [unowned self] in interrupted() }
@@ -84,7 +84,7 @@ final class GetRun {
             (known, tally, received.values.reduce(0, +))
         }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
-        // After the connection's hook, which tells.
+        // Added after the hook of the connection, which emits events.
         let hook = session.loop.addHook { [unowned self] in
             flush()
             return .untilEvent
@@ -95,7 +95,7 @@ final class GetRun {
             bar?.end()
             bar = nil
             input = nil
-            // With what is not finished of a file.
+            // Discards an incomplete file.
             stream = nil
             self.session = nil
         }
@@ -105,10 +105,10 @@ final class GetRun {
         return isInterrupted ? .interrupted : tally.status
     }
 
-    /// URLs of which it knows.
+    /// Number of URLs known so far.
     private var known: Int { settled + urls.count }
 
-    /// Says which files were replaced and, on a terminal or with -v, how many of several bodies the cache had.
+    /// Reports replaced files and, on a terminal or with -v, the number of bodies from the cache.
     private func summarize() {
         if destination.replaced > 0 {
             bar?.clear()
@@ -136,7 +136,7 @@ final class GetRun {
         }
     }
 
-    /// Asks for the first URLs, once it is known how their bodies are to come.
+    /// Sends the first requests, once the location of the spool is known.
     private func begin() {
         guard let session, takesFiles == nil, !isInterrupted else { return }
         takesFiles = destination.takesFiles(of: session.connection.spool)
@@ -144,7 +144,7 @@ final class GetRun {
         submit()
     }
 
-    /// URLs have come from standard input, or it has ended.
+    /// Adds URLs from standard input, or handles its end.
     private func listed(_ new: [String]) {
         urls += new
         guard let input, input.hasEnded else { return submit() }
@@ -162,7 +162,7 @@ final class GetRun {
         } catch {
             switch error {
             case .broken: session?.end(Complaint(.cannotWrite))
-            // The signal's own event follows.
+            // The event of the signal follows.
             case .interrupted: return
             case .lostSource: return
             case .cannotWrite(let sentence):
@@ -190,7 +190,7 @@ final class GetRun {
                     if session.connection.askAgain(delivery) { return }
                     outcome.detail = "its file in the spool is gone"
                 case .broken: return session.end(Complaint(.cannotWrite))
-                // The signal's own event follows.
+                // The event of the signal follows.
                 case .interrupted: return
                 case .cannotWrite(let sentence): outcome.detail = sentence
                 }
@@ -202,8 +202,8 @@ final class GetRun {
         submit()
     }
 
-    /// Acknowledges the terminal of a request that another program made under the same handler, unless that would
-    /// remove a result from the broker's disk.
+    /// Acknowledges a terminal of another program's request under the same handler, unless that would delete a durable
+    /// result.
     private func ignored(_ delivery: Delivery, _ session: BusSession) {
         guard delivery.terminal.isDurable else { return session.connection.finish(delivery) }
         let sentence =
@@ -227,13 +227,13 @@ final class GetRun {
         submit()
     }
 
-    /// The first signal removes what was asked for and awaits the answer; the second one does not wait.
+    /// Removes the pending requests at the first signal and awaits the answer. A second signal ends the run at once.
     private func interrupted() {
         guard let session else { return }
         guard !isInterrupted else { return session.end(Complaint(.interrupted)) }
         isInterrupted = true
         if isShared {
-            // What other programs asked for under the handler is theirs, and may be durable.
+            // Requests of other programs under the handler stay, and may be durable.
             unansweredCancels = underWay.count
             isRemoved = underWay.isEmpty
             for request in underWay.keys { session.connection.cancel(RequestKey(handler, request)) }
@@ -267,7 +267,7 @@ final class GetRun {
         readOn()
     }
 
-    /// Reads more of the list once all of it that is known was asked for.
+    /// Reads more of the list once all known URLs have a request.
     private func readOn() {
         guard let input, !isInterrupted, next == urls.count else {
             input?.pause()
@@ -279,7 +279,7 @@ final class GetRun {
         input.resume()
     }
 
-    /// A request for a URL.
+    /// Creates the request for a URL.
     private func fetch(_ request: RequestID, _ url: String) -> Fetch {
         var fetch = firstFetch ?? options.fetch(handler, request, url, body: body)
         if firstFetch == nil { firstFetch = fetch }
@@ -312,12 +312,12 @@ final class GetRun {
         lines?.add(line.finished())
     }
 
-    /// Writes what was told.
+    /// Writes the JSON lines.
     private func flush() {
         guard lines != nil else { return }
         bar?.clear()
         lines?.flush()
-        // The event of the signal follows by itself.
+        // The event of the signal follows.
         if let obstacle = lines?.obstacle, obstacle.status != .interrupted { session?.end(obstacle) }
     }
 }

@@ -2,25 +2,25 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// A private broker for one run of this program.
+/// Private bus for one run of this program.
 final class PrivateBus {
-    /// How long it may take to come up.
+    /// Maximum time until it is ready.
     private static let patience = Duration.seconds(20)
 
     private let broker: PrivateBroker
     private let state: State
 
-    /// What the broker's events find, which come before there is a bus.
+    /// State shared with events that arrive before the bus exists.
     private final class State {
         var isReady = false
         var hasEnded = false
         var onDeath: () -> Void = {}
     }
 
-    /// Starts it and waits until it serves.
+    /// Starts the bus and waits until it is ready.
     ///
-    /// - Parameter cache: the folder of its cache; nil for none.
-    /// - Throws: `Complaint` when it does not come up, or a signal came first.
+    /// - Parameter cache: directory of its cache; nil for none.
+    /// - Throws: `Complaint` if it does not become ready or a signal arrives first.
     static func start(_ loop: EventLoop, _ signals: SignalSource, workers: Int, cache: String?) throws -> PrivateBus {
         let state = State()
         let broker: PrivateBroker
@@ -46,7 +46,7 @@ final class PrivateBus {
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
         loop.remove(registration)
         guard state.isReady else {
-            // It has said what is wrong with the settings.
+            // The supervisor has already reported the invalid setting.
             if broker.end() == .code(ExitStatus.configuration.rawValue) { throw Complaint(.configuration) }
             throw signals.next() == nil
                 ? Complaint(.noBroker, "no broker runs, and a private one did not start") : Complaint(.interrupted)
@@ -54,7 +54,7 @@ final class PrivateBus {
         return PrivateBus(broker, state)
     }
 
-    /// Starts its supervisor: a copy of this process, or this program anew where no copy can be made.
+    /// Starts the supervisor as a fork of this process, or as a new program where forking is impossible.
     private static func launch(_ start: PrivateStart) throws(SystemError) -> ChildProcess {
         let inherited = [start.readyDescriptor]
         let copy = try ChildProcess.fork(inheriting: inherited) {
@@ -69,15 +69,15 @@ final class PrivateBus {
         self.state = state
     }
 
-    /// Where it listens.
+    /// Runtime directory of the bus.
     var folder: RuntimeFolder { broker.folder }
 
-    /// Calls `handler` if it dies before it is ended.
+    /// Calls `handler` if the bus dies before ``end()``.
     func onDeath(_ handler: @escaping () -> Void) {
         state.onDeath = handler
         if state.hasEnded { handler() }
     }
 
-    /// Ends all its processes and removes its folder.
+    /// Ends all processes of the bus and removes its directory.
     func end() { broker.end() }
 }

@@ -58,7 +58,7 @@ struct BrokerCommand: ParsableCommand {
         }
     }
 
-    /// What the supervisor says first.
+    /// Reads the settings that the supervisor sends first.
     private static func settings(of supervisor: Int32) throws -> Settings {
         var lines: [String] = []
         while let line = LineChannel.awaitLine(supervisor) {
@@ -69,7 +69,7 @@ struct BrokerCommand: ParsableCommand {
     }
 }
 
-/// Where answers are kept for later.
+/// Location of the cache.
 struct CacheOptions: ParsableArguments {
     @Option(help: "The folder of the cache.", completion: .directory)
     var cacheFolder: String?
@@ -83,8 +83,8 @@ struct CacheOptions: ParsableArguments {
         }
     }
 
-    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual
-    /// one; nil for no cache.
+    /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
+    /// service, or the user's default. Nil for no cache.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
@@ -96,7 +96,7 @@ struct CacheOptions: ParsableArguments {
     }
 }
 
-/// Where durable requests are kept.
+/// Location of durable requests.
 struct DurableOptions: ParsableArguments {
     @Option(help: "The folder of durable requests.", completion: .directory)
     var durableFolder: String?
@@ -110,8 +110,8 @@ struct DurableOptions: ParsableArguments {
         }
     }
 
-    /// The folder named, else the runtime folder's own if that was named, else the service's, else the user's usual
-    /// one; nil for none.
+    /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
+    /// service, or the user's default. Nil if durable requests are disabled.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
@@ -123,12 +123,13 @@ struct DurableOptions: ParsableArguments {
     }
 }
 
-/// Where large bodies are kept.
+/// Location of the spool.
 struct SpoolOptions: ParsableArguments {
     @Option(help: "The folder of bodies too large to travel inline.", completion: .directory)
     var spool: String?
 
-    /// The spool named, else the runtime folder's own if that was named, else the service's, else the user's usual one.
+    /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
+    /// service, or the user's default.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String {

@@ -5,7 +5,7 @@ internal import EarshotDisk
 internal import EarshotLoop
 internal import Glibc
 
-/// `earshot cache`: what is kept for later.
+/// `earshot cache`: inspection of the stored responses.
 struct CacheCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cache",
@@ -13,7 +13,7 @@ struct CacheCommand: ParsableCommand {
         discussion: "It reads the cache's files, beside a broker that has them too. Only `clear` wants them alone.",
         subcommands: [Stat.self, List.self, Verify.self, Clear.self])
 
-    /// Where it is.
+    /// Location of the cache.
     struct Place: ParsableArguments {
         @Option(help: "The folder of the cache.", completion: .directory)
         var cacheFolder: String?
@@ -138,7 +138,7 @@ struct CacheCommand: ParsableCommand {
         }
     }
 
-    /// Does something with the files.
+    /// Runs `body` and converts its errors into a `Complaint`.
     private static func reading<Value>(_ body: () throws -> Value) throws -> Value {
         do {
             return try body()

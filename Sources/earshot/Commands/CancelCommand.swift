@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotWire
 
-/// `earshot cancel`: ends one request.
+/// `earshot cancel`: removal of one request.
 struct CancelCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "End one request. No error if there is none of that name.")

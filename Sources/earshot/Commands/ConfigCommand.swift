@@ -5,7 +5,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot config`: what is set, and where that comes from.
+/// `earshot config`: the effective settings and the source of each.
 struct ConfigCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
@@ -40,7 +40,7 @@ struct ConfigCommand: ParsableCommand {
     }
 }
 
-/// `earshot set`: changes a setting of the broker that runs.
+/// `earshot set`: change of a setting of the running broker.
 struct SetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "set",
@@ -89,9 +89,9 @@ struct SetCommand: ParsableCommand {
     }
 }
 
-/// The list of settings, for people.
+/// Printed list of settings.
 enum SettingList {
-    /// Asks the broker, and shows what it says.
+    /// Prints the settings of the running broker.
     static func ask(_ place: PlaceOptions) throws {
         guard let json = Question.joined(try Question.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
@@ -102,12 +102,12 @@ enum SettingList {
         try show(lines)
     }
 
-    /// Shows what is set here.
+    /// Prints the settings that were read from files and variables.
     static func show(_ rows: [Settings.Row]) throws(Complaint) {
         try show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] })
     }
 
-    /// Name and pattern, value, source in three columns.
+    /// Prints three columns: name with pattern, value, source.
     private static func show(_ rows: [[String]]) throws(Complaint) {
         let lines = rows.map { row in
             [row[1].isEmpty ? row[0] : "\(row[0]) \(row[1])", row[2], row[3]].map(TerminalText.escaped)

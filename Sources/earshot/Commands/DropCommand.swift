@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotWire
 
-/// `earshot drop`: removes a handler, or all below a name.
+/// `earshot drop`: removal of a handler, or of all handlers below a name.
 struct DropCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "drop",

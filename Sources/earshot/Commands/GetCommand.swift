@@ -6,7 +6,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot get`: fetches URLs and writes what comes.
+/// `earshot get`: fetches URLs and writes the bodies.
 struct GetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "get",
@@ -68,7 +68,7 @@ struct GetCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var wanted = urls.map(URLText.percentEncoded)
-            // Where each URL has a place of its own, nothing has to wait for the end of the list.
+            // A body with its own place need not wait for the end of the list.
             let readsInput = input == "-" && (directory != nil || json && output == nil)
             if let input, !readsInput { wanted += try URLList.read(input) }
             guard !wanted.isEmpty || readsInput else { throw Complaint(.noInput, "the list is empty") }
@@ -95,7 +95,7 @@ struct GetCommand: ParsableCommand {
         guard let handler = handler ?? HandlerID("get/\(getpid())-\(random)") else {
             throw Complaint(.other, "no handler")
         }
-        // Its own one nobody else knows.
+        // A generated handler has no other users, so its request IDs need no prefix.
         let run = GetRun(
             wanted, readsInput: readsInput, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body,
             to: destination,
@@ -108,21 +108,21 @@ struct GetCommand: ParsableCommand {
         return try run.carryOut(over: session)
     }
 
-    /// Nil where a broker runs.
+    /// Starts a private bus; returns nil if a broker runs.
     private func privateBus(_ loop: EventLoop, _ signals: SignalSource, count: Int) throws -> PrivateBus? {
         let folder = try place.folder()
         if try BusSession.isServed(folder) { return nil }
         guard !noSpawn else {
             throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
         }
-        // A worker for each few URLs: one starts faster than many.
+        // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
             loop, signals, workers: min(cores, 1 + count / 64),
             cache: noCache ? nil : Self.usualCache())
     }
 
-    /// The user's cache; nil, with a line on standard error, for one that others could change.
+    /// Returns the user's cache. For a directory that others can change it prints a warning and returns nil.
     private static func usualCache() -> String? {
         guard let path = try? RuntimeFolder.usualCache() else { return nil }
         do throws(StoreError) {

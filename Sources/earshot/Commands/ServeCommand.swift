@@ -5,7 +5,7 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWorker
 
-/// `earshot serve`: the supervisor of a broker and its workers.
+/// `earshot serve`: a supervisor of one broker and its workers.
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",

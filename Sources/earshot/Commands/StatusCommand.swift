@@ -4,7 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot status`: what the broker does.
+/// `earshot status`: the state of the broker.
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "status", abstract: "Tell what the broker does.")
 
@@ -21,7 +21,7 @@ struct StatusCommand: ParsableCommand {
     }
 }
 
-/// `earshot why`: what one request waits for.
+/// `earshot why`: the state of one request, and the reason why it waits.
 struct WhyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "why", abstract: "Tell why a request is not done yet.")
@@ -45,14 +45,14 @@ struct WhyCommand: ParsableCommand {
     }
 }
 
-/// A question to the broker.
+/// Query of the broker, with all pages of its answer.
 enum Question {
-    /// Tables of answers, and the questions for their further pages.
+    /// Tables in answers, with the queries for their further pages.
     private static let tables: [(name: String, query: Query)] = [
         ("workers", .workers), ("origins", .origins), ("settings", .settings),
     ]
 
-    /// The broker's answers, JSON: the first, and those for the rest of its tables.
+    /// Returns the JSON answers: the first one, then those for the further pages of its tables.
     static func answers(_ query: Query, in place: PlaceOptions) throws -> [[UInt8]] {
         let failures = FailureReport(try place.folder()).sentences()
         do {
@@ -63,7 +63,7 @@ enum Question {
         }
     }
 
-    /// How long a broker that fails may take to answer between two of its deaths.
+    /// Maximum time for an answer while the broker is in a crash loop.
     private static let patience = Duration.seconds(2)
 
     private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [[UInt8]] {
@@ -90,7 +90,7 @@ enum Question {
         return answers
     }
 
-    /// The first answer, its tables completed by the entries of the others.
+    /// Merges the pages into the first answer.
     static func joined(_ answers: [[UInt8]]) -> JSONValue? {
         let values = answers.compactMap { JSONValue($0) }
         guard values.count == answers.count, case .object(let members)? = values.first else { return nil }
@@ -105,13 +105,14 @@ enum Question {
             })
     }
 
-    /// Asks, and writes the answer to standard output.
-    /// - Parameter show: makes text for people of the answer.
+    /// Queries the broker and prints the answer.
+    ///
+    /// - Parameter show: renders the answer as text.
     static func ask(_ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String) throws {
         let answers = try answers(query, in: place)
         var text: [UInt8] = []
         if json {
-            // A line for each answer, as the broker says it.
+            // One line for each answer, as received.
             for answer in answers { text += answer + [UInt8(ascii: "\n")] }
         } else if let value = joined(answers) {
             text = Array(show(value).utf8)

@@ -4,7 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot submit`: asks for URLs and does not wait for them.
+/// `earshot submit`: sends requests without waiting for the results.
 struct SubmitCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "submit",
@@ -57,7 +57,7 @@ struct SubmitCommand: ParsableCommand {
                 case .answer: isTaken = true
                 case .accepted(let key) where key.handler == handler: accepted.insert(key.request)
                 case .terminal(let delivery, _) where delivery.key.handler == handler:
-                    // Of a handler nobody here listens to: why it was not taken.
+                    // Without a subscription a terminal arrives only for a rejected request.
                     let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
                     Complaint.say(outcome.sentence(verbosely: true))
                     if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
@@ -102,7 +102,7 @@ struct SubmitCommand: ParsableCommand {
         }
     }
 
-    /// The complaint of an output that failed after the broker had taken the requests.
+    /// Complaint about an output error after the broker has accepted the requests.
     private static func complaint(_ obstacle: Complaint, _ handler: HandlerID, _ count: Int) -> Complaint {
         guard let sentence = obstacle.sentence else { return obstacle }
         let state = "\(count) requests were submitted under \(handler): `earshot drop \(handler)` removes them"

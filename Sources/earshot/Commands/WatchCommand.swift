@@ -4,7 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// `earshot watch`: hears a handler's results.
+/// `earshot watch`: prints the results of a handler.
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
@@ -49,7 +49,7 @@ struct WatchCommand: ParsableCommand {
         try conclude {
             var tally = Tally()
             var destination = Destination.nowhere()
-            // A result that was not printed is not acknowledged: a durable one goes to the next subscriber.
+            // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.find(in: place.folder(), client: "watch", finishesNone: true) {
                 session, event in
                 switch event {
@@ -59,7 +59,7 @@ struct WatchCommand: ParsableCommand {
                         tally.count(try tell(delivery, body, &destination, session))
                         session.connection.finish(delivery)
                     } catch let complaint as Complaint {
-                        // The event of the signal follows by itself.
+                        // The event of the signal follows.
                         if complaint.status != .interrupted { session.end(complaint) }
                     } catch {
                         session.end(Complaint(.other, "\(error)"))
@@ -109,7 +109,7 @@ struct WatchCommand: ParsableCommand {
                 case .lostSource, .broken: outcome.detail = "its file in the spool is gone"
                 }
                 let sentence = "\(name) \(outcome.sentence(verbosely: failure.verbose))"
-                // A broker that restarts empties its spool: an ordinary result is lost then, and the next ones are not.
+                // A restarting broker empties its spool. Only the results of before are lost, so the command continues.
                 guard case .lostSource = error, !terminal.isDurable else {
                     throw Complaint(.cannotWrite, sentence + stays)
                 }

@@ -4,7 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import EarshotWorker
 
-/// `earshot work`: serves schemes of one's own with a program.
+/// `earshot work`: serves URL schemes with a program.
 struct WorkCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "work",
@@ -75,7 +75,7 @@ struct WorkCommand: ParsableCommand {
             var options = ProgramOptions(
                 workPath: folder.workPath, schemes: scheme, slots: slots, program: path, arguments: program)
             options.contentType = contentType
-            // What the program asks of the bus, it asks of the same one.
+            // Requests of the program itself go to the same bus.
             options.variables["EARSHOT_RUNTIME"] = folder.path
             let names = scheme.map { $0 + ":" }.joined(separator: " ")
             let worker = ProgramWorkerProcess(options: options, logger: LineLog.logger("work", log.logLevel)) {

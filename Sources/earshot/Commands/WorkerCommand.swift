@@ -4,7 +4,7 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWorker
 
-/// `earshot worker`: one worker for a broker that runs.
+/// `earshot worker`: one worker of a running broker.
 struct WorkerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "worker", abstract: "Run one worker. `earshot serve` runs a broker with its workers.")
@@ -34,7 +34,7 @@ struct WorkerCommand: ParsableCommand {
     }
 }
 
-/// What a worker can be told, alone or under the supervisor.
+/// Options of a worker, alone or under the supervisor.
 struct WorkerTuning: ParsableArguments {
     @Option(help: "What is said in User-Agent when a request says nothing.")
     var userAgent: String?
@@ -66,7 +66,7 @@ struct WorkerTuning: ParsableArguments {
         }
     }
 
-    /// Options with what was told put in.
+    /// Returns `options` with the values of the command line.
     func options(_ options: WorkerOptions) -> WorkerOptions {
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }

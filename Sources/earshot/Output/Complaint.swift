@@ -3,10 +3,10 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// Why the program ends, for the eye and for the shell.
+/// Error that ends the program: a message for standard error and an exit status.
 struct Complaint: Error, CustomStringConvertible {
     let status: ExitStatus
-    /// A sentence; nil when nothing is to be said.
+    /// The message; nil for none.
     let sentence: String?
 
     init(_ status: ExitStatus, _ sentence: String? = nil) {
@@ -16,10 +16,10 @@ struct Complaint: Error, CustomStringConvertible {
 
     var description: String { sentence ?? status.meaning }
 
-    /// Says a line on standard error, with nothing in it that could command a terminal.
+    /// Prints a line to standard error, with control characters escaped.
     static func say(_ line: String) { write(TerminalText.escaped("earshot: \(line)")) }
 
-    /// Says lines on standard error, as ``say(_:)``.
+    /// Prints lines to standard error, as ``say(_:)``.
     static func say(lines text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         write(lines.map { TerminalText.escaped(String($0)) }.joined(separator: "\n"))
@@ -32,7 +32,7 @@ struct Complaint: Error, CustomStringConvertible {
 }
 
 extension ExitStatus {
-    /// What some work ends with: of an error it says the sentence.
+    /// Runs `work` and prints the message of its error. Returns its exit status.
     static func concluding(_ work: () throws -> ExitStatus) -> ExitStatus {
         do {
             return try work()
@@ -53,7 +53,7 @@ extension ExitStatus {
 }
 
 extension ParsableCommand {
-    /// Runs a command's work and ends the program with its status; every error becomes a sentence and a status.
+    /// Runs the work of a command and exits with its status.
     func conclude(_ work: () throws -> ExitStatus) throws {
         let status = ExitStatus.concluding(work)
         if status != .done { throw ExitCode(status.rawValue) }

@@ -2,42 +2,42 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// Where bodies are written.
+/// Destination of bodies.
 struct Destination {
     private enum Place {
-        /// Bodies are not kept.
+        /// Bodies are discarded.
         case nowhere
         case standardOutput
-        /// The one file.
+        /// A single file.
         case file(String)
         case folder(String, OpenFolder)
     }
 
-    /// Why a body is not where it should be.
+    /// Reason why a body was not written.
     enum Failure: Error {
-        /// The source has gone or is not what it was: the body can be asked for again.
+        /// The source is missing or has changed. The body can be requested again.
         case lostSource
-        /// Nobody reads standard output any more.
+        /// The reader of standard output has closed it.
         case broken
         case interrupted
-        /// A sentence.
+        /// The message.
         case cannotWrite(String)
     }
 
-    /// What a body is written from.
+    /// Source of a body.
     enum Body {
         case bytes([UInt8])
-        /// The spool's path, the length it must have, and whether it is this program's own.
+        /// Path in the spool, expected length in bytes, and whether this program owns the file exclusively.
         case file(String, length: Int, isOwn: Bool)
     }
 
     private let place: Place
     private var names = FileNames()
-    /// Ends a write that waits.
+    /// Descriptor that aborts a blocked write when it is readable.
     private let interrupt: Int32
-    /// Files of earlier runs that it has replaced in its folder.
+    /// Number of replaced files in the directory.
     private(set) var replaced = 0
-    /// How files of the spool become outputs; nil where they do not.
+    /// Mover of spool files to the destination; nil where files are copied.
     private let mover: FileMover?
 
     static func nowhere() -> Destination { Destination(place: .nowhere, interrupt: -1) }
@@ -51,9 +51,9 @@ struct Destination {
         return Destination(place: .file(path), interrupt: interrupt, mover: mover)
     }
 
-    /// A folder, made if it is not there.
+    /// Opens a directory, and creates it if it is missing.
     ///
-    /// - Throws: `Complaint` when it cannot be made.
+    /// - Throws: `Complaint` if it can be neither opened nor created.
     static func folder(_ path: String, interrupt: Int32) throws(Complaint) -> Destination {
         do throws(ClientError) {
             try Folder.make(path, mode: 0o777)
@@ -74,14 +74,14 @@ struct Destination {
         self.mover = mover
     }
 
-    /// Whether it has a use for files of this spool that are nobody else's.
+    /// Whether exclusively owned files of this spool can be moved to the destination.
     func takesFiles(of spool: String?) -> Bool { spool.map { mover?.reaches($0) == true } ?? false }
 
-    /// The path of the one file, as it was given; nil if there is none.
+    /// Path of the single file, as given; nil without one.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
 
-    /// Writes the one body while it arrives; nil where that is not possible, as bodies are not kept or what is there is
-    /// not to be replaced.
+    /// Returns a writer that streams the single body. Nil if bodies are discarded, have their own files, or the
+    /// destination is a device.
     func stream() -> StreamedBody? {
         switch place {
         case .standardOutput: return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
@@ -90,10 +90,10 @@ struct Destination {
         }
     }
 
-    /// Writes the body of `url`, whole or not at all where it becomes a file.
+    /// Writes the body of `url`. A regular file is written completely or not at all.
     ///
-    /// - Parameter flushed: whether a new file has to outlive a power cut.
-    /// - Returns: the file's path; nil if it is none.
+    /// - Parameter flushed: whether a new file must survive a power cut.
+    /// - Returns: path of the file; nil without one.
     mutating func write(_ body: Body, of url: String, flushed: Bool = false) throws(Failure) -> String? {
         switch place {
         case .nowhere: return nil
@@ -104,7 +104,7 @@ struct Destination {
             try writeFile(path, body)
             return path
         case .folder(let folder, let opened):
-            // Opened first: a source that is gone must not cost a name.
+            // Opened first, so that a missing source uses up no name.
             let source = try Source(body)
             let name = names.name(for: url)
             let path = "\(folder)/\(name)"
@@ -131,8 +131,8 @@ struct Destination {
         try write(body, to: descriptor)
     }
 
-    /// The path of the file that a new one takes the place of, behind links as any program would write it; nil for a
-    /// device or a named pipe, which is written to and not replaced.
+    /// Returns the path that a new file replaces, with symbolic links resolved. Nil for a device or a named pipe, which
+    /// is opened for writing.
     private static func replaced(_ path: String) -> String? {
         var status = stat()
         guard unsafe stat(ByteText.path(path), &status) == 0 else { return path }
@@ -162,12 +162,12 @@ struct Destination {
         try Source(body).write(to: Output(descriptor, interrupt: interrupt), "the output")
     }
 
-    /// What `errno` says of a file.
+    /// Failure with the text of `errno`.
     static func cannot(_ verb: String, _ path: String) -> Failure {
         .cannotWrite(unsafe "cannot \(verb) \(path): \(String(cString: strerror(errno)))")
     }
 
-    /// A body that can be read.
+    /// Readable body.
     private final class Source {
         private let body: Body
         private let descriptor: Int32
@@ -187,11 +187,12 @@ struct Destination {
 
         deinit { if descriptor >= 0 { close(descriptor) } }
 
-        /// Whether it is a file of this program alone.
+        /// Whether this program owns the file exclusively.
         var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
 
-        /// Gives it the name of the output, if it is a file that may have it.
-        /// - Returns: false if it has to be copied.
+        /// Moves an exclusively owned file to its output path.
+        ///
+        /// - Returns: false if the file must be copied.
         func moves(by mover: FileMover?, to name: String, in folder: Int32) -> Bool {
             guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
             return mover.move(path, open: descriptor, to: name, in: folder)
@@ -207,7 +208,7 @@ struct Destination {
         }
     }
 
-    /// Throws what kept a body from being written.
+    /// Throws the failure of a write.
     static func check(_ outcome: Output.Outcome, _ name: String) throws(Failure) {
         switch outcome {
         case .done: return

@@ -3,9 +3,9 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 
-/// A file in the runtime folder in which a supervisor whose broker fails says so: there may be no broker to ask.
+/// File in the runtime directory that names children in a crash loop. Clients read it while no broker answers.
 struct FailureReport {
-    /// More than a thousand places fill.
+    /// Maximum size of the file, in bytes. A thousand entries are smaller.
     private static let mostBytes = 1 << 17
 
     private let folder: RuntimeFolder
@@ -15,7 +15,7 @@ struct FailureReport {
         self.folder = folder
     }
 
-    /// Replaces what it says. Without room on the disk it is not there, and the log tells as well.
+    /// Replaces the file. On a full disk the file is missing, and only the log has the failures.
     func write(_ failures: [ChildFailure]) {
         let bytes = Array(failures.map { $0.line + "\n" }.joined().utf8)
         let draft = path + ".new"
@@ -28,7 +28,7 @@ struct FailureReport {
 
     func remove() { _ = unsafe unlink(path) }
 
-    /// A sentence for each failing place, for people; none while no supervisor runs that could have said it.
+    /// Messages about the failing children; empty without a running supervisor.
     func sentences() -> [String] {
         let isSupervised = (try? LockFile.isHeld(folder.supervisorLock)) ?? false
         guard isSupervised, let bytes = try? InputFile.read(path, atMost: Self.mostBytes) else {

@@ -1,26 +1,26 @@
 internal import EarshotClient
 internal import EarshotWire
 
-/// What became of one request, as it is told.
+/// Outcome of one request, as messages and JSON lines show it.
 struct FetchOutcome {
-    /// The code for a body that came and could not be written.
+    /// Code for a received body that could not be written.
     static let writeFailed = "write-failed"
 
-    /// The URL as it was given.
+    /// URL as given.
     let url: String
-    /// HTTP status; nil if there was no answer.
+    /// HTTP status; nil without a response.
     var status: Int?
-    /// Nil if all went well.
+    /// Failure code; nil for success.
     var code: String?
     var detail: String?
     var response: Terminal.Response?
-    /// Where the body was written.
+    /// Path of the written body.
     var path: String?
 
-    /// Whether the cache had the body.
+    /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
-    /// Says that the cache had the body, without secrets of the URL; nil if it came from a server.
+    /// Message that the body came from the cache, without secrets of the URL. Nil for a body from a server.
     var cacheSentence: String? {
         guard code == nil else { return nil }
         return switch response?.source {
@@ -30,9 +30,9 @@ struct FetchOutcome {
         }
     }
 
-    /// `URL: sentence (code)`
+    /// Message of the form `URL: text (code)`.
     ///
-    /// - Parameter verbosely: whether the URL is told whole, with what may be secret in it.
+    /// - Parameter verbosely: whether the URL is complete, including parts that may be secret.
     func sentence(verbosely: Bool) -> String {
         let code = code ?? ""
         var text = detail ?? FetchOutcome.sentences[code] ?? "it failed"
@@ -40,7 +40,7 @@ struct FetchOutcome {
         return "\(verbosely ? url : URLText.discreet(url)): \(text) (\(code))"
     }
 
-    /// The members that every command tells in JSON.
+    /// Writes the members that the JSON lines of all commands share.
     func write(to line: inout JSONLine) {
         line.member("url", url)
         line.member("status", status)
@@ -57,7 +57,7 @@ struct FetchOutcome {
         line.member("elapsed-ms", response.elapsedMilliseconds)
     }
 
-    /// For codes that come without a detail.
+    /// Texts for codes without a detail.
     private static let sentences = [
         "connect-refused": "the host refuses the connection",
         "connect-failed": "cannot connect to the host",

@@ -1,7 +1,7 @@
 internal import EarshotClient
 internal import EarshotLoop
 
-/// One JSON object on one line.
+/// Writer of one JSON object on one line.
 struct JSONLine {
     private var bytes = [UInt8(ascii: "{")]
 
@@ -9,7 +9,7 @@ struct JSONLine {
         bytes.reserveCapacity(512)
     }
 
-    /// A text; left out if there is none.
+    /// Appends a string; nothing for nil.
     mutating func member(_ name: String, _ value: String?) {
         guard let value else { return }
         begin(name)
@@ -18,14 +18,14 @@ struct JSONLine {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// A number; left out if there is none.
+    /// Appends a number; nothing for nil.
     mutating func member(_ name: String, _ value: Int?) {
         guard let value else { return }
         begin(name)
         bytes.append(contentsOf: String(value).utf8)
     }
 
-    /// The line, with its end.
+    /// Returns the line with its line break.
     consuming func finished() -> [UInt8] {
         bytes.append(UInt8(ascii: "}"))
         bytes.append(UInt8(ascii: "\n"))
@@ -45,7 +45,7 @@ struct JSONLine {
     }
 
     private mutating func append(_ value: String) {
-        // Nearly all are as they are: to look at each character takes ten times as long.
+        // Most strings need no escapes. A check of each character takes ten times as long.
         if value.utf8.allSatisfy(Self.isPlain) {
             bytes.append(contentsOf: value.utf8)
             return
@@ -56,10 +56,10 @@ struct JSONLine {
             case "\\": bytes.append(contentsOf: "\\\\".utf8)
             default:
                 if ByteText.byte(of: scalar) != nil {
-                    // JSON has no form for a byte that is not UTF-8.
+                    // JSON cannot represent a byte that is not UTF-8.
                     bytes.append(contentsOf: "\u{fffd}".utf8)
                 } else if TerminalText.isControl(scalar) {
-                    // It could command a terminal that shows the line, or hide in it.
+                    // Control characters could manipulate the terminal that shows the line.
                     for unit in String(scalar).utf16 {
                         let digits = String(unit, radix: 16)
                         bytes.append(

@@ -1,41 +1,41 @@
 internal import EarshotClient
 
-/// JSON that the broker says, for showing it. Members keep their order.
+/// JSON value of the broker, for display. Members keep their order.
 enum JSONValue: Equatable {
-    /// A number, a truth or null, as it was written; or a text.
+    /// A number, a Boolean or null as received, or a string.
     case scalar(String)
     case array([JSONValue])
     case object([Member])
 
-    /// One member of an object.
+    /// Member of an object.
     struct Member: Equatable {
         let name: String
         let value: JSONValue
     }
 
-    /// Values within values that are read: ours are three deep.
+    /// Maximum nesting depth. Answers of the broker use three levels.
     private static let mostDepth = 16
 
-    /// Nil if `bytes` are not JSON.
+    /// Parses `bytes`; nil if they are not JSON.
     init?(_ bytes: [UInt8]) {
         var reader = Reader(rest: bytes[...])
         guard let value = reader.value(depth: 0) else { return nil }
         self = value
     }
 
-    /// A member of an object by its name.
+    /// Returns a member of an object by its name.
     func member(_ name: String) -> JSONValue? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name == name }?.value
     }
 
-    /// A text, or a number as it was written; nil for a list or an object.
+    /// A string, or a number as received; nil for an array or an object.
     var text: String? {
         guard case .scalar(let text) = self else { return nil }
         return text
     }
 
-    /// A line for each member; for each item of a list a line of its own below.
+    /// Renders one line per member, and one indented line per item of an array.
     func report() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }
         return members.map { member in
@@ -44,7 +44,7 @@ enum JSONValue: Equatable {
         }.joined()
     }
 
-    /// A line for each member, the values below each other; the items of a list each on a line.
+    /// Renders two columns, names and values. Items of an array have one line each.
     func table() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }
         let width = members.reduce(0) { max($0, $1.name.count) } + 2

@@ -2,8 +2,7 @@ internal import EarshotClient
 internal import Glibc
 internal import Logging
 
-/// Log lines on standard error: `earshot broker[123]: warning: text`. Control characters are escaped here once more,
-/// whoever let them through.
+/// Log lines on standard error: `earshot broker[123]: warning: text`. Control characters are escaped in any case.
 struct LineLog: LogHandler {
     let role: String
     var logLevel: Logger.Level

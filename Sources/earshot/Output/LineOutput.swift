@@ -1,25 +1,25 @@
-/// Lines for standard output that are written together, since a system call for each is slow.
+/// Buffered lines for standard output. One system call writes many lines.
 struct LineOutput {
-    /// Bytes that are not kept for longer.
+    /// Buffer size that triggers a flush, in bytes.
     private static let mostBytes = 64 << 10
 
     private let output: StandardOutput
     private var lines: [UInt8] = []
-    /// The error that stopped the output. A part of a line may have been written; nothing follows it.
+    /// Error that stopped the output. A line may be incomplete; no further line is written.
     private(set) var obstacle: Complaint?
 
-    /// - Parameter interrupt: a descriptor that is readable when a write is to be given up; -1 for none.
+    /// - Parameter interrupt: descriptor that aborts a blocked write when it is readable; -1 for none.
     init(interrupt: Int32 = -1) {
         output = StandardOutput(interrupt: interrupt)
     }
 
-    /// Keeps a line for ``flush()``, which also happens when many bytes wait.
+    /// Buffers a line. Flushes if the buffer is full.
     mutating func add(_ line: [UInt8]) {
         lines += line
         if lines.count >= Self.mostBytes { flush() }
     }
 
-    /// Writes the lines that wait.
+    /// Writes the buffered lines.
     mutating func flush() {
         guard !lines.isEmpty else { return }
         if obstacle == nil {
@@ -28,7 +28,7 @@ struct LineOutput {
         lines.removeAll(keepingCapacity: true)
     }
 
-    /// Writes the lines that wait.
+    /// Writes the buffered lines.
     ///
     /// - Throws: the first error of the output.
     mutating func finish() throws(Complaint) {

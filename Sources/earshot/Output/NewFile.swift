@@ -1,39 +1,39 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// A file that gets its name once it is whole. Dropped before, it is gone.
+/// File that appears under its name only when it is complete. It is deleted if it is dropped earlier.
 ///
-/// It has no name until then, so nothing is left of a program that is killed. Where the file system has no such files it
-/// has a name of its own beside its path, which only an orderly end removes.
+/// It is an unnamed file where the file system supports that, so a killed program leaves nothing behind. Otherwise it
+/// has a temporary name beside its path, which remains after a kill.
 final class NewFile {
-    /// Where its bytes go.
+    /// Output for the content.
     let output: Output
-    /// What the names are relative to; nil for the current folder.
+    /// Directory of relative names; nil for the current directory.
     private let folder: OpenFolder?
     private let name: [CChar]
-    /// As messages show it.
+    /// Path for messages.
     private let path: String
     private let temporary: [CChar]
     private let descriptor: Int32
     /// Whether `temporary` names the file.
     private var isNamed: Bool
 
-    /// This process, which writes no two files with one name at once. Not its number: in another container, with the
-    /// same folder, another process has that too.
+    /// Random ID of this process, which writes no two files of one name concurrently. A process ID would collide with
+    /// that of a process in another container with the same directory.
     private static let writer = String(UInt64.random(in: 0 ... .max), radix: 36)
-    /// The one name of what is not whole yet in a folder: the kernel looks for a name that it knows.
+    /// Temporary name of all files in a directory. A constant name stays in the directory cache of the kernel.
     private static let usualTemporary = ".earshot-\(writer).part"
 
-    /// Begins one that becomes, or replaces, the file at `path`.
+    /// Begins a file that will create or replace `path`.
     convenience init(for path: String) throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
         let name = path[slash...]
-        // The name of a file has 255 bytes at most.
+        // A file name has at most 255 bytes.
         let shown = name.utf8.count <= 200 ? name : "long"
         try self.init(nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part")
     }
 
-    /// Begins one that becomes, or replaces, the file of this name in an open folder, which has `path`. One at a time.
+    /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
     convenience init(in folder: OpenFolder, named name: String, at path: String) throws(Destination.Failure) {
         try self.init(folder, name, at: path, NewFile.usualTemporary)
     }
@@ -65,35 +65,35 @@ final class NewFile {
         if isNamed { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
     }
 
-    /// Waits until the bytes are on the disk. A file system that allocates late reports only here that it is full.
+    /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
     func flush() throws(Destination.Failure) {
         guard fsync(descriptor) == 0 else { throw Destination.cannot("write", path) }
     }
 
-    /// Waits until the name is on the disk.
+    /// Waits until the name is on disk.
     func flushName() throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
         let parent = slash.map { String(path[...$0]) } ?? "."
         let opened = unsafe open(ByteText.path(parent), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        // A folder that its owner may write but not read cannot be flushed.
+        // A directory that its owner may write but not read cannot be flushed.
         if opened < 0, errno == EACCES { return }
         guard opened >= 0 else { throw Destination.cannot("open", parent) }
         defer { close(opened) }
         guard fsync(opened) == 0 else { throw Destination.cannot("write", parent) }
     }
 
-    /// Gives the file its name, once all of its bytes are written.
+    /// Names the complete file.
     ///
-    /// - Returns: whether it replaced another file of its folder; false where no folder is open.
+    /// - Returns: whether it replaced another file of its directory; false without an open directory.
     @discardableResult
     func commit() throws(Destination.Failure) -> Bool {
-        // A file with a temporary name does not notice whether its rename replaces another.
+        // The rename of a temporary name does not report whether it replaced a file.
         var replaces = isNamed && self.folder?.has(name) == true
         let folder = folder?.descriptor ?? AT_FDCWD
         if !isNamed {
             if UnnamedFile.name(descriptor, name, in: folder) { return false }
             replaces = true
-            // Only a rename replaces a file.
+            // Only a rename can replace a file.
             guard errno == EEXIST, UnnamedFile.name(descriptor, temporary, in: folder) else {
                 throw Destination.cannot("write", path)
             }

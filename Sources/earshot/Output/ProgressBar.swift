@@ -1,9 +1,9 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// A line on a terminal that tells how far it is; nothing at all where standard error is none.
+/// Progress line on a terminal. There is none if standard error is no terminal.
 final class ProgressBar {
-    /// Between two drawings.
+    /// Redraw interval.
     private static let interval = Duration.milliseconds(200)
 
     private let loop: EventLoop
@@ -12,7 +12,7 @@ final class ProgressBar {
     private var timer: TimerID?
     private var isShown = false
 
-    /// Nil if standard error is no terminal.
+    /// Fails if standard error is no terminal.
     init?(_ loop: EventLoop, read: @escaping () -> (total: Int, tally: Tally, bytesUnderWay: Int)) {
         guard isatty(STDERR_FILENO) == 1 else { return nil }
         self.loop = loop
@@ -23,14 +23,14 @@ final class ProgressBar {
 
     deinit { clear() }
 
-    /// Takes the line away, before another one is written or at the end.
+    /// Erases the line before other output.
     func clear() {
         guard isShown else { return }
         isShown = false
         ProgressBar.write("\r\u{1b}[K")
     }
 
-    /// Stops drawing.
+    /// Stops redrawing.
     func end() {
         clear()
         if let timer { loop.cancelTimer(timer) }

@@ -2,38 +2,37 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// A body that is written while it arrives, to standard output or into a new file.
+/// Writer that streams a growing body to standard output or into a new file.
 ///
-/// Its spool file is opened at the first PROGRESS that names it, and whatever its name becomes stays readable: bytes
-/// that were told of are there. Another generation is another body: a new file begins again, but what was written to
-/// standard output cannot be taken back.
+/// It opens the spool file at the first PROGRESS that names it. The open file stays readable after a rename, and
+/// contains all reported bytes. Another generation is a different body. A new file then starts again, but standard
+/// output cannot be undone.
 final class StreamedBody {
     private enum Target {
         case standardOutput(Output)
-        /// The path that the new file is for, and the file once there is something to write.
+        /// Destination path, and the file after the first write.
         case file(String, NewFile?)
     }
 
     private var target: Target
     private var descriptor: Int32 = -1
     private var generation: Generation?
-    /// Bytes that were written.
+    /// Number of bytes written.
     private(set) var written = 0
 
-    /// To standard output.
+    /// Streams to standard output.
     init(_ output: Output) {
         target = .standardOutput(output)
     }
 
-    /// Into a new file for `path`; nothing is made before a body grows in the spool.
+    /// Streams into a new file for `path`, created with the first bytes.
     init(newFileFor path: String) {
         target = .file(path, nil)
     }
 
     deinit { closeSource() }
 
-    /// Writes what has come; nothing where the file is not there any more, since another message tells of its next
-    /// name.
+    /// Writes the bytes that have arrived. Skips a missing spool file, because a later message has its new name.
     func progressed(_ progress: Progress) throws(Destination.Failure) {
         guard let path = progress.file, let generation = progress.generation else { return }
         try open(path, generation)
@@ -41,11 +40,11 @@ final class StreamedBody {
         try write(to: progress.received)
     }
 
-    /// Writes what is missing of the whole body, and gives a file its name.
+    /// Writes the rest of the complete body, and names a file.
     ///
-    /// - Returns: false if nothing is written: the body has to be written as one that came whole.
+    /// - Returns: false if nothing was written and the body must be written at once.
     func ended(_ response: Terminal.Response) throws(Destination.Failure) -> Bool {
-        // Who closes a file without a name last waits until its bytes are given back: be that the broker.
+        // The last close of a deleted file blocks until the kernel has freed its blocks. The broker should be last.
         defer { closeSource() }
         guard written > 0 else { return false }
         switch target {
@@ -74,7 +73,7 @@ final class StreamedBody {
         descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     }
 
-    /// Drops the new file, as what is in it is of another body.
+    /// Discards the new file, whose content belongs to another body.
     private func beginAnew(_ path: String) {
         closeSource()
         generation = nil

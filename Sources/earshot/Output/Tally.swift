@@ -1,11 +1,11 @@
 internal import EarshotWire
 
-/// How many requests ended how, and what that makes of the program's end.
+/// Counters of outcomes, and the exit status that follows from them.
 struct Tally {
     private(set) var succeeded = 0
     private(set) var failed = 0
     private(set) var bytes = 0
-    /// Bodies that came from the cache, revalidated ones included.
+    /// Number of bodies from the cache, including revalidated ones.
     private(set) var cached = 0
     var total: Int { succeeded + failed }
     private var causes: Set<ExitStatus> = []
@@ -24,7 +24,7 @@ struct Tally {
     /// Counts requests that succeeded without a body.
     mutating func countSuccesses(_ count: Int) { succeeded += count }
 
-    /// Done; the one cause if all failed by it; else that some failed.
+    /// Success, the common cause of all failures, or a partial failure.
     var status: ExitStatus {
         if failed == 0 { return .done }
         guard succeeded == 0, causes.count == 1, let cause = causes.first else { return .someFailed }

@@ -1,30 +1,30 @@
 internal import EarshotClient
 internal import EarshotCore
 
-/// Where settings come from, weakest first: what is built in, the machine's file, the user's file, the environment, the
-/// arguments. Read again as a whole when SIGHUP comes.
+/// Sources of settings in ascending precedence: defaults, machine's file, user's file, environment variables, options.
+/// SIGHUP reads all of them again.
 struct Configuration: Sendable {
-    /// The only file to read; nil for the machine's and the user's.
+    /// Only file to read; nil for the files of machine and user.
     let file: String?
-    /// What was said as arguments.
+    /// Changes by options.
     let flags: [SettingChange]
-    /// What a pool of workers has when nobody says anything; nil where there is none.
+    /// Defaults of a pool of workers; nil for a broker without one.
     let pool: Pool?
-    /// Workers at most, whoever says what; nil for any number.
+    /// Upper limit for the number of workers, regardless of its source; nil for no limit.
     var mostWorkers: Int?
 
-    /// A pool of workers.
+    /// Defaults of a pool of workers.
     struct Pool: Sendable {
         let workers: Int
-        /// Of each worker.
+        /// Concurrent transfers of each worker.
         let slots: Int
-        /// Bytes of address space of each. A worker with 740 transfers has a twentieth of it.
+        /// Address space of each worker, in bytes. A worker with 740 transfers uses a twentieth of it.
         let memory = 4 << 30
     }
 
-    /// All of it, each value with its source.
+    /// Reads all sources. Each value records its source.
     ///
-    /// - Throws: `Complaint` when a file or a variable is wrong.
+    /// - Throws: `Complaint` if a file or a variable is invalid.
     func read() throws(Complaint) -> Settings {
         var settings = Settings()
         if let pool {
@@ -56,12 +56,12 @@ struct Configuration: Sendable {
         return settings
     }
 
-    /// The variable of a setting: `EARSHOT_ORIGIN_LIMIT`.
+    /// Environment variable of a setting, such as `EARSHOT_ORIGIN_LIMIT`.
     static func variable(_ name: SettingName) -> String {
         "EARSHOT_" + name.rawValue.uppercased().replacing("-", with: "_")
     }
 
-    /// The files, weakest first.
+    /// Files in ascending precedence.
     private var paths: [String] {
         if let file { return [file] }
         let own = Environment.value("XDG_CONFIG_HOME") ?? Environment.value("HOME").map { "\($0)/.config" }
@@ -71,7 +71,7 @@ struct Configuration: Sendable {
     private func apply(
         _ change: SettingChange, _ source: String, to settings: inout Settings
     ) throws(Complaint) {
-        // A file can be for both: a broker alone leaves the workers to others.
+        // A file may serve both roles. A broker without a pool ignores the settings of a supervisor.
         if pool == nil, case .number(let name, _) = change, name.isOfSupervisor { return }
         do throws(SettingError) {
             try settings.apply(change, source: source)

@@ -3,21 +3,21 @@ internal import EarshotWire
 internal import Glibc
 internal import TOMLKit
 
-/// A file of settings, TOML: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
-/// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. The one place that knows
-/// TOMLKit.
+/// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
+/// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. Only this
+/// type uses TOMLKit.
 enum ConfigurationFile {
-    /// Bytes of a file at most: a thousand rules take a tenth of it.
+    /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it.
     private static let mostBytes = 1 << 20
-    /// Keys of a rule's table.
+    /// Keys in the table of a rule.
     private static let terms = SettingChange.ruleTerms.map(\.key)
 
-    /// What the file says; nil if there is none.
+    /// Returns the settings of the file; nil if it does not exist.
     ///
     /// - Throws: `Complaint` that names the file and the key.
     static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
         guard let bytes = try bytes(path) else { return nil }
-        // TOMLKit takes text that ends at the first zero.
+        // TOMLKit stops at the first zero byte.
         guard !bytes.contains(0) else { throw complaint(path, "a zero byte is in it") }
         let table: TOMLTable
         do {
@@ -83,7 +83,7 @@ enum ConfigurationFile {
         }
     }
 
-    /// A number as SET takes it; of anything else what no setting takes.
+    /// Returns a number in the form of SET, and an invalid value for any other type.
     private static func text(_ value: any TOMLValueConvertible) -> String {
         if let number = value.int { return String(number) }
         let mostMilliseconds = Double(WireLimits.seconds) * 1_000

@@ -4,14 +4,14 @@ internal import EarshotLoop
 internal import EarshotWorker
 internal import Logging
 
-/// One run of what the supervisor has as children: its arguments as values.
+/// Run of a child of the supervisor, with its options.
 enum ChildRun {
     case broker(BrokerOptions)
     case worker(WorkerOptions)
 
-    /// Serves until it is told to end.
+    /// Runs until a signal ends it.
     ///
-    /// - Throws: `Complaint` when the place is taken or cannot be used, else the error of the call that failed.
+    /// - Throws: `Complaint` if a directory is in use or unfit; otherwise the error of the failed call.
     func run(_ logLevel: Logger.Level) throws -> ExitStatus {
         do {
             switch self {
@@ -31,9 +31,10 @@ enum ChildRun {
         }
     }
 
-    /// The same for another process, from the program's name on, but for a broker's settings, which it is told.
+    /// Returns the arguments that start the same run in another process, beginning with the name of the program. A
+    /// broker receives its settings by its channel instead.
     ///
-    /// - Parameter secret: the descriptor from which it reads the secret.
+    /// - Parameter secret: descriptor from which the process reads the secret.
     func arguments(in folder: RuntimeFolder, secret: Int32, _ logLevel: Logger.Level) -> [String] {
         let family = ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--secret-fd", String(secret)]
         switch self {

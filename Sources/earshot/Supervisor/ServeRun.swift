@@ -7,29 +7,28 @@ internal import Glibc
 internal import LibCrypto
 internal import Logging
 
-/// One run of `earshot serve`: its arguments as values.
+/// Run of `earshot serve`, with its options.
 struct ServeRun {
     let folder: RuntimeFolder
-    /// What each broker and each worker is told, but for what is of one of them alone.
+    /// Options that all brokers share, and those that all workers share.
     let broker: BrokerOptions
     let worker: WorkerOptions
     let configuration: Configuration
     let logLevel: Logger.Level
-    /// Told `ready` when programs can connect; nil for nobody.
+    /// Descriptor for the readiness message; nil for none.
     let readyDescriptor: Int32?
-    /// The process for which alone the bus is; nil for everybody.
+    /// Process ID of the only user of the bus; nil for a shared bus.
     let owner: Int32?
 
-    /// Supervises until a signal ends it.
+    /// Supervises until a signal ends the run.
     ///
-    /// - Parameter manager: who started it and wants to hear of it; nil for nobody.
+    /// - Parameter manager: service manager to notify; nil for none.
     func run(_ manager: ServiceManager?) throws -> ExitStatus {
-        // A copy of a process begins with the default of each signal.
+        // A fork inherits no signal handlers.
         SignalSource.ignoreBrokenPipes()
-        // First: an owner that dies sends one, which is to end all in order.
+        // Comes first: the death of the owner sends a signal, which must lead to a shutdown.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
-        // What Swift's runtime tells of a child that crashed: where, but nothing of its memory, which is
-        // confidential.
+        // Limits the crash report of Swift's runtime to the backtrace, because memory contents are confidential.
         unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
         if let owner, try !ParentProcess.bind(to: owner, signal: SIGTERM) { return .done }
         let initial = try configuration.read()
@@ -61,7 +60,7 @@ struct ServeRun {
 }
 
 extension ServeRun {
-    /// The supervisor of a private bus: what `earshot` makes of `start.arguments`, without reading them.
+    /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
     init(_ start: PrivateStart) {
         folder = start.folder
         var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.ownSpool)

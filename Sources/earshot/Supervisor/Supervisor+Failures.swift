@@ -1,12 +1,12 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// Children that die soon after each start: told once in the log, and to whoever asks for the broker's status.
+/// Crash loops: reported once in the log, and in the status of the broker.
 extension Supervisor {
-    /// A child has ended, or could not be started, that nobody wanted to end.
+    /// Records an unexpected exit or a failed start of a child.
     ///
-    /// - Parameter cause: what happened, a sentence about `post`'s child.
-    /// - Returns: how long the post stays empty.
+    /// - Parameter cause: message about the child.
+    /// - Returns: delay before the restart.
     func died(_ post: Post, after lived: Duration, _ cause: String) -> Duration {
         let wasFailing = post.rule.isFailing
         let pause = post.rule.lifeEnded(after: lived, using: &generator)
@@ -30,7 +30,7 @@ extension Supervisor {
         return pause
     }
 
-    /// A child of a post that has failed is watched for a good life.
+    /// Resets the restart rule of a failing post once its child has run for `RestartRule.goodLife`.
     func watchForGoodLife(_ post: Post) {
         guard post.rule.quickDeaths > 0 else { return }
         post.goodLife = loop.setTimer(after: RestartRule.goodLife) { [unowned self] in
@@ -44,7 +44,7 @@ extension Supervisor {
         }
     }
 
-    /// The posts that fail, as the broker and its clients are told of them.
+    /// Posts in a crash loop.
     var failures: [ChildFailure] {
         posts.filter { $0.rule.isFailing && !$0.isLeaving }.map { post in
             ChildFailure(
@@ -53,8 +53,8 @@ extension Supervisor {
         }
     }
 
-    /// Tells the broker all of them, unless what it was told last still waits for it; and leaves word in the runtime
-    /// folder where there may be no broker to tell of it.
+    /// Sends the crash loops to the broker, or waits until its channel has room. Also writes them to a file in the
+    /// runtime directory, which clients read while no broker answers.
     func tellFailures() {
         tellService()
         let failures = failures

@@ -1,13 +1,13 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// What a service manager hears, where one started the supervisor: sd_notify(3).
+/// Notification of the service manager: sd_notify(3).
 extension Supervisor {
-    /// Beyond the time that an end may take, before the service manager ends it.
+    /// Reserve added to the announced shutdown time.
     private static let stopReserve = Duration.seconds(2)
 
-    /// Tells how things are, if that is news: ready as soon as the broker serves and has taken in each worker that does
-    /// not fail, at least one.
+    /// Sends changes of the state. The service is ready once the broker serves and all healthy workers, at least one,
+    /// are connected.
     func tellService() {
         guard let service else { return }
         var news: [(variable: String, value: String)] = []
@@ -28,7 +28,7 @@ extension Supervisor {
         if !news.isEmpty { service.tell(news, loop: loop) }
     }
 
-    /// SIGHUP has come. The end of it is told when the broker has taken the settings.
+    /// Announces a reload after SIGHUP. The reload ends when the broker has applied the settings.
     func reloadBegan() {
         guard let service, isServiceReady else { return }
         isReloading = true
@@ -36,7 +36,7 @@ extension Supervisor {
         service.tell([("RELOADING", "1"), ("MONOTONIC_USEC", now)], loop: loop)
     }
 
-    /// A signal ends it, within `limit`.
+    /// Announces a shutdown that takes at most `limit`.
     func stopBegan(limit: Duration) {
         let time = limit + Self.stopReserve
         let microseconds = time.components.seconds * 1_000_000 + time.components.attoseconds / 1_000_000_000_000
@@ -44,23 +44,23 @@ extension Supervisor {
         tellService()
     }
 
-    /// The broker's loop runs. A broker without a worker is no sign of life unless it ends.
+    /// Feeds the watchdog after a health check of the broker. A running bus without workers counts as unhealthy.
     func brokerLives() {
         guard workersTakenIn > 0 || phase != .serving else { return }
         service?.tell([("WATCHDOG", "1")], loop: loop)
     }
 
-    /// Asks the broker, twice in the time in which the service manager wants to hear of life.
+    /// Requests a health check of the broker, twice per watchdog interval.
     private func askForLife() {
         guard let time = service?.watchdogTime else { return }
         if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
         loop.setTimer(after: time / 2) { [unowned self] in askForLife() }
     }
 
-    /// Workers that are to be there and have not failed.
+    /// Number of workers in the pool that are not in a crash loop.
     private var soundWorkers: Int { posts.count { $0.role == .worker && !$0.isLeaving && !$0.rule.isFailing } }
 
-    /// A line for people.
+    /// Status line of the service.
     private var state: String {
         guard phase == .serving else { return "finishing what runs" }
         guard isReady else { return "starting" }

@@ -2,9 +2,9 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 
-/// Settings that change while all runs: the files read again, what clients set, the size of the pool.
+/// Changes of settings at run time: reload, changes by clients, size of the pool.
 extension Supervisor {
-    /// SIGHUP: what the files say now takes the place of what they said, and of what was set. A file that is wrong
+    /// Reloads the configuration after SIGHUP. It replaces all values, including those set by clients. An invalid file
     /// changes nothing.
     func readSettings() {
         guard phase == .serving else { return }
@@ -22,7 +22,7 @@ extension Supervisor {
         Complaint.say("the settings were read again")
     }
 
-    /// Tells the broker all of them, unless what it was told last still waits for it.
+    /// Sends the settings to the broker, or waits until its channel has room.
     func tellSettings() {
         guard let channel else { return }
         owesSettings = channel.hasBacklog
@@ -31,7 +31,7 @@ extension Supervisor {
         channel.send(settings.lines + [Settings.end])
     }
 
-    /// A line of the broker: how it is, the answer to settings, or what a client has set.
+    /// Handles a line of the broker: a health check, an acknowledgement of settings, or a change by a client.
     func brokerSaid(_ line: String) {
         if line == SupervisorWord.alive {
             brokerLives()
@@ -54,19 +54,19 @@ extension Supervisor {
             if case .number(.workers, _) = change { fitPool() }
             if case .number(.workerMemory, _) = change { boundMemory() }
         } catch {
-            // The broker is of the same build, and has taken it.
+            // Impossible for a broker of the same build, which has validated the change.
             Complaint.say("the broker tells of a setting that is none: \(error)")
         }
     }
 
     // MARK: The pool
 
-    /// Bounds the address space of all workers by what is set now. One that needs more ends, and it alone.
+    /// Limits the address space of all workers. A worker that exceeds it dies alone.
     func boundMemory() {
         for post in posts where post.role == .worker { if let child = post.child { boundMemory(of: child) } }
     }
 
-    /// Bounds one worker's address space. The bound is against faults, not against a worker that wants to be rid of it.
+    /// Limits the address space of one worker. The limit contains faults; it is no security boundary.
     func boundMemory(of child: ChildProcess) {
         guard let bytes = settings[.workerMemory] else { return }
         do throws(SystemError) {
@@ -76,8 +76,8 @@ extension Supervisor {
         }
     }
 
-    /// Makes the pool as large as is set. Workers that are too many finish what they run; new ones wait while those are
-    /// so many that all together would be more than there may be.
+    /// Adjusts the pool to its configured size. Surplus workers drain. New workers start only while the total,
+    /// including draining ones, is within the maximum.
     func fitPool() {
         guard phase == .serving else { return }
         let wanted = settings[.workers] ?? 1
@@ -100,13 +100,13 @@ extension Supervisor {
         }
         child.send(SIGTERM)
         post.timer = loop.setTimer(after: drainTime) { [unowned self] in
-            // It gives up what it runs and says so: that runs elsewhere, and is no death.
+            // The second signal makes the worker return its transfers to the broker, which restarts them elsewhere.
             child.send(SIGTERM)
             post.timer = loop.setTimer(after: Self.drainReserve) { child.send(SIGKILL) }
         }
     }
 
-    /// A worker that was too many has ended.
+    /// Removes the post of a surplus worker that has ended.
     func forget(_ post: Post) {
         posts.removeAll { $0 === post }
         fitPool()

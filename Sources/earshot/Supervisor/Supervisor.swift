@@ -6,26 +6,29 @@ internal import EarshotWorker
 internal import Glibc
 internal import Logging
 
-/// Keeps a broker and its workers alive, and ends them in order. It sleeps unless one of them dies or a setting
-/// changes.
+/// Restarts a broker and its workers when they die, and shuts them down in order. It sleeps between events.
 ///
-/// `serving -> draining -> killing`, and from each the end, when all children are gone after a signal. The broker is
-/// told first, so that it can finish what runs in the workers, which are told when it is gone.
+/// ```
+/// serving -> draining -> killing
+/// ```
+///
+/// Each phase ends the run when all children are gone after a signal. The broker is signalled first, so that its
+/// running transfers can finish. The workers are signalled after its exit.
 final class Supervisor {
-    /// What is to be run.
+    /// Configuration of a supervisor.
     struct Plan {
         let folder: RuntimeFolder
-        /// What each broker is told, and each worker, but for what is of one of them alone.
+        /// Options that all brokers share, and those that all workers share.
         let broker: BrokerOptions
         let worker: WorkerOptions
         let logLevel: Logger.Level
-        /// What proves to a broker whose child a worker is, as both are told.
+        /// Secret that proves to a broker which workers belong to its supervisor.
         let secret: String
-        /// Where settings are read again.
+        /// Sources of settings for a reload.
         let configuration: Configuration
-        /// Whether one process alone uses the bus: then there is nothing to drain.
+        /// Whether a single process uses the bus, so that a shutdown needs no drain.
         let isPrivate: Bool
-        /// Who started it and wants to hear of it; nil for nobody.
+        /// Service manager to notify; nil for none.
         let service: ServiceManager?
     }
 
@@ -35,9 +38,9 @@ final class Supervisor {
         case killing
     }
 
-    /// Beyond the time for draining, until what is left is killed.
+    /// Time after the drain time until the remaining children are killed.
     static let drainReserve = Duration.seconds(3)
-    /// Until a private bus is killed that does not end.
+    /// Time until the children of a private bus are killed.
     static let privateFarewell = Duration.seconds(2)
 
     /// Called once, when programs can connect.
@@ -45,25 +48,25 @@ final class Supervisor {
 
     let plan: Plan
     let loop: EventLoop
-    /// What holds now, with what clients have set: each broker starts with it.
+    /// Present settings, including changes by clients. Each broker starts with them.
     var settings: Settings
-    /// To the broker that runs.
+    /// Channel to the running broker.
     var channel: LineChannel?
-    /// Settings that the broker was told and has not answered: what it says meanwhile was set before.
+    /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
-    /// Whether it is to be told once it takes something.
+    /// Whether settings wait for room in the channel.
     var owesSettings = false
     var posts: [Post]
     private(set) var phase = Phase.serving
-    /// Whether the broker is to be told of failures once it takes something.
+    /// Whether crash loops wait for room in the channel.
     var owesFailures = false
     var generator = SystemRandomNumberGenerator()
     let service: ServiceManager?
-    /// What the service manager was told: its readiness, the last line for people, a reload that has not ended.
+    /// State sent to the service manager: readiness, status line, pending reload.
     var isServiceReady = false
     var toldState = ""
     var isReloading = false
-    /// Workers that the broker says it has taken in.
+    /// Number of workers connected to the broker, as reported by it.
     var workersTakenIn = 0 {
         didSet {
             guard workersTakenIn > 0, !hasHadWorkers else { return }
@@ -73,7 +76,7 @@ final class Supervisor {
     }
     /// Whether a broker has served.
     private(set) var isReady = false
-    /// Whether a broker has taken in a worker.
+    /// Whether a worker has been connected.
     private var hasHadWorkers = false
     private var hasSaidReady = false
     private let signals: SignalSource
@@ -89,7 +92,7 @@ final class Supervisor {
         posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
     }
 
-    /// Supervises until a signal ends it and all children are gone.
+    /// Supervises until a signal arrives and all children are gone.
     func run() throws {
         let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
             while let signal = signals.next() {
@@ -98,7 +101,7 @@ final class Supervisor {
         }
         defer { loop.remove(registration) }
         FailureReport(plan.folder).remove()
-        // Of two copies of this process the worker has more to do until it can be of use.
+        // Of two forks, the worker takes longer to become ready.
         for post in plan.isPrivate ? posts.reversed() : posts { try start(post) }
         tellService()
         try loop.run()
@@ -106,7 +109,7 @@ final class Supervisor {
         if let failure { throw failure }
     }
 
-    /// How long children that shall end may finish what they run.
+    /// Drain time: how long running transfers may take after a signal.
     var drainTime: Duration { .milliseconds(settings[.drainSeconds] ?? 0) }
 
     // MARK: Children
@@ -127,11 +130,11 @@ final class Supervisor {
         let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in brokerSaid(line) }
         var options = plan.broker
         options.supervisorDescriptor = ends.child
-        // For a copy; another process is told.
+        // For a fork. A new program receives them by the channel.
         options.settings = settings
         let isCopy: Bool
         if isReady {
-            // The workers outlived the last one, and tell the next what they hold of it.
+            // Surviving workers report the jobs of the previous broker to the next one.
             options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
             isCopy = try start(post, .broker(options), inheriting: [ends.child])
         } else {
@@ -158,12 +161,12 @@ final class Supervisor {
         owesSettings = false
     }
 
-    /// - Returns: whether the child is a copy of this process.
+    /// - Returns: whether the child is a fork of this process.
     @discardableResult
     private func start(_ post: Post, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
         var copy: ChildProcess?
-        // A private bus has to be there soon; another one lives long, and has no two processes alike. After a death
-        // never a copy: whoever caused it knows where a copy has what in its memory.
+        // A fork starts faster, which matters for a private bus. Other processes are new programs, so that their memory
+        // layouts differ. So are replacements, because the cause of a crash may know the layout of a fork.
         if plan.isPrivate, post.lastExit == nil {
             copy = try ChildProcess.fork(inheriting: inherited) { [level = plan.logLevel] in
                 ExitStatus.concluding { try run.run(level) }.rawValue
@@ -178,7 +181,7 @@ final class Supervisor {
         return copy != nil
     }
 
-    /// Starts this program anew.
+    /// Starts this program as a new process.
     private func program(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
         let secret = try InheritedPipe.holding(plan.secret)
         defer { close(secret) }
@@ -186,7 +189,7 @@ final class Supervisor {
         return try ChildProcess.spawn(ChildProcess.thisProgram, arguments, inheriting: [secret] + inherited)
     }
 
-    /// Tells once that the broker serves. Its end before that closes the pipe as well.
+    /// Watches the readiness pipe. An earlier exit of the broker also closes it.
     private func awaitReady(_ reader: Int32) throws(SystemError) {
         var registration: EventLoop.Registration?
         registration = try loop.add(reader, .readable) { [unowned self] _ in
@@ -201,8 +204,8 @@ final class Supervisor {
         }
     }
 
-    /// Says once that programs can connect, and have their URLs fetched. The owner of a private bus goes on while its
-    /// workers start.
+    /// Reports readiness once. A shared bus needs a worker for it; a private bus does not, because its workers start
+    /// while the owner continues.
     private func sayReady() {
         guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate else { return }
         hasSaidReady = true
@@ -218,7 +221,7 @@ final class Supervisor {
         post.child = nil
         post.registration = nil
         if post.role == .broker {
-            // What it was answered for is what the next one starts with.
+            // The next broker starts with all changes that this one has acknowledged.
             channel?.takeLines()
             channel = nil
             workersTakenIn = 0
@@ -228,7 +231,7 @@ final class Supervisor {
         case .draining, .killing:
             if post.role == .broker {
                 stopWorkers()
-                // While workers that are killed go. What the last call of one may still add goes at the end.
+                // Runs while killed workers exit. The end of the run removes files that they add meanwhile.
                 if plan.isPrivate { Folder.remove(plan.folder.path) }
             }
             endIfAlone()
@@ -249,15 +252,16 @@ final class Supervisor {
         }
     }
 
-    /// Returns the status of a child that no restart can help; it has said why. Before the first one has served, an unfit
-    /// folder is permanent; later it may be mended. A table of a newer version stays one.
+    /// Returns the status of an exit after which a restart is useless; the child has reported the cause. An unfit
+    /// directory is permanent before the first success, and may be repaired later. Data of a newer version is always
+    /// permanent.
     private func permanentFault(_ exit: ChildProcess.Exit, of role: Post.Role) -> ExitStatus? {
         if role == .broker, exit == .code(ExitStatus.configuration.rawValue) { return .configuration }
         let hasServed = role == .broker ? isReady : hasHadWorkers
         return !hasServed && exit == .code(ExitStatus.cannotServe.rawValue) ? .cannotServe : nil
     }
 
-    /// Fills a post, now or as soon as that can be done.
+    /// Starts the child of a post, and retries after a delay.
     func restart(_ post: Post) {
         guard phase == .serving, !post.isLeaving else { return }
         do throws(SystemError) {
@@ -275,7 +279,7 @@ final class Supervisor {
         case .serving where !plan.isPrivate:
             phase = .draining
             for post in posts where post.role == .broker { post.child?.send(SIGTERM) }
-            // A broker between two lives has nothing to finish.
+            // Without a running broker there is nothing to drain.
             if !posts.contains(where: { $0.role == .broker && $0.child != nil }) {
                 for post in posts { post.child?.send(SIGTERM) }
             }
@@ -283,7 +287,8 @@ final class Supervisor {
             stopBegan(limit: drainTime + Self.drainReserve)
             endIfAlone()
         case .serving:
-            // Nobody waits for anything; what the broker has to keep for later it keeps. Two signals: it stops at once.
+            // No client waits. The first signal lets the broker store durable state, and the second one stops it at
+            // once.
             phase = .killing
             for post in posts {
                 guard post.role == .broker else {
@@ -300,8 +305,7 @@ final class Supervisor {
         }
     }
 
-    /// The broker has ended, and no other follows: what a worker still fetches is for nobody. Two signals: it stops at
-    /// once.
+    /// Stops the workers at once, by two signals. Without a broker their results have no recipient.
     private func stopWorkers() {
         for post in posts where post.role == .worker {
             post.child?.send(SIGTERM)
